@@ -296,7 +296,8 @@ def _add_catalog(add: _AddParser) -> None:
     parser.add_argument(
         "--no-browser", action="store_true", help="only print the address of the login"
     )
-    _verb(add, "doctor", "doctor", "check the installation and the configuration")
+    parser = _verb(add, "doctor", "doctor", "check the installation and the configuration")
+    parser.add_argument("--online", action="store_true", help="ask the providers, too")
     text = "run a command in the sandbox, or show what sandbox there is"
     parser = _verb(add, "sandbox", "sandbox", text)
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")

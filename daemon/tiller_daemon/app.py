@@ -66,7 +66,6 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
@@ -169,7 +168,7 @@ async def _serve_sessions(
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
-    server = SubmissionServer(services, supervisor, runtime.token, live.models)
+    server = SubmissionServer(services, supervisor, runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -250,10 +249,6 @@ class _LiveParts:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.servers.ready)
             await self.providers.discover()
-
-    async def models(self, *, ask: bool) -> tuple[ModelSummary, ...]:
-        """The available models; see `server.ListModels`."""
-        return await self.providers.summaries(ask=ask)
 
 
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:

@@ -24,9 +24,9 @@ from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.processes.environment import is_secret_header
 from tiller_daemon.redaction.text import redact
-from tiller_daemon.session.services import ChosenModel
+from tiller_daemon.session.services import ChosenModel, ModelSurvey
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.answers import ModelSummary
+from tiller_protocol.answers import ModelSummary, ProviderSummary
 from tiller_protocol.items import Usage
 
 
@@ -215,8 +215,8 @@ class Providers:
         """Look up missing facts about the models in use, until cancelled."""
         await self._catalog.run()
 
-    async def summaries(self, *, ask: bool = False) -> tuple[ModelSummary, ...]:
-        """Return the configured and discovered models, the default one first.
+    async def survey(self, *, ask: bool = False) -> ModelSurvey:
+        """Return the configured and discovered models, the default one first, and the providers.
 
         With `ask`, each provider is asked for its models. This adds the other models that it lists,
         and the problem if it can't be reached.
@@ -236,7 +236,17 @@ class Providers:
             for model in listing
         )
         known = {one.name for one in named}
-        return (*named, *(one for one in others if one.name not in known))
+        models = (*named, *(one for one in others if one.name not in known))
+        asked = {*listed, *problems}
+        return ModelSurvey(
+            models,
+            tuple(
+                self._provider_summary(
+                    self._active[name], problems.get(name, ""), asked=name in asked
+                )
+                for name in sorted(self._active)
+            ),
+        )
 
     async def aclose(self) -> None:
         """Close all connections of all providers."""
@@ -256,11 +266,16 @@ class Providers:
     async def _survey(
         self, provider: ActiveProvider, listed: dict[str, Listing], problems: dict[str, str]
     ) -> None:
-        """Add one provider's models to `listed`, or the reason it can't be used to `problems`."""
+        """Add one provider's models to `listed`, or the reason it can't be used to `problems`.
+
+        One that can be used but lists nothing has no models there.
+        """
         try:
             listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
         except ModelError as error:
-            if error.kind not in NO_LISTING_KINDS:
+            if error.kind in NO_LISTING_KINDS:
+                listed[provider.name] = {}
+            else:
                 problems[provider.name] = error.message
 
     def _facts(self, provider: ActiveProvider, model: str) -> Facts:
@@ -311,6 +326,19 @@ class Providers:
             variants=(*own, *(one for one in provider.variants or () if one not in own)),
             listed=listed,
             rate_limits=provider.rate_limits(model),
+        )
+
+    def _provider_summary(
+        self, provider: ActiveProvider, unreachable: str, *, asked: bool
+    ) -> ProviderSummary:
+        return ProviderSummary(
+            provider.name,
+            provider.provider.api,
+            provider.base_url,
+            provider.key.source,
+            default=(self._default or "").partition("/")[0] == provider.name,
+            answers=not unreachable if asked else None,
+            problem=provider.problem or unreachable,
         )
 
     def _unknown_model(self, name: str) -> str:

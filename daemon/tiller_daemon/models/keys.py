@@ -64,6 +64,11 @@ class Key:
         return tuple(self._values)
 
     @property
+    def source(self) -> str:
+        """Where it comes from, as messages name it; empty for `NoKey`."""
+        return self._source.name
+
+    @property
     def advice(self) -> str:
         """A sentence of advice for when a server rejects the key or asks for one."""
         return f"{'Check' if self._values else 'Set'} {self._source.name}."

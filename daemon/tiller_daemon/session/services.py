@@ -5,7 +5,7 @@ They are small functions, so that tests and simulations can replace each of them
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -24,6 +24,8 @@ from tiller_protocol.answers import (
     CommandSummary,
     LanguageServerSummary,
     McpLoginResult,
+    ModelSummary,
+    ProviderSummary,
     ServerSummary,
 )
 from tiller_protocol.ops import McpLogin
@@ -56,6 +58,13 @@ class ChosenModel(Struct, frozen=True):
     """Computes the cost of a usage."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself: their fields in requests, by their names."""
+
+
+class ModelSurvey(NamedTuple):
+    """The models that can be chosen, and their providers."""
+
+    models: tuple[ModelSummary, ...] = ()
+    providers: tuple[ProviderSummary, ...] = ()
 
 
 class ToolServers(Protocol):
