@@ -27,6 +27,7 @@ ATTRIBUTES_MAX = 16
 
 WIRE = (
     "protocol/tiller_protocol/",
+    "daemon/tiller_daemon/config/model_schema.py",
     "daemon/tiller_daemon/config/schema.py",
     "daemon/tiller_daemon/models/dialects/openai_responses/frames.py",
     "daemon/tiller_daemon/tools/web/sourcegraph_stream.py",

@@ -18,7 +18,7 @@ from tiller_daemon.models.catalog.catalog import Catalog, is_public
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
-from tiller_daemon.models.images import TextOnlyModel
+from tiller_daemon.models.images import AcceptedInput, LimitedModel
 from tiller_daemon.models.provider import ActiveProvider
 from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
@@ -190,6 +190,7 @@ class Providers:
         if self._configuration.record:
             client = RecordingModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
+        accepts = _accepted_input(provider.provider, model)
 
         def cost(usage: Usage) -> float | None:
             # A price that was unknown when the turn began may be known when its step ends.
@@ -199,14 +200,14 @@ class Providers:
         return ChosenModel(
             name=chosen,
             provider_model=provider_model,
-            client=client if model.images else TextOnlyModel(client),
+            client=client if accepts == AcceptedInput() else LimitedModel(client, accepts),
             context_window=known.context_window,
             max_output_tokens=model.max_output,
             options=merge_options(provider.provider.options, model.options),
             variants=model.variants,
             efforts=provider.variants,
             prompt_header=provider.provider.prompt_header or "",
-            images=model.images,
+            accepts=accepts,
             price=cost,
             hosted_tools=model.hosted_tools,
         )
@@ -350,3 +351,9 @@ class Providers:
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
+
+
+def _accepted_input(provider: Provider, model: Model) -> AcceptedInput:
+    """Return what a model takes; few servers that speak `openai_chat` take documents."""
+    documents = model.images and provider.api != "openai_chat"
+    return AcceptedInput(model.images, documents if model.documents is None else model.documents)

@@ -24,14 +24,28 @@ InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointe
 ClientName = Annotated[str, doc("Name of the frontend that sent it; empty if unknown.")]
 
 
+PDF = "application/pdf"
+"""The media type of documents among images."""
+
+
 class Image(Struct, frozen=True, omit_defaults=True):
-    """An image given by the user or shown by a tool."""
+    """An image, given by the user or shown by a tool, or a PDF document that the user attached."""
 
     media_type: Annotated[str, doc("Such as `image/png`; ignored in input.")]
     data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
+    text: Annotated[
+        str,
+        doc("What a document says, for models that take no documents; ignored in input."),
+    ] = ""
+    pages: Annotated[int, doc("Pages of a document; ignored in input.")] = 0
+
+    @property
+    def is_document(self) -> bool:
+        """Whether it is a PDF document."""
+        return self.media_type == PDF
 
 
-InputImages = Annotated[tuple[Image, ...], doc("Images that the user attached.")]
+InputImages = Annotated[tuple[Image, ...], doc("Images and PDF documents that the user attached.")]
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

@@ -14,6 +14,7 @@ from support.daemon import CONFIG, Daemon
 from support.dialect import check_chat_messages
 from support.frontend import Frontend
 from support.narrow import of_kind
+from support.pdfs import pdf
 from support.pictures import decode, noise, picture
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.scripted import Failure
@@ -128,6 +129,30 @@ async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, worksp
     built = build_messages(frontend.requests(session_id)[1])
     check_chat_messages(built)
     assert [part["type"] for part in built[-1]["content"]] == ["text", "image_url", "image_url"]
+
+
+async def test_a_document_is_sent_as_a_file_or_as_its_text(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
+) -> None:
+    """A PDF given on the command line → the file, or for a model that takes none its text."""
+    daemon = new_daemon(f'{CONFIG}\n[models."scripted/reader"]\ndocuments = false\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    (workspace / "paper.pdf").write_bytes(pdf("Hello from page one"))
+    for model, takes_files in (("viewer", True), ("reader", False)):
+        daemon.play(model, text("I see"))
+        done = await tiller(
+            daemon, "exec", "-m", f"scripted/{model}", "look", "--image", "paper.pdf", cwd=workspace
+        )
+        assert (done.returncode, done.stdout) == (0, b"I see\n"), done.stderr
+        assert (b"got the text of a PDF document" in done.stderr) is not takes_files
+        sessions = of_kind(SessionListResult, await frontend.must(SessionList())).sessions
+        newest = max(session.session_id for session in sessions)
+        (message,) = messages(frontend, newest)
+        assert (message.text == "look") is takes_files
+        assert ("[Page 1]\nHello from page one" in message.text) is not takes_files
+        assert bool(message.images) is takes_files
+    await frontend.close()
 
 
 async def test_a_model_that_takes_no_images_is_sent_none(

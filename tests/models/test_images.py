@@ -4,11 +4,12 @@ from support.dialect import check_chat_messages
 from support.narrow import of_kind
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
-from tiller_daemon.models.images import TextOnlyModel
+from tiller_daemon.models.images import AcceptedInput, LimitedModel
 from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
+    PDF,
     AssistantMessage,
     Image,
     Item,
@@ -46,7 +47,8 @@ def request(*items) -> ModelRequest:
 async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     sent = Sent()
     asked = request(SAID, CALL, WORD, SILENT)
-    events = [event async for event in TextOnlyModel(sent).stream(asked)]
+    model = LimitedModel(sent, AcceptedInput(images=False, documents=False))
+    events = [event async for event in model.stream(asked)]
     assert len(events) == 2
     said, call, word, silent = sent.items
     assert (
@@ -66,8 +68,29 @@ async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     assert "image_url" not in str(built)
 
 
+async def test_a_document_becomes_its_text_for_a_model_that_takes_none() -> None:
+    sent = Sent()
+    document = Image(PDF, b"%PDF-", "[Page 1]\nHello\n", 1)
+    scan = Image(PDF, b"%PDF-", "", 3)
+    asked = request(UserMessage(ItemId("u"), "look", "start", images=(document, PIXEL, scan)))
+    model = LimitedModel(sent, AcceptedInput(documents=False))
+    assert len([event async for event in model.stream(asked)]) == 2
+    (said,) = sent.items
+    assert of_kind(UserMessage, said).images == (PIXEL,)
+    assert of_kind(UserMessage, said).text == (
+        "look\n\n"
+        "[A PDF document of 1 page. You get only its text:]\n\n[Page 1]\nHello\n\n\n"
+        "[A PDF document of 3 pages is left out here: it has no text, perhaps it is a scan.]"
+    )
+
+
 def test_the_hint_is_for_refusals_of_requests_with_images() -> None:
     refused = ModelError("bad_request", "No.")
-    assert images_hint(refused, [SAID]) == images_hint(refused, [CALL]) == HINT
+    assert (
+        images_hint(refused, [SAID]) == images_hint(refused, [CALL]) == HINT.format(kind="images")
+    )
+    document = Image(PDF, b"%PDF-", "", 1)
+    given = UserMessage(ItemId("u"), "look", "start", images=(document,))
+    assert images_hint(refused, [given]) == HINT.format(kind="documents")
     assert images_hint(refused, [WORD]) == ""
     assert images_hint(ModelError("quota", "No."), [SAID]) == ""

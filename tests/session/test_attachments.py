@@ -5,6 +5,7 @@ import os
 import pytest
 
 from support.narrow import of_kind
+from support.pdfs import locked, pdf
 from support.pictures import decode, picture
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
@@ -19,7 +20,7 @@ from tiller_protocol.answers import (
 )
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import Event, RequestOpened, TurnStarted, WarningRaised
-from tiller_protocol.items import Image, UserMessage
+from tiller_protocol.items import PDF, Image, UserMessage
 from tiller_protocol.ops import Answer, Interrupt, SessionConfigure, SessionGet, UserInput
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 
@@ -73,7 +74,7 @@ async def test_a_large_image_is_made_smaller_before_it_gets_into_history(
 @pytest.mark.parametrize(
     ("images", "code", "complaint"),
     [
-        ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used. It is not a PNG,"),
+        ((picture(), b"%!PS-3.0"), "bad_message", "Image 2 of 2 can't be used. It is not a PNG,"),
         ((picture()[:-40],), "bad_message", "The image can't be used. It is broken:"),
         ((picture(),) * (IMAGES_MAX + 1), "too_large", "21 images; at most 20 are allowed"),
     ],
@@ -148,6 +149,35 @@ async def test_images_that_waited_for_a_model_that_takes_none_are_left_out_with_
     (warning,) = warnings(await world.events(session_id))
     assert warning.code == "images_left_out"
     assert warning.message.startswith("The model scripted/s takes no images, so it got queued")
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_document_goes_to_a_model_that_takes_it_and_its_text_to_another(nursery, tmp_path):
+    world, session_id = await make(nursery, tmp_path)
+    document = Image("anything", pdf("Page one"))
+    world.images = False
+    await world.say(session_id, "go", images=(document,))
+    await world.ended(session_id)
+    (given,) = said(world)[-1].images
+    assert (given.media_type, given.text, given.pages) == (PDF, "[Page 1]\nPage one\n", 1)
+    assert warnings(await world.events(session_id)) == []
+    world.documents = False
+    await world.say(session_id, "and", images=(document, Image("", pdf(""))))
+    await world.ended(session_id, 2)
+    (warning,) = warnings(await world.events(session_id))
+    assert warning.code == "documents_as_text"
+    assert warning.message == (
+        "The model scripted/s takes no documents, so it got the text of 2 PDF documents. "
+        "1 of 2 had no text: it may be a scan."
+    )
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_document_that_can_not_be_read_brings_the_input_back(nursery, tmp_path):
+    world, session_id = await make(nursery, tmp_path)
+    refused = await world.refused(UserInput(session_id, "go", (Image("", locked(pdf("x"), "p")),)))
+    assert refused.message == "The document can't be used. It needs a password."
+    assert refused.data["input"]["text"] == "go"
     nursery.cancel_scope.cancel()
 
 

@@ -98,6 +98,10 @@ def _check_content(content: Any, position: int) -> None:
     for part in content:
         if part["type"] == "text":
             assert part["text"], f"message {position}: an empty part"
+        elif part["type"] == "file":
+            file = part["file"]
+            assert file["filename"].endswith(".pdf")
+            assert file["file_data"].startswith("data:application/pdf;base64,")
         else:
             assert part["type"] == "image_url"
             assert re.match(r"data:image/\w+;base64,", part["image_url"]["url"])

@@ -172,6 +172,9 @@ def _check_shown(parts: Sequence[Block], place: str) -> None:
     for part in parts:
         if part["type"] == "text":
             _check_text(part, place)
+        elif part["type"] == "document":
+            assert part["source"]["media_type"] == "application/pdf", place
+            assert part["source"]["data"], place
         else:
             assert part["type"] == "image", f"{place}: {part['type']}"
             source = part["source"]

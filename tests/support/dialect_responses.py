@@ -108,6 +108,9 @@ def _check_content(content: Any, where: str) -> None:
     for part in content:
         if part["type"] == "input_text":
             assert part["text"], f"{where}: an empty part"
+        elif part["type"] == "input_file":
+            assert part["filename"].endswith(".pdf"), where
+            assert part["file_data"].startswith("data:application/pdf;base64,"), where
         else:
             assert part["type"] == "input_image", where
             assert part["detail"] == "auto", where

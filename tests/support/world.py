@@ -22,6 +22,7 @@ from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
+from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
@@ -268,6 +269,7 @@ class World:
         self.hosted_tools: dict[str, dict[str, Any]] = {}
         self.price: CostOf = unpriced
         self.images = True
+        self.documents = True
 
     @classmethod
     async def start(
@@ -423,7 +425,7 @@ class World:
             variants=self.variants if name == next(iter(self.scripts)) else {},
             efforts=self.efforts,
             prompt_header=self.prompt_header,
-            images=self.images,
+            accepts=AcceptedInput(self.images, self.documents),
             price=self.price,
             hosted_tools=self.hosted_tools,
         )

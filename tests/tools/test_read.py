@@ -10,6 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pdfs import locked, pdf
 from support.pictures import picture
 from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
 from tiller_daemon.tools import read as room
@@ -197,6 +198,25 @@ async def test_an_image_is_shown_whatever_its_name_and_may_then_be_replaced(benc
     assert result.output == ("shot.txt is an image of 120 x 80 pixels. It is attached.")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert "Replaced" in (await bench.call("write", path="shot.txt", content="x")).output
+
+
+async def test_a_pdf_is_read_as_text_with_its_pages(bench):
+    bench.put("paper.bin", pdf("Title\nby me", "The end"))
+    result = await bench.call("read", path="paper.bin")
+    shown = ["[Page 1]", "Title", "by me", "", "[Page 2]", "The end"]
+    lines = "".join(f"{n:>6}\t{line}\n" for n, line in enumerate(shown, start=1))
+    assert result.output == f"{lines}(End of file, 6 lines.)"
+    rest = await bench.call("read", path="paper.bin", offset=6)
+    assert rest.output.startswith("     6\tThe end\n")
+
+
+async def test_a_pdf_without_text_says_how_to_look_at_it(bench):
+    bench.put("scan.pdf", pdf("", ""))
+    with pytest.raises(ToolFailure, match=r"^scan\.pdf is a PDF of 2 pages without text; "):
+        await bench.call("read", path="scan.pdf")
+    bench.put("locked.pdf", locked(pdf("x"), "p"))
+    with pytest.raises(ToolFailure, match=r"^locked\.pdf can't be shown\. It needs a password\."):
+        await bench.call("read", path="locked.pdf")
 
 
 async def test_a_text_that_is_called_an_image_is_read_as_text(bench):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tiller_daemon.config.schema import Api
+from tiller_daemon.config.model_schema import Api
 
 HOSTED_TOOLS: Final[dict[Api, dict[str, str]]] = {
     "openai_responses": {

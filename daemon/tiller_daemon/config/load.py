@@ -13,15 +13,14 @@ from msgspec import structs
 
 from tiller_daemon.config.hosted_tools import hosted_tool_problem
 from tiller_daemon.config.model_families import BUILT_IN as BUILT_IN_FAMILIES
+from tiller_daemon.config.model_schema import Family, Provider
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
     Configuration,
     ConfigurationError,
-    Family,
     McpServer,
     ProjectHook,
-    Provider,
     Sourcegraph,
     WebSearch,
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from tiller_daemon.config.schema import EditTool, Family
+from tiller_daemon.config.model_schema import EditTool, Family
 
 DEFAULT_PROMPT: Final = """\
 You are a coding agent. You work in the user's own directory through tools.

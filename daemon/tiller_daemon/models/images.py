@@ -1,46 +1,76 @@
-"""Replaces images by a note for models that accept text only.
+"""Replaces images and PDF documents by text for models that don't accept them.
 
-The configuration names these models, because providers' model listings do not tell.
+Images are replaced by a note, documents by what they say. Providers' model listings don't tell what
+a model accepts, so the configuration does.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
-from tiller_protocol.items import Item, ToolCall, UserMessage
+from tiller_protocol.items import Image, Item, ToolCall, UserMessage
 
 
-class TextOnlyModel:
-    """A `ModelClient` that removes images from requests to `inner`."""
+class AcceptedInput(Struct, frozen=True):
+    """What a model takes besides text."""
 
-    def __init__(self, inner: ModelClient) -> None:
+    images: bool = True
+    documents: bool = True
+    """PDF files."""
+
+
+class LimitedModel:
+    """A `ModelClient` that removes from requests to `inner` what it does not accept."""
+
+    def __init__(self, inner: ModelClient, accepts: AcceptedInput) -> None:
         self._inner = inner
+        self._accepts = accepts
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the response to `request` without its images; see `ModelClient.stream`."""
-        items = tuple(_without_images(item) for item in request.items)
-        text_only = structs.replace(request, items=items)
-        async with aclosing(self._inner.stream(text_only)) as events:
-            async for event in events:
-                yield event
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Stream the response to what is left of `request`; see `ModelClient.stream`."""
+        if any(_attached(item) for item in request.items):
+            items = tuple(_limited(item, self._accepts) for item in request.items)
+            request = structs.replace(request, items=items)
+        return self._inner.stream(request)
 
 
-def _without_images(item: Item) -> Item:
-    number = _image_count(item)
-    if not number:
+def _attached(item: Item) -> tuple[Image, ...]:
+    return item.images if isinstance(item, UserMessage | ToolCall) else ()
+
+
+def _limited(item: Item, accepts: AcceptedInput) -> Item:
+    left_out = [image for image in _attached(item) if not _is_accepted(image, accepts)]
+    if not left_out:
         return item
-    some = "An image is" if number == 1 else f"{number} images are"
-    note = f"[{some} left out here: you can't be shown any.]"
+    kept = tuple(image for image in _attached(item) if _is_accepted(image, accepts))
+    notes = "\n\n".join(_notes(left_out))
     match item:
         case UserMessage():
-            return structs.replace(item, text=f"{item.text}\n\n{note}".lstrip("\n"), images=())
+            return structs.replace(item, text=f"{item.text}\n\n{notes}".lstrip("\n"), images=kept)
         case ToolCall():
-            return structs.replace(item, output=f"{item.output}\n{note}", images=())
+            return structs.replace(item, output=f"{item.output}\n{notes}", images=kept)
         case _:
             return item
 
 
-def _image_count(item: Item) -> int:
-    return len(item.images) if isinstance(item, UserMessage | ToolCall) else 0
+def _is_accepted(image: Image, accepts: AcceptedInput) -> bool:
+    return accepts.documents if image.is_document else accepts.images
+
+
+def _notes(left_out: list[Image]) -> list[str]:
+    notes = [_document_note(image) for image in left_out if image.is_document]
+    number = len(left_out) - len(notes)
+    if number:
+        some = "An image is" if number == 1 else f"{number} images are"
+        notes.append(f"[{some} left out here: you can't be shown any.]")
+    return notes
+
+
+def _document_note(document: Image) -> str:
+    pages = "1 page" if document.pages == 1 else f"{document.pages} pages"
+    if not document.text:
+        return (
+            f"[A PDF document of {pages} is left out here: it has no text, perhaps it is a scan.]"
+        )
+    return f"[A PDF document of {pages}. You get only its text:]\n\n{document.text}"

@@ -1,4 +1,4 @@
-"""Attachments of an input: images, converted to what models take, and references to files.
+"""Attachments of an input: images and PDF documents as models take them, references to files.
 
 The model gets only the path of a file. It reads what it needs with the tool `read`, as the rules
 allow, and so sees the file as it is at that moment. No file is read here.
@@ -6,10 +6,11 @@ allow, and so sees the file as it is at that moment. No file is read here.
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.files.documents import DocumentProblem, fit_document, is_pdf
 from tiller_daemon.files.images import ImageProblem, fit_image
 from tiller_daemon.files.paths import (
     Location,
@@ -40,10 +41,11 @@ FILES_MAX = 100
 """Files per input. For more, name their directory."""
 
 
-async def fit_images(op: UserInput) -> tuple[Image, ...]:
-    """Return the images of `op` as the model gets them; the declared media types are ignored.
+async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image, ...]:
+    """Return the images and documents of `op` as models get them, whatever type they declare.
 
-    Takes up to a second per image. Raises `RejectionError`, which returns the input in its `data`.
+    Takes up to a second per image, and for a document up to `CONVERT_S`, in a process with the
+    environment `variables`. Raises `RejectionError`, which returns the input in its `data`.
     """
     if not op.images:
         return ()
@@ -55,38 +57,54 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
     fitted: list[Image] = []
     for number, image in enumerate(op.images, start=1):
         try:
-            fitted.append((await fit_image(image.data)).image)
-        except ImageProblem as problem:
-            which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
+            if is_pdf(image.data):
+                fitted.append(await fit_document(image.data, variables))
+            else:
+                fitted.append((await fit_image(image.data)).image)
+        except (ImageProblem, DocumentProblem) as problem:
+            kind = "document" if isinstance(problem, DocumentProblem) else "image"
+            several = f"{kind.capitalize()} {number} of {len(op.images)}"
+            which = several if len(op.images) > 1 else f"The {kind}"
             raise _rejected(op, "bad_message", f"{which} can't be used. {problem}") from None
     # The limit is about what goes to the model and into the log.
-    size = sum(len(image.data) for image in fitted)
+    size = sum(len(image.data) + len(image.text) for image in fitted)
     if size > INPUT_BYTES_MAX:
         message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
         raise _rejected(op, "too_large", message)
     return tuple(fitted)
 
 
-def check_image_support(op: UserInput, model: ChosenModel) -> None:
-    """Raise `RejectionError` if the input has images and the model takes none."""
-    if op.images and not model.images:
+def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenModel) -> None:
+    """Raise `RejectionError` if the input comes with `images` and the model takes none."""
+    if not model.accepts.images and any(not image.is_document for image in images):
         message = f"The model {model.name} takes no images. Remove them, or choose another model."
         raise _rejected(op, "invalid_settings", message)
 
 
 def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, ...]:
-    """Return the warning about what the model of a turn does not get of an input that waited.
+    """Return warnings about what the model of a turn does not get of an input as it was given.
 
-    It was accepted before it was known which model would get it, so it can't be rejected any more.
+    An input that waited was accepted before it was known which model would get it, so its images
+    can't be rejected any more.
     """
-    if not message.images or model.images:
-        return ()
-    some = "an image" if len(message.images) == 1 else f"{len(message.images)} images"
-    text = (
-        f"The model {model.name} takes no images, so it got queued input without {some}. Choose "
-        "another model, then send the input again."
-    )
-    return (WarningRaised("images_left_out", text),)
+    documents = [image for image in message.images if image.is_document]
+    images = len(message.images) - len(documents)
+    warnings: list[WarningRaised] = []
+    if images and not model.accepts.images:
+        some = "an image" if images == 1 else f"{images} images"
+        text = (
+            f"The model {model.name} takes no images, so it got queued input without {some}. "
+            "Choose another model, then send the input again."
+        )
+        warnings.append(WarningRaised("images_left_out", text))
+    if documents and not model.accepts.documents:
+        scans = sum(not document.text for document in documents)
+        some = "a PDF document" if len(documents) == 1 else f"{len(documents)} PDF documents"
+        text = f"The model {model.name} takes no documents, so it got the text of {some}."
+        if scans:
+            text += f" {scans} of {len(documents)} had no text: it may be a scan."
+        warnings.append(WarningRaised("documents_as_text", text))
+    return tuple(warnings)
 
 
 def left_out_of(bodies: Iterable[AnyBody], model: ChosenModel) -> tuple[WarningRaised, ...]:

@@ -173,7 +173,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
             _enqueue(state, queued, pending)
             return Queued(queued.id, len(state.queue.queue) - 1)
         case "steer" | "auto":
-            check_image_support(op, turn.model)
+            check_image_support(op, pending.images, turn.model)
             _enqueue(state, _with_delivery(queued, "steer"), pending)
             return Steered(turn.turn_id, queued.id)
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from tiller_daemon.config import Configuration, LastingRules, TrustedProjects
 from tiller_daemon.models.base import ModelClient
+from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
@@ -52,8 +53,8 @@ class ChosenModel(Struct, frozen=True):
     """The variants that need no configuration; None if the client takes any name."""
     prompt_header: str = ""
     """What its provider wants at the beginning of each system prompt."""
-    images: bool = True
-    """Whether the model takes images."""
+    accepts: AcceptedInput = AcceptedInput()
+    """What the model takes besides text."""
     price: CostOf = unpriced
     """Computes the cost of a usage."""
     hosted_tools: dict[str, dict[str, Any]] = {}

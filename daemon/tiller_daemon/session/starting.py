@@ -93,7 +93,7 @@ def _start_turn(
     frozen = freeze_context(state.services, snapshot, overrides, inherited, addition)
     # Only new input can still be rejected; what waited in the queue gets a warning.
     if isinstance(pending.op, UserInput) and first and first.images is pending.images:
-        check_image_support(pending.op, frozen.model)
+        check_image_support(pending.op, pending.images, frozen.model)
     context = frozen.context
     if first:
         message = first_message(first)

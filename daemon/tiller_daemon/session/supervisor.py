@@ -171,15 +171,13 @@ class Supervisor:
                 return await self._done(pending)
             case UserInput() as op:
                 # Slow work belongs here, outside the session's loop, which must answer quickly.
-                pending.images = await fit_images(op)
+                variables = self._services.commands.variables(pending.submission_id)
+                pending.images = await fit_images(op, variables)
                 await self._services.discover()
                 session = await self._sessions.find(op.session_id)
                 content = await read_server_content(self._services.tools.servers, op)
                 pending.content = content
-                if content.images:
-                    pending.images += content.images
-                    # For the check that the model takes images.
-                    pending.op = structs.replace(op, images=(*op.images, *content.images))
+                pending.images += content.images
             case (TurnContinue() | QueueEdit(action="promote")) as op:
                 await self._services.discover()
                 session = await self._sessions.find(op.session_id)

@@ -1,4 +1,4 @@
-"""The tool `read`: a part of a text file, with line numbers, or an image."""
+"""The tool `read`: a part of a text file or of a PDF, with line numbers, or an image."""
 
 import io
 import os
@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO, Final
 import trio
 from msgspec import Meta, Struct
 
+from tiller_daemon.files.documents import DocumentProblem, is_pdf, read_pages, with_marks
 from tiller_daemon.files.images import BEGINNING_BYTES, ImageProblem, fit_image, is_image
 from tiller_daemon.files.paths import Location, PathProblem, open_regular
 from tiller_daemon.files.whole_files import (
@@ -55,6 +56,9 @@ SCAN_BYTES_MAX: Final = 1024**3
 NOTE_BYTES_MAX: Final = 256
 """Reserved for the last line, which tells where to read on."""
 
+PDF_BYTES_MAX: Final = 32 * 1024**2
+"""All of a PDF must be in memory to find its pages."""
+
 TIMEOUT_S: Final = 30.0
 
 _BLOCK_BYTES: Final = 1024**2
@@ -79,6 +83,8 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
         size_bytes, data = _look(location)
         if is_image(data[:BEGINNING_BYTES]):
             return await _show_image(location, environment.files.versions)
+        if is_pdf(data[:BEGINNING_BYTES]):
+            return await _show_document(location, size_bytes, arguments, environment)
         if size_bytes <= SMALL_BYTES:
             output, digest = _show(data, location, arguments)
         else:
@@ -93,8 +99,8 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
 READ: Final = Tool(
     name="read",
     description=(
-        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of text is "
-        "prefixed with its number and a tab, which are not part of the file. Returns at most "
+        "Read a text file or the text of a PDF, or look at an image (PNG, JPEG, GIF, WebP). Each "
+        "line is prefixed with its number and a tab, which are not part of it. Returns at most "
         f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB; use `offset` to read on. Read a file "
         "before you edit or overwrite it. Use `ls` for a directory."
     ),
@@ -132,6 +138,28 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     if (image.width, image.height) != image.before:
         output += f", scaled to {image.width} x {image.height}"
     return ToolResult(f"{output}.", title=location.text, images=(image.image,))
+
+
+async def _show_document(
+    location: Location, size_bytes: int, arguments: ReadArguments, environment: ToolEnvironment
+) -> ToolResult:
+    if size_bytes > PDF_BYTES_MAX:
+        raise ToolFailure(
+            f"{location.text} can't be shown. It is a PDF of more than {PDF_BYTES_MAX // 1024**2} "
+            "MiB. Use a command such as `pdftotext` to read a part of it."
+        )
+    data = await trio.to_thread.run_sync(read_whole, location)
+    try:
+        pages = await read_pages(data, environment.commands.variables)
+    except DocumentProblem as problem:
+        raise ToolFailure(f"{location.text} can't be shown. {problem}") from None
+    if not pages.has_text:
+        raise ToolFailure(
+            f"{location.text} is a PDF of {pages.total} pages without text; it may be a scan. Use "
+            "a command such as `pdftoppm -png` to make images of its pages, and look at these."
+        )
+    text = with_marks(pages).encode(errors="replace")
+    return ToolResult(_page(io.BytesIO(text), location, arguments, ""), title=location.text)
 
 
 def _show_large(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:

@@ -1,13 +1,13 @@
-"""Detects failures that may mean that a model does not accept images. Pure."""
+"""Detects failures that may mean that a model does not accept images or documents. Pure."""
 
 from collections.abc import Iterable
 
 from tiller_daemon.models.base import ModelError
-from tiller_protocol.items import Item, ToolCall, UserMessage
+from tiller_protocol.items import Image, Item, ToolCall, UserMessage
 
 HINT = (
-    " The request contained images. If the model does not accept images, set `images = false` "
-    "for it in `config.toml`."
+    " The request contained {kind}. If the model does not accept {kind}, set `{kind} = false` for "
+    "it in `config.toml`."
 )
 
 REFUSALS = frozenset({"bad_request", "not_found", "server"})
@@ -16,10 +16,13 @@ REFUSALS = frozenset({"bad_request", "not_found", "server"})
 
 def images_hint(error: ModelError, items: Iterable[Item]) -> str:
     """Return a hint to append to an error that images may have caused, or an empty text."""
-    if error.kind not in REFUSALS or not any(_has_images(item) for item in items):
+    if error.kind not in REFUSALS:
         return ""
-    return HINT
+    attached = [image for item in items for image in _attached(item)]
+    kinds = ["documents"] * any(image.is_document for image in attached)
+    kinds += ["images"] * any(not image.is_document for image in attached)
+    return "".join(HINT.format(kind=kind) for kind in kinds)
 
 
-def _has_images(item: Item) -> bool:
-    return isinstance(item, UserMessage | ToolCall) and bool(item.images)
+def _attached(item: Item) -> tuple[Image, ...]:
+    return item.images if isinstance(item, UserMessage | ToolCall) else ()

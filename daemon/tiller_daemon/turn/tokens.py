@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
+    Image,
     Item,
     Notice,
     Patch,
@@ -37,7 +38,7 @@ def output_tokens(item: Item) -> int:
     if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
         return 0
     chars = len(item.name) + len(item.output)
-    return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)
+    return int(chars / CHARS_PER_TOKEN) + _image_tokens(item.images)
 
 
 class TokenEstimator:
@@ -116,16 +117,26 @@ class TokenMeter:
         self._position = None
 
 
+def _image_tokens(images: Iterable[Image]) -> int:
+    # A provider gives its model each page of a document as text and as an image.
+    return sum(
+        image.pages * IMAGE_TOKENS + int(len(image.text) / CHARS_PER_TOKEN)
+        if image.is_document
+        else IMAGE_TOKENS
+        for image in images
+    )
+
+
 def _item_tokens(item: Item) -> int:
     match item:
         case UserMessage():
             chars = len(item.text) + sum(len(path) for path in item.files)
-            return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)
+            return int(chars / CHARS_PER_TOKEN) + _image_tokens(item.images)
         case ToolCall(by_provider=True):
             return 0
         case ToolCall():
             chars = len(item.name) + len(item.arguments) + len(item.output)
-            return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)
+            return int(chars / CHARS_PER_TOKEN) + _image_tokens(item.images)
         case AssistantMessage() | Reasoning() | Notice():
             return int(len(item.text) / CHARS_PER_TOKEN)
         case Compaction():

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from support.dialect_anthropic import check_messages_body
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
-from tiller_daemon.config.schema import FIRST_BYTE_S, IDLE_S
+from tiller_daemon.config.model_schema import FIRST_BYTE_S, IDLE_S
 from tiller_daemon.models.base import (
     Finished,
     ModelError,

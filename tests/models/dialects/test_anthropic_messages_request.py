@@ -32,6 +32,7 @@ from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (
+    PDF,
     Compaction,
     Image,
     Item,
@@ -204,6 +205,13 @@ def test_a_compaction_is_a_summary_behind_the_words_that_the_user_keeps() -> Non
     built = messages(USER, summary, said("Go on"), USER)
     assert shape(built) == ["user: text text", "assistant: text", "user: text"]
     assert built[0]["content"][1]["text"] == "<summary>\nThey said hello.\n</summary>"
+
+
+def test_a_document_is_a_block_of_its_own() -> None:
+    document = Image(PDF, b"%PDF-", "its text", 1)
+    (message,) = messages(UserMessage(ItemId("u"), "look", "start", images=(document,)))
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    assert message["content"][1] == {"type": "document", "source": source}
 
 
 def test_images_are_base64_blocks_also_in_results() -> None:

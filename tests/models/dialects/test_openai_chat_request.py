@@ -18,6 +18,7 @@ from tiller_daemon.models.dialects.openai_chat.request import build_body, build_
 from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
+    PDF,
     AssistantMessage,
     Compaction,
     Image,
@@ -172,6 +173,14 @@ def test_images_are_data_urls_and_files_are_named() -> None:
     content = messages(asked)[0]["content"]
     assert content[0] == {"type": "text", "text": "look\n\nFiles to look at:\n- a.py\n- b.py"}
     assert content[1]["image_url"]["url"] == "data:image/png;base64,iVBORw=="
+
+
+def test_a_document_is_a_file() -> None:
+    document = Image(PDF, b"%PDF-", "its text", 1)
+    content = messages(UserMessage(ItemId("u"), "look", "start", images=(document,)))[0]["content"]
+    data = "data:application/pdf;base64,JVBERi0="
+    file = {"filename": "document.pdf", "file_data": data}
+    assert content[1] == {"type": "file", "file": file}
 
 
 def test_images_of_results_follow_the_results() -> None:

@@ -35,7 +35,9 @@ from tiller_daemon.models.dialects.openai_responses.request import (
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (
+    PDF,
     Compaction,
+    Image,
     Item,
     Notice,
     Reasoning,
@@ -215,6 +217,14 @@ def test_a_summary_stands_behind_the_words_that_the_user_keeps() -> None:
     items = built(USER, summary, said("Go on"))
     assert kinds(items) == "user assistant"
     assert items[0]["content"][1]["text"] == "<summary>\nThey said hello.\n</summary>"
+
+
+def test_a_document_is_a_file() -> None:
+    document = Image(PDF, b"%PDF-", "its text", 1)
+    items = built(UserMessage(ItemId("u"), "look", "start", images=(document,)))
+    data = "data:application/pdf;base64,JVBERi0="
+    file = {"type": "input_file", "filename": "document.pdf", "file_data": data}
+    assert items[0]["content"][1] == file
 
 
 def test_images_are_data_urls_also_in_outputs_and_files_are_named() -> None:

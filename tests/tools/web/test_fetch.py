@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from support.certificates import certificate
 from support.http_server import raw, serving, status, wait_closed
+from support.pdfs import pdf
 from support.proxy import proxying
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.web.address import is_public, is_same_server, parse_address
@@ -61,6 +62,18 @@ async def test_html_becomes_markdown_with_whole_links(near):
     assert "- one\n- two" in result.output
     assert "a dot" in result.output
     assert not any(word in result.output for word in ("alert", "a {}", "base64"))
+
+
+async def test_a_pdf_becomes_text(near):
+    async with serving(
+        status(200, pdf("Hello"), Content_Type="application/pdf"),
+        status(200, b"%PDF-1.7 no more", Content_Type="application/pdf"),
+    ) as server:
+        url = f"http://127.0.0.1:{server.port}/a"
+        assert "[Page 1]\nHello\n" in (await near.call("fetch", url=url)).output
+        assert await refused(near, url) == f"The PDF at {url} can't be shown. It is broken: " + (
+            "Stream has ended unexpectedly."
+        )
 
 
 HOSTILE = {

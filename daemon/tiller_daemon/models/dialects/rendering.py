@@ -11,6 +11,9 @@ from tiller_protocol.items import Compaction, Notice, ToolCall, UserMessage
 NO_RESULT = "This call has no result: it did not run to its end."
 NO_OUTPUT = "(no output)"
 
+DOCUMENT_NAME = "document.pdf"
+"""What PDF documents are called; their own names are not known."""
+
 NAME_CHARS_MAX = 64
 """The longest function name that OpenAI's own servers accept."""
 

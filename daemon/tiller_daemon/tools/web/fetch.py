@@ -1,4 +1,4 @@
-"""The tool `fetch`: a web page as text, with HTML converted to Markdown."""
+"""The tool `fetch`: a web page as text, with HTML converted to Markdown, and PDF to text."""
 
 import codecs
 import re
@@ -9,6 +9,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from tiller_daemon.converter import convert
+from tiller_daemon.files.documents import DocumentProblem, read_pages, with_marks
 from tiller_daemon.tools.base import (
     Need,
     Requirement,
@@ -18,9 +20,10 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.tools.spilling import truncate_to_fit
+from tiller_daemon.tools.web import markdown
 from tiller_daemon.tools.web.address import any_address, is_public, parse_address
-from tiller_daemon.tools.web.markdown import to_markdown
 from tiller_daemon.tools.web.page import Page, get_page
+from tiller_protocol.items import PDF
 
 PERMISSION: Final = "fetch"
 
@@ -99,16 +102,28 @@ async def _text(page: Page, environment: ToolEnvironment) -> str:
     if kind in HTML_KINDS:
         declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
         html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
-        text = await to_markdown(html, str(page.address), environment.commands.variables)
-        return html if text is None else text or "(The page has no text.)"
+        given = f"{page.address}\n{html}".encode(errors="replace")
+        made = await convert(markdown.__file__, given, environment.commands.variables)
+        text = html if made is None else made.decode(errors="replace")
+        return text or "(The page has no text.)"
     if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
         return ""
+    if kind == PDF:
+        return await _document(page, environment)
     if not is_text or (not charset and b"\0" in page.body[:NUL_CHECKED_BYTES]):
         content = "binary" if is_text else kind
         raise ToolFailure(
             f"{page.address} is {content}, not text. Download it with a command such as `curl -o`."
         )
     return _decode(page.body, charset)
+
+
+async def _document(page: Page, environment: ToolEnvironment) -> str:
+    try:
+        pages = await read_pages(page.body, environment.commands.variables)
+    except DocumentProblem as problem:
+        raise ToolFailure(f"The PDF at {page.address} can't be shown. {problem}") from None
+    return with_marks(pages) if pages.has_text else "(The PDF has no text; it may be a scan.)"
 
 
 def _kind(page: Page) -> tuple[str, str]:

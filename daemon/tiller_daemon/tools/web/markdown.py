@@ -1,51 +1,16 @@
-"""Converts HTML to Markdown in a separate process.
-
-The library blocks the interpreter while it works, for 2 s with the largest page, and a hostile page
-may make it take more time and memory, or crash. The process runs this file by its path, so it
-imports nothing of the daemon.
-"""
+"""Converts HTML to Markdown in a process of its own, which runs this file."""
 
 import re
 import resource
-import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-import trio
-
-CONVERT_S: Final = 15.0
 MEMORY_BYTES_MAX: Final = 1024**3
 MARKDOWN_BYTES_MAX: Final = 5 * 1024 * 1024
 """As much as is read of a page. Hostile pages get longer by many links relative to a long URL."""
 
 _DATA: Final = re.compile(r"!\[([^\]]*)\]\(<?data:[^)]*\)")
-
-
-async def to_markdown(html: str, base_url: str, variables: Mapping[str, str]) -> str | None:
-    """Return a page as Markdown with absolute links; None if the conversion failed.
-
-    `variables` are the environment of the process.
-    """
-    with trio.move_on_after(CONVERT_S):
-        done = await trio.run_process(
-            [sys.executable, "-I", __file__],
-            # Not in the arguments, which all users of the machine can see.
-            stdin=f"{base_url}\n{html}".encode(errors="replace"),
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            deliver_cancel=_kill,
-            env=dict(variables),
-        )
-        return done.stdout.decode(errors="replace") if done.returncode == 0 else None
-    return None
-
-
-async def _kill(process: trio.Process) -> None:
-    process.kill()
-    await trio.lowlevel.checkpoint()
 
 
 def _convert() -> None:

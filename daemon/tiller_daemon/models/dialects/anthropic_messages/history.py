@@ -291,6 +291,9 @@ def _images(images: Iterable[Image]) -> list[Block]:
 
 def _image(image: Image) -> Block:
     data = base64.b64encode(image.data).decode()
+    if image.is_document:
+        source = {"type": "base64", "media_type": image.media_type, "data": data}
+        return {"type": "document", "source": source}
     if image.media_type in IMAGE_TYPES and data and len(data) <= IMAGE_BASE64_BYTES_MAX:
         source = {"type": "base64", "media_type": image.media_type, "data": data}
         return {"type": "image", "source": source}

@@ -23,6 +23,7 @@ from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     unseal_fields,
 )
 from tiller_daemon.models.dialects.rendering import (
+    DOCUMENT_NAME,
     CallIds,
     notice_text,
     result_text,
@@ -273,7 +274,10 @@ def _parts_of(message: Message) -> list[Message]:
 
 def _image_part(image: Image) -> Message:
     data = base64.b64encode(image.data).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
+    url = f"data:{image.media_type};base64,{data}"
+    if image.is_document:
+        return {"type": "file", "file": {"filename": DOCUMENT_NAME, "file_data": url}}
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _tool(spec: ToolSpec) -> Message:

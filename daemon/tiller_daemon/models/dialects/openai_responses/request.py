@@ -20,6 +20,7 @@ from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict
 from tiller_daemon.models.dialects.rendering import (
+    DOCUMENT_NAME,
     CallIds,
     notice_text,
     result_text,
@@ -290,6 +291,9 @@ def _output(call: ToolCall) -> str | list[InputItem]:
 def _image_part(image: Image) -> InputItem:
     data = base64.b64encode(image.data).decode()
     url = f"data:{image.media_type};base64,{data}"
+    if image.is_document:
+        # The name is required, and the model may mention it.
+        return {"type": "input_file", "filename": DOCUMENT_NAME, "file_data": url}
     return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
