@@ -14,6 +14,8 @@ from tiller_client.turn_arguments import (
     add_amount,
     add_attachments,
     add_choices,
+    add_ending,
+    add_prompt,
     add_rules,
     add_sandbox,
     positive,
@@ -39,7 +41,8 @@ MISUSE = 2
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
 first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
-exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 130 interrupted"""
+exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
+130 interrupted"""
 
 RPC_EPILOG = """\
 stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
@@ -131,11 +134,13 @@ def _add_turns(add: _AddParser) -> None:
     )
     add_attachments(parser)
     add_amount(parser)
-    parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
+    add_ending(parser)
+    add_prompt(parser)
     parser = _verb(add, "turns", "resume", "go on without a new message")
     add_choices(parser)
     add_rules(parser)
     add_amount(parser)
+    add_ending(parser)
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")

@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # `starting` is imported before anything that takes long
 
 STATUS_FAILED = 1
 STATUS_USAGE = 2
+STATUS_TIMED_OUT = 124
+"""As of `timeout` from coreutils."""
+
 STATUS_INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
 
@@ -51,6 +54,12 @@ class Detached(TillerError):
     """The user left a running turn, which goes on without this frontend."""
 
     status = STATUS_INTERRUPTED
+
+
+class TimedOut(TillerError):
+    """The time limit of the command was over before a turn began."""
+
+    status = STATUS_TIMED_OUT
 
 
 class RejectedError(TillerError):

@@ -16,13 +16,15 @@ from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.watch import Watch, WatchUpdate
 from tiller_protocol.events import (
     Event,
+    ItemStarted,
+    QueueChanged,
     RequestOpened,
     RequestResolved,
     StatusChanged,
     TurnEnded,
     TurnStarted,
 )
-from tiller_protocol.items import Request
+from tiller_protocol.items import Request, UserMessage
 from tiller_protocol.ops import Answer, UserInput
 
 STEER_HINT = "»"
@@ -72,7 +74,8 @@ class InteractiveSession:
 
     `busy`: a turn is running, according to the events so far. `idle`: the session has become idle,
     which is the last event after a turn. If `ends_with` is set to the id of a turn, that turn's end
-    is stored in `ended` and is the last event shown.
+    is stored in `ended` and is the last event shown. With `ends_with_input`, the id of a queued
+    input, that is the turn that takes it; if the running turn does not, `ends_with` stays None.
     """
 
     def __init__(
@@ -86,10 +89,12 @@ class InteractiveSession:
         prompts: bool,
         whole: bool,
         delivery: Literal["auto", "steer"],
+        says_how_to_answer: bool = True,
     ) -> None:
         """`prompts`: show input that starts turns; `delivery`: of typed lines.
 
-        `whole`: show all that calls return.
+        `whole`: show all that calls return. `says_how_to_answer`: without a keyboard, show how to
+        answer requests from elsewhere.
         """
         self._connection = connection
         self.session_id = session_id
@@ -105,10 +110,18 @@ class InteractiveSession:
             whole=whole,
         )
         self._requests = _OpenRequests()
+        self._says_how_to_answer = says_how_to_answer
+        self._is_queued = False
         self.busy = False
         self.idle = True
         self.ends_with: str | None = None
+        self.ends_with_input: str | None = None
         self.ended: TurnEnded | None = None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether something is asked that has not been answered."""
+        return bool(self._requests.by_id)
 
     def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
         """Set the state to begin with; the events that follow update it."""
@@ -128,7 +141,7 @@ class InteractiveSession:
         for event in update.events:
             self._note(event)
             self._show(event)
-            if isinstance(event.body, TurnEnded) and event.turn_id == self.ends_with:
+            if isinstance(event.body, TurnEnded) and self._is_last(event):
                 self.ended = event.body
                 return update
         if update.line is not None:
@@ -145,6 +158,10 @@ class InteractiveSession:
 
     def _note(self, event: Event) -> None:
         match event.body:
+            case QueueChanged(queue) if any(one.id == self.ends_with_input for one in queue):
+                self._is_queued = True
+            case ItemStarted(UserMessage(input_id)) if input_id == self.ends_with_input:
+                self.ends_with = event.turn_id
             case StatusChanged(status):
                 self.idle = status == "idle"
             case TurnStarted():
@@ -159,11 +176,18 @@ class InteractiveSession:
             case _:
                 pass
 
+    def _is_last(self, event: Event) -> bool:
+        """Whether the end of this turn is the one to wait for."""
+        if self.ends_with_input and self.ends_with is None:
+            return self._is_queued
+        return event.turn_id == self.ends_with
+
     def _show(self, event: Event) -> None:
         if self._json:
             print_json(event)
             return
-        if isinstance(event.body, TurnEnded):
+        others = self.ends_with_input and self.ends_with is None
+        if isinstance(event.body, TurnEnded) and not others:
             interrupted = event.body.outcome == "interrupted"
             self._console.final(event.body.last_message, interrupted=interrupted)
         self._console.show(self._renderer.feed(event))
@@ -175,7 +199,8 @@ class InteractiveSession:
         if self._console.keyboard is None:
             for request in self._requests.take_unhinted():
                 self._show_whole(request)
-                complain(_how_to_answer(request))
+                if self._says_how_to_answer:
+                    complain(_how_to_answer(request))
             self._show_activity()
             return
         request = next(iter(self._requests.by_id.values()), None)

@@ -7,10 +7,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from tiller_client.errors import UsageError
+from tiller_client.piped import is_piped, read_context
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
 
 FROM_STDIN = "-"
+
+
+def read_prompt(argument: str | None) -> tuple[str, str]:
+    """Return the prompt and its context, either of which stdin may have; raises `UsageError`."""
+    if argument is None:
+        if not is_piped():
+            raise UsageError("there is no task; give PROMPT, or pipe it into stdin")
+        argument = FROM_STDIN
+    if argument == FROM_STDIN or not is_piped():
+        return read_text(argument), ""
+    # The prompt first: a bad one is no reason to wait for stdin.
+    return read_text(argument), read_context()
 
 
 def read_text(argument: str) -> str:

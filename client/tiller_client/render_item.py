@@ -221,6 +221,12 @@ def input_line(queued: QueuedInput) -> str:
     return " ".join([one_line(queued.text), *labels]).strip()
 
 
+NO_TURN_BEGAN = (
+    "this input did not start a turn, so the options for a turn have no effect; for later turns, "
+    "use: tiller set"
+)
+
+
 def waiting_line(count: int, session_id: str) -> str:
     """One line about inputs that no turn takes by itself, and how to go on with them."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"

@@ -1,6 +1,10 @@
 """Options that several verbs share, for what a turn may use. The standard library only."""
 
 import argparse
+import re
+
+TIMEOUT_S_MAX = 31_536_000
+"""A year, which every clock and timer can hold."""
 
 APPROVE_HELP = "what to do where no permission rule decides"
 
@@ -52,6 +56,46 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, action="append", default=[], help=text)
 
 
+def add_prompt(parser: argparse.ArgumentParser) -> None:
+    """Add the task of `exec`, and what to do with it if a turn is running already."""
+    busy = parser.add_mutually_exclusive_group()
+    busy.add_argument(
+        "--queue", action="store_true", help="if a turn is running, queue the prompt behind it"
+    )
+    busy.add_argument("--wait", action="store_true", help="if a turn is running, wait for its end")
+    parser.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        help="the task; without it, or as -, stdin is the task, otherwise stdin is context",
+    )
+
+
+def add_ending(parser: argparse.ArgumentParser) -> None:
+    """Add what ends a turn, or this program, before the turn is over."""
+    parser.add_argument(
+        "--timeout", type=duration, metavar="T", help="interrupt it after 90, 90s, 10m or 1h30m"
+    )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="end it if something is asked and nobody can answer"
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="Ctrl-C, SIGTERM and SIGHUP leave it running"
+    )
+
+
+def duration(text: str) -> float:
+    """A time in seconds: a number, or numbers with the units h, m and s."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    if parts is None:
+        raise ValueError(text)
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    total = (hours * 60 + minutes) * 60 + seconds
+    if not 0 < total <= TIMEOUT_S_MAX:
+        raise ValueError(text)
+    return total
+
+
 def positive(text: str) -> int:
     """A whole number from 1 on."""
     number = int(text)
@@ -61,3 +105,4 @@ def positive(text: str) -> int:
 
 
 positive.__name__ = "positive number"
+duration.__name__ = "time"

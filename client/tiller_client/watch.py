@@ -8,13 +8,13 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import FrameType, TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from tiller_client.catchup import Follower, ReplayedEvents
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import Detached, RejectedError
+from tiller_client.errors import Detached, NoAnswer, RejectedError
 from tiller_client.sockets import EventSocket
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
@@ -51,13 +51,18 @@ class WatchUpdate(NamedTuple):
     input_ended: bool = False
     """The keyboard's input has ended."""
     interrupted: bool = False
-    """Ctrl-C was pressed."""
+    """Ctrl-C was pressed, or another signal came that ends a turn."""
     continued: bool = False
     """This process was stopped, and goes on."""
 
 
 class Wakeup:
     """Ends a wait early, from any thread: `fd` is readable after `wake`. Close it in the end."""
+
+    numbers: Collection[int] = ()
+    """The signals that end a turn."""
+    interrupted = False
+    """Whether one of them has come."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe()
@@ -83,21 +88,30 @@ class Wakeup:
 
 
 class Signals(Wakeup):
-    """Handles signals while entered: `take` reports a first Ctrl-C, a second raises `Detached`.
+    """Handles signals while entered: `take` reports those that end a turn.
 
-    `fd` is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
+    A second Ctrl-C raises `Detached`; with `leaves`, the first Ctrl-C, SIGTERM or SIGHUP does. `fd`
+    is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
     """
 
-    def __init__(self, detached: str) -> None:
-        """`detached` is the message after a second Ctrl-C."""
+    def __init__(
+        self, detached: str, numbers: Collection[int] = (signal.SIGINT,), *, leaves: bool = False
+    ) -> None:
+        """`detached` is the message of `Detached`; `numbers` are the signals that end a turn."""
         super().__init__()
         self._detached = detached
-        self._count = 0
+        self.numbers = numbers
+        self._leaves = leaves
+        self._caught: set[int] = set()
+        self._old: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        self._old_interrupt = signal.signal(signal.SIGINT, self._on_interrupt)
-        self._old_continue = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
+        for number in self.numbers:
+            # What is ignored stays so, as under nohup; but Ctrl-C always ends a turn.
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                self._old[number] = signal.signal(number, self._on_end)
+        self._old[signal.SIGCONT] = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
         return self
 
     def __exit__(
@@ -106,19 +120,21 @@ class Signals(Wakeup):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        signal.signal(signal.SIGINT, self._old_interrupt)
-        signal.signal(signal.SIGCONT, self._old_continue)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
         signal.set_wakeup_fd(self._old_fd)
         self.close()
 
     @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C was pressed."""
-        return self._count > 0
+    def timed_out(self) -> bool:
+        """Whether SIGALRM has come."""
+        return signal.SIGALRM in self._caught
 
-    def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        self._count += 1
-        if self._count > 1:
+    def _on_end(self, number: int, _frame: FrameType | None) -> None:
+        again = number == signal.SIGINT and number in self._caught
+        self._caught.add(number)
+        self.interrupted = True
+        if again or (self._leaves and number != signal.SIGALRM):
             raise Detached(self._detached)
 
 
@@ -126,9 +142,19 @@ class Watch:
     """The updates of one session; a context manager. Every event comes once, in order."""
 
     def __init__(
-        self, connection: DaemonConnection, session_id: str, wakeup: Wakeup, after: int = 0
+        self,
+        connection: DaemonConnection,
+        session_id: str,
+        wakeup: Wakeup,
+        after: int = 0,
+        *,
+        patient: bool = False,
     ) -> None:
-        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up."""
+        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
+
+        `patient`: wait for a daemon that does not answer, and say so on stderr.
+        """
+        self._patient = patient
         self._connection = connection
         self._session_id = session_id
         self._wakeup = wakeup
@@ -207,7 +233,7 @@ class Watch:
         continued = signal.SIGCONT in numbers
         if continued:
             self._follower.suspect_gap()
-        interrupted = signal.SIGINT in numbers
+        interrupted = any(number in self._wakeup.numbers for number in numbers)
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _check_silence(self, *, busy: bool, received: bool) -> None:
@@ -224,15 +250,34 @@ class Watch:
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self, after: int) -> ReplayResult:
-        """Ask for a replay; retry while the daemon is shutting down: the next one will answer."""
+        """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
+
+        A turn goes on without frontends. So one that is patient asks a daemon again that is silent,
+        as it may be stopped or have too much to do, until a signal comes.
+        """
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
+        said = False
         while True:
             try:
                 return self._connection.ask(Replay(self._session_id, after), ReplayResult)
+            except NoAnswer as silence:
+                if not self._patient or self._wakeup.interrupted:
+                    raise
+                if not said:
+                    said = True
+                    self._say_silent(silence)
             except RejectedError as error:
                 if error.code != "shutting_down" or time.monotonic() > deadline:
                     raise
                 time.sleep(SHUTDOWN_RETRY_S)
+
+    def _say_silent(self, silence: NoAnswer) -> None:
+        from tiller_client.console import complain  # the daemon comes first
+
+        complain(
+            f"{silence}; still waiting for it; to leave, press Ctrl-C twice; "
+            f"to return: tiller attach {self._session_id}"
+        )
 
 
 def _in_foreground(terminal: int) -> bool:

@@ -167,6 +167,13 @@ class UserInput(Op, frozen=True, tag="user_input"):
     system: Annotated[
         str, doc("Added to the system prompt of the turn that this input starts; else no effect.")
     ] = ""
+    context: Annotated[
+        str,
+        doc(
+            "Text that comes with the input, such as the output of a program. The model gets it "
+            "behind the text, marked as context; it calls no command and no sub-agent."
+        ),
+    ] = ""
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):

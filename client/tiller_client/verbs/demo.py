@@ -25,9 +25,9 @@ from tiller_client.render import Renderer
 from tiller_client.render_item import UNCUT, call_label, diff_lines
 from tiller_client.starting import wait_for_daemons
 from tiller_client.text import cut, pad, seconds
+from tiller_client.turn import status_of
 from tiller_client.typed import prompt_for
 from tiller_client.verbs.daemon import stop
-from tiller_client.verbs.turns import status_of
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import Created, SessionResult, Started
 from tiller_protocol.events import Event, RequestOpened, ToolCallUpdated, TurnEnded

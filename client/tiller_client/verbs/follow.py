@@ -53,7 +53,7 @@ def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Na
     console = Console(quiet=arguments.quiet, json=arguments.json)
     with (
         Signals("detached") as signals,
-        Watch(connection, session.session_id, signals, arguments.after) as watch,
+        Watch(connection, session.session_id, signals, arguments.after, patient=True) as watch,
     ):
         interactive = InteractiveSession(
             connection,

@@ -8,7 +8,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import name_files, read_images, read_text
-from tiller_client.render_item import input_line, waiting_line
+from tiller_client.render_item import NO_TURN_BEGAN, input_line, waiting_line
 from tiller_client.runtime import my_places
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
@@ -18,11 +18,6 @@ from tiller_protocol.settings import TurnOverrides
 
 NOTHING_TO_STEER = (
     "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
-)
-
-NO_TURN_BEGAN = (
-    "this input did not start a turn, so the options for a turn have no effect; for later turns, "
-    "use: tiller set"
 )
 
 QUEUE_CHANGES = {

@@ -4,26 +4,28 @@ The model comes first: what only shows the turn is imported once the turn has st
 """
 
 import contextlib
+import signal
 from argparse import Namespace
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Generator
+from types import FrameType
+from typing import NamedTuple, NoReturn
 
 from tiller_client.choices import read_overrides, read_settings
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
+from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
 from tiller_client.prompt import (
     name_files,
     read_images,
+    read_prompt,
     read_schema,
-    read_text,
     read_workspace,
 )
 from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
-from tiller_protocol.answers import Created, ReplayResult, Started
-from tiller_protocol.events import Outcome, TurnEnded
+from tiller_protocol.answers import Created, Queued, ReplayResult, Started
+from tiller_protocol.events import StatusChanged
 from tiller_protocol.ops import (
     Compact,
-    Interrupt,
     Replay,
     SessionCreate,
     SessionDelete,
@@ -33,11 +35,13 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import TurnOverrides
 
-if TYPE_CHECKING:
-    from tiller_client.interactive import InteractiveSession
-
 AnyTurnOp = UserInput | TurnContinue | Compact | Shell
 """The ops that start a turn."""
+
+ENDS_TURN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+"""The signals that interrupt a turn; the last one comes when the time limit is over."""
+
+WAYS_TO_WAIT = "To run behind it: --wait for a turn of its own, --queue to join that one."
 
 
 def run(arguments: Namespace) -> int:
@@ -48,7 +52,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _resume(arguments: Namespace) -> int:
-    with DaemonConnection(my_places(), "tiller resume") as connection:
+    with (
+        _time_limit(arguments.timeout),
+        DaemonConnection(my_places(), "tiller resume") as connection,
+    ):
         session_id, after = join(connection, arguments.session)
         overrides = read_overrides(arguments, approve=arguments.approve, sandbox=arguments.sandbox)
         op = TurnContinue(session_id, overrides)
@@ -56,31 +63,80 @@ def _resume(arguments: Namespace) -> int:
 
 
 def _exec(arguments: Namespace) -> int:
-    text = read_text(arguments.prompt)
-    images, files = read_images(arguments.image), name_files(arguments.file)
-    schema = read_schema(arguments.output_schema) if arguments.output_schema else None
-    workspace = read_workspace(arguments.directory)
-    with DaemonConnection(my_places(), "tiller exec") as connection:
-        if arguments.session:
-            session_id, after = join(connection, arguments.session, workspace)
-            overrides = read_overrides(
-                arguments,
-                approve=arguments.approve,
-                sandbox=arguments.sandbox,
-                output_schema=schema,
+    if (arguments.queue or arguments.wait) and not arguments.session:
+        raise UsageError("a new session is never busy; --queue and --wait need --session SESSION")
+    with _time_limit(arguments.timeout):
+        text, context = read_prompt(arguments.prompt)
+        images, files = read_images(arguments.image), name_files(arguments.file)
+        schema = read_schema(arguments.output_schema) if arguments.output_schema else None
+        workspace = read_workspace(arguments.directory)
+        with DaemonConnection(my_places(), "tiller exec") as connection:
+            if arguments.session:
+                session_id, after = join(connection, arguments.session, workspace)
+                overrides = read_overrides(
+                    arguments,
+                    approve=arguments.approve,
+                    sandbox=arguments.sandbox,
+                    output_schema=schema,
+                )
+            else:
+                created = SessionCreate(workspace, settings=read_settings(arguments))
+                session_id, after = connection.ask(created, Created).session_id, 0
+                overrides = TurnOverrides(output_schema=schema)
+            delivery = "queue" if arguments.queue else "start"
+            op = UserInput(
+                session_id,
+                text,
+                images,
+                files,
+                delivery,
+                overrides=overrides,
+                context=context,
             )
-        else:
-            op = SessionCreate(workspace, settings=read_settings(arguments))
-            session_id, after = connection.ask(op, Created).session_id, 0
-            overrides = TurnOverrides(output_schema=schema)
-        op = UserInput(session_id, text, images, files, "start", overrides=overrides)
-        try:
-            return follow_turn(connection, op, after, arguments)
-        except RejectedError:
-            if not arguments.session:
-                with contextlib.suppress(RejectedError):
-                    connection.submit(SessionDelete(session_id))
-            raise
+            try:
+                return follow_turn(connection, op, after, arguments)
+            except RejectedError:
+                if not arguments.session:
+                    with contextlib.suppress(RejectedError):
+                        connection.submit(SessionDelete(session_id))
+                raise
+
+
+class Ending(NamedTuple):
+    """What a turn, or the program that follows it, does before the turn is over."""
+
+    waits_for_rest: bool = False
+    """If a turn is running already, wait for its end."""
+    asks: bool = True
+    """Wait for answers that nobody can give here; otherwise a question ends the turn."""
+    leaves: bool = False
+    """Signals leave the turn running."""
+
+
+def _ending(arguments: Namespace) -> Ending:
+    if arguments.verb not in ("exec", "resume"):
+        return Ending()
+    waits = arguments.verb == "exec" and arguments.wait
+    return Ending(waits, not arguments.no_wait, arguments.detach)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float | None) -> Generator[None]:
+    """Raise `TimedOut` after so many seconds, wherever the program waits; `Signals` takes over."""
+    if seconds is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise TimedOut("the time limit (--timeout) is over, and no turn had begun")
 
 
 def follow_turn(
@@ -88,44 +144,59 @@ def follow_turn(
 ) -> int:
     """Submit an op that starts a turn, and show the session until the turn has ended.
 
-    `arguments` say how much of it: `json`, `verbose` or `quiet`. Ctrl-C interrupts the turn and
-    waits for its end; a second one raises `Detached`. Returns the exit status.
+    `arguments` say how much of it: `json`, `verbose` or `quiet`. A signal interrupts the turn and
+    waits for its end; a second Ctrl-C raises `Detached`. Returns the exit status.
     """
-    json: bool = arguments.json
-    detached = (
-        f"detached; the turn may still be running; follow it with: tiller attach {op.session_id}"
-    )
+    ending = _ending(arguments)
+    how = f"follow it with: tiller attach {op.session_id}"
     with (
-        Signals(detached) as signals,
-        Watch(connection, op.session_id, signals, after) as watch,
+        Signals(
+            f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=ending.leaves
+        ) as signals,
+        Watch(connection, op.session_id, signals, after, patient=True) as watch,
     ):
-        turn_id = connection.ask(op, Started).turn_id
-        from tiller_client.console import Console, complain
-        from tiller_client.interactive import InteractiveSession
-        from tiller_client.text import one_line
+        started = _start(connection, op, watch, signals, waits=ending.waits_for_rest)
+        from tiller_client.turn import RunningTurn
 
-        console = Console(separate_answers=True, quiet=arguments.quiet, json=json)
-        interactive = InteractiveSession(
-            connection,
-            op.session_id,
-            watch,
-            console,
-            json=json,
-            prompts=False,
-            whole=arguments.verbose,
-            delivery="steer",
-        )
-        interactive.start_from((), busy=True)
-        interactive.ends_with = turn_id
-        if not json and not console.quiet:
-            console.line(console.paint.dim(f"session {op.session_id}"))
+        turn = RunningTurn(connection, op, watch, signals, arguments, asks=ending.asks)
         try:
-            ended = _until_ended(connection, interactive, signals, turn_id)
-        finally:
-            interactive.show_end()
-    if json and ended.error:
-        complain(one_line(ended.error.message))
-    return status_of(ended.outcome)
+            return turn.follow(started)
+        except NoAnswer as silence:
+            raise NoAnswer(f"{silence}; the turn may still be running; {how}") from None
+
+
+def _start(
+    connection: DaemonConnection, op: AnyTurnOp, watch: Watch, signals: Signals, *, waits: bool
+) -> Started | Queued:
+    """Submit the op; with `waits`, again whenever the session has come to rest."""
+    said = False
+    while True:
+        try:
+            result = connection.submit(op).result
+            assert isinstance(result, Started | Queued)
+            return result
+        except RejectedError as error:
+            if error.code != "busy":
+                raise
+            if not waits:
+                raise RejectedError(error.answer, f"{error} {WAYS_TO_WAIT}") from None
+        if not said:
+            said = True
+            from tiller_client.console import complain
+
+            complain("a turn is running in this session; waiting for its end")
+        _await_rest(watch, signals)
+
+
+def _await_rest(watch: Watch, signals: Signals) -> None:
+    while True:
+        update = watch.wait(busy=True)
+        if signals.timed_out:
+            raise TimedOut("the time limit (--timeout) is over, and the session was still busy")
+        if update.interrupted:
+            raise KeyboardInterrupt
+        if any(event.body == StatusChanged("idle") for event in update.events):
+            return
 
 
 def join(connection: DaemonConnection, reference: str, directory: str = ".") -> tuple[str, int]:
@@ -134,40 +205,3 @@ def join(connection: DaemonConnection, reference: str, directory: str = ".") -> 
 
     session_id = choose.session_id(connection, reference, directory, changes=True)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
-
-
-def status_of(outcome: Outcome) -> int:
-    """The exit status for an outcome."""
-    match outcome:
-        case "completed":
-            return 0
-        case "failed":
-            return 1
-        case "blocked":
-            return 3
-        case "limit_reached":
-            return 4
-        case "interrupted":
-            return STATUS_INTERRUPTED
-        case _:
-            assert_never(outcome)
-
-
-def _until_ended(
-    connection: DaemonConnection, interactive: "InteractiveSession", signals: Signals, turn_id: str
-) -> TurnEnded:
-    def interrupt() -> None:
-        with contextlib.suppress(RejectedError):  # it may have ended just now
-            connection.submit(Interrupt(interactive.session_id, turn_id))
-
-    while True:
-        try:
-            update = interactive.advance()
-        except BrokenPipeError:
-            if signals.interrupted:  # the same Ctrl-C has ended the reader of stdout
-                interrupt()
-            raise
-        if interactive.ended:
-            return interactive.ended
-        if update.interrupted:
-            interrupt()

@@ -3,8 +3,10 @@
 Expands the command into its prompt, agent and model.
 """
 
+import re
 from functools import partial
-from typing import NamedTuple
+from itertools import count
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -27,6 +29,8 @@ from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
+_MARKS: Final = re.compile(r"</(context(?:-\d+)?)>")
+
 
 class ExpandedInput(NamedTuple):
     """An input with its command expanded."""
@@ -41,18 +45,30 @@ def expand_input(
 ) -> ExpandedInput:
     """Return `op` with its slash command expanded, and the sub-agents that it is for.
 
-    Agent and model of the input override those of the command. What `content` adds calls nothing.
+    Agent and model of the input override those of the command. What `content` and the input's
+    context add calls nothing.
     Raises `RejectionError` for a command that is invalid or whose expansion is too long.
     """
     if content.prompt is None:
         expanded = _expand_own(services, snapshot, op)
     else:
         expanded = ExpandedInput(structs.replace(op, text=content.prompt))
-    text = "\n\n".join(filter(None, (expanded.op.text, content.attached)))
-    whole = structs.replace(expanded.op, text=text)
-    if content != NO_CONTENT:
+    added = (_marked(op.context), content.attached)
+    text = "\n\n".join(filter(None, (expanded.op.text, *added)))
+    whole = structs.replace(expanded.op, text=text, context="")
+    if any(added):
         check_input(whole)
     return expanded._replace(op=whole)
+
+
+def _marked(context: str) -> str:
+    """Return the context of an input between marks that it does not contain itself."""
+    if not context.strip():
+        return ""
+    taken = set(_MARKS.findall(context))
+    names = (f"context-{number}" if number else "context" for number in count())
+    name = next(name for name in names if name not in taken)
+    return f"<{name}>\n{context.rstrip()}\n</{name}>"
 
 
 def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:

@@ -23,7 +23,7 @@ def check_input(op: UserInput) -> None:
     if not op.text.strip() and not op.images and not op.files:
         raise RejectionError("empty_input", "The input is empty. Give text, an image or a file.")
     # JSON may carry lone surrogates, which plain UTF-8 can't encode.
-    texts = (op.text, op.system)
+    texts = (op.text, op.system, op.context)
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     size += sum(len(image.data) for image in op.images)
     if size > INPUT_BYTES_MAX:

@@ -1,0 +1,241 @@
+"""`tiller exec` where no person watches: stdin, time limits, signals, a daemon that is silent."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any
+
+import pytest
+
+from support.fake_daemon import FakeDaemon
+from support.said import Tiller, ended, started
+from support.terminal import TILLER
+from tiller_client import connection
+from tiller_client.piped import CONTEXT_BYTES_MAX
+from tiller_client.turn_arguments import duration
+from tiller_protocol.events import RequestOpened
+from tiller_protocol.items import Request
+from tiller_protocol.ops import Interrupt, UserInput
+from tiller_protocol.places import Places
+
+REQUEST = Request("01K0REQ000000000000000000R", "approval", "bash", subjects=("rm -rf x",))
+
+
+def play_nothing(daemon: FakeDaemon, session_id: str) -> None:
+    daemon.add(session_id, [started(), ended("ok")])
+
+
+def play_until_interrupted(daemon: FakeDaemon, session_id: str) -> None:
+    daemon.add(session_id, [started()])
+    assert daemon.interrupted.wait(10)
+    daemon.add(session_id, [ended("", "interrupted")])
+
+
+def run(*arguments: str, stdin: bytes | int) -> tuple[int, str]:
+    """Run a command line with this stdin; the exit status and stderr."""
+    given: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    done = subprocess.run([*TILLER, *arguments], capture_output=True, check=False, **given)
+    return done.returncode, done.stderr.decode()
+
+
+def input_of(daemon: FakeDaemon) -> UserInput:
+    (found,) = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "text", "context"),
+    [
+        (("why?",), b"a\nb\n", "why?", "a\nb\n"),
+        (("why?",), b"", "why?", ""),
+        (("why?",), subprocess.DEVNULL, "why?", ""),
+        (("-",), b"do it", "do it", ""),
+        ((), b"do it", "do it", ""),
+    ],
+)
+def test_stdin_is_the_context_of_a_prompt_or_the_prompt(
+    places: Places, arguments: tuple[str, ...], stdin: bytes | int, text: str, context: str
+) -> None:
+    with FakeDaemon(places.runtime, play_nothing) as daemon:
+        assert run("exec", *arguments, stdin=stdin)[0] == 0
+    assert (input_of(daemon).text, input_of(daemon).context) == (text, context)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "complaint"),
+    [
+        (("x",), b"GIF89a\0\x01", "stdin is not text, so it can't be context: it contains a NUL"),
+        (("x",), b"caf\xe9", "byte 4 is not UTF-8; attach an image with --image"),
+        (("x",), b"x" * (CONTEXT_BYTES_MAX + 1), "stdin has more than 1 MiB"),
+        ((), subprocess.DEVNULL, "there is no task; give PROMPT"),
+    ],
+)
+def test_stdin_that_can_not_be_used_is_misuse_and_starts_no_daemon(
+    places: Places, arguments: tuple[str, ...], stdin: bytes | int, complaint: str
+) -> None:
+    status, said = run("exec", *arguments, stdin=stdin)
+    assert status == 2
+    assert complaint in said
+    assert not places.runtime.exists()
+
+
+def test_a_pipe_that_nobody_closes_is_said(places: Places) -> None:
+    with (
+        FakeDaemon(places.runtime, play_nothing) as daemon,
+        subprocess.Popen(
+            [*TILLER, "exec", "x"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        assert b"waiting for the end of stdin" in process.stderr.readline()
+        _, said = process.communicate(b"late")
+        assert process.returncode == 0, said
+    assert input_of(daemon).context == "late"
+
+
+def test_a_time_limit_interrupts_the_turn_and_has_its_own_status(
+    places: Places, tiller: Tiller
+) -> None:
+    with FakeDaemon(places.runtime, play_until_interrupted) as daemon:
+        status, _, said = tiller("exec", "--timeout", "0.3", "x")
+        session_id = next(iter(daemon.sessions))
+    assert status == 124
+    assert [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+    assert "the time limit (--timeout) is over, so the turn was interrupted" in said
+    assert f"go on with: tiller resume {session_id}" in said
+
+
+def test_a_time_limit_holds_while_stdin_does_not_end(places: Places) -> None:
+    reader, writer = os.pipe()
+    try:
+        status, said = run("exec", "--timeout=0.3", "x", stdin=reader)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert (status, "no turn had begun" in said) == (124, True)
+    assert not places.runtime.exists()
+
+
+def test_a_turn_that_ends_before_its_time_limit_has_the_status_of_the_turn(
+    places: Places, tiller: Tiller
+) -> None:
+    with FakeDaemon(places.runtime, play_nothing):
+        assert tiller("exec", "--timeout=1h", "x")[0] == 0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5", 1.5), ("10m", 600), ("1h30m", 5400), ("2h5s", 7205)],
+)
+def test_times_are_numbers_with_units(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "m", "1d", "1m2h", "9" * 20, "1e3", "nan"])
+def test_a_bad_time_is_misuse(tiller: Tiller, text: str) -> None:
+    status, _, said = tiller("exec", f"--timeout={text}", "x")
+    assert (status, "invalid time" in said) == (2, True)
+
+
+def test_with_no_wait_a_question_ends_the_turn_as_blocked(places: Places, tiller: Tiller) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(REQUEST)])
+        assert daemon.interrupted.wait(10)
+        daemon.add(session_id, [ended("", "interrupted")])
+
+    with FakeDaemon(places.runtime, play):
+        status, _, said = tiller("exec", "--no-wait", "x")
+    assert status == 3
+    assert "rm -rf x" in said
+    assert "tiller answer" not in said
+    assert "nobody can answer here (--no-wait), so the turn was interrupted" in said
+
+
+def begun(*arguments: str, before: Callable[[], Any] | None = None) -> "subprocess.Popen[str]":
+    """A `tiller exec` of its own that follows its turn."""
+    process = subprocess.Popen(
+        [*TILLER, "exec", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        preexec_fn=before,
+    )
+    assert process.stderr is not None
+    assert not list(takewhile(lambda line: not line.startswith("session "), process.stderr))
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_the_turn(places: Places, number: signal.Signals) -> None:
+    with FakeDaemon(places.runtime, play_until_interrupted) as daemon:
+        with begun("x") as process:
+            process.send_signal(number)
+            _, said = process.communicate()
+        assert process.returncode == 130, said
+        assert [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_with_detach_a_signal_leaves_the_turn_running(
+    places: Places, number: signal.Signals
+) -> None:
+    with FakeDaemon(places.runtime, play_until_interrupted) as daemon:
+        with begun("--detach", "x") as process:
+            process.send_signal(number)
+            _, said = process.communicate()
+        assert process.returncode == 130
+        assert f"tiller attach {next(iter(daemon.sessions))}" in said
+        assert not [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+
+
+def test_under_nohup_a_hangup_ends_nothing(places: Places) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started()])
+        assert daemon.asked.wait(10)
+        daemon.add(session_id, [ended("ok")])
+
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        with begun("x", before=ignore) as process:
+            process.send_signal(signal.SIGHUP)
+            daemon.asked.set()
+            out, _ = process.communicate()
+        assert (process.returncode, out) == (0, "ok\n")
+
+
+def test_a_daemon_that_is_silent_in_mid_turn_is_said_and_waited_for(
+    places: Places, tiller: Tiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER_DEADLINE_S", 0.1)
+    said_so = "the daemon did not answer within 0.1 s"
+
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started()])
+        daemon.mute.set()
+        replays = len(daemon.seen)
+        while len(daemon.seen) < replays + 3:  # the third is asked after two were given up
+            assert not daemon.interrupted.wait(0.01)
+        daemon.mute.clear()
+        daemon.add(session_id, [ended("after all")], lost=True)
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        status, out, said = tiller("exec", "x")
+        session_id = next(iter(daemon.sessions))
+    assert (status, out) == (0, "after all\n")
+    assert said.count(said_so) == 1
+    assert f"to return: tiller attach {session_id}" in said
+
+
+def test_waiting_is_for_sessions_that_are_there(tiller: Tiller) -> None:
+    for option in ("--queue", "--wait"):
+        status, _, said = tiller("exec", option, "x")
+        assert (status, "need --session" in said) == (2, True)
