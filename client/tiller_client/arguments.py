@@ -18,6 +18,8 @@ from tiller_client.turn_arguments import (
     add_prompt,
     add_rules,
     add_sandbox,
+    add_span,
+    event_number,
     positive,
 )
 from tiller_protocol import VERSION
@@ -144,12 +146,12 @@ def _add_turns(add: _AddParser) -> None:
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
-    parser.add_argument("--after", type=_seq, default=0, metavar="N", help="start after event N")
+    add_span(parser)
     parser.add_argument("--until-idle", action="store_true", help="exit when no turn is running")
     add_amount(parser)
     _session(parser, default="last")
     parser = _verb(add, "follow", "log", "show the events of a session so far")
-    parser.add_argument("--after", type=_seq, default=0, metavar="N", help="start after event N")
+    add_span(parser)
     add_amount(parser, quiet=False)
     _session(parser, default="last")
 
@@ -171,6 +173,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--all", action="store_true", help="list all of them")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
     parser.add_argument("--full", action="store_true", help="with all that calls returned")
+    parser.add_argument("--tail", type=positive, metavar="N", help="only the last N items")
     parser.add_argument(
         "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
     )
@@ -187,7 +190,9 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     _session(parser)
     parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
-    parser.add_argument("--at", type=_seq, metavar="N", help="share events up to N; default: all")
+    parser.add_argument(
+        "--at", type=event_number, metavar="N", help="share events up to N; default: all"
+    )
     _session(parser)
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
     _session(parser)
@@ -354,18 +359,6 @@ def _session(parser: argparse.ArgumentParser, default: str | None = None) -> Non
     else:
         text = f"{SESSION_HELP}; default: {default or 'all'}"
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
-
-
-def _seq(text: str) -> int:
-    """A `seq`: 0 or more."""
-    number = int(text)
-    if not 0 <= number < 1 << 62:
-        raise ValueError(text)
-    return number
-
-
-_seq.__name__ = "event number"
-"""argparse uses it in its message: `invalid event number value: …`."""
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {

@@ -30,7 +30,7 @@ from tiller_client.render_line import (
     turn_end_line,
 )
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, one_line, sanitized
+from tiller_client.text import Paint, local_time, one_line, sanitized
 from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
     AnyBody,
@@ -152,7 +152,8 @@ class Renderer:
             case TurnStarted():
                 context = body.context
                 place = f"{context.model} as {context.agent} in {context.workspace}"
-                yield from self._line(self._paint.dim(one_line(place)))
+                began = f"{one_line(place)} · {local_time(event.time)}"
+                yield from self._line(self._paint.dim(began))
             case TurnEnded():
                 yield from self._turn_ended(body, event.session_id)
             case RequestOpened():

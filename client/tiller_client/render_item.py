@@ -71,6 +71,17 @@ def background_line(command: BackgroundCommand) -> str:
     return f"⚙ {command.id} {state}: {one_line(command.command)}"
 
 
+def is_shown(item: Item) -> bool:
+    """Whether people see anything of an item."""
+    match item:
+        case Reasoning():
+            return bool(item.text)  # it may have only opaque data for the provider
+        case ToolCall():
+            return not item.discarded
+        case _:
+            return True
+
+
 def call_label(call: ToolCall) -> str:
     """Name and subject of a call in one line."""
     return f"{one_line(call.name)} {call_title(call)}".rstrip()

@@ -5,6 +5,7 @@ as pictures (`␛`), the rest as code points (`⟨U+202E⟩`).
 """
 
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 
@@ -147,6 +148,11 @@ def age(elapsed_s: float) -> str:
         if whole >= unit_s:
             return f"{whole // unit_s} {unit}"
     return f"{whole} s"
+
+
+def local_time(time_s: float) -> str:
+    """A Unix time where this program runs: `2026-03-01 14:05:09`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))
 
 
 def dollars(cost: float) -> str:

@@ -1,27 +1,34 @@
 """Renders a session as it is now, for reading; pure."""
 
-from tiller_client.render_item import background_line, input_line, item_block, waiting_line
+from collections import deque
+from collections.abc import Iterator
+
+from tiller_client.render_item import (
+    background_line,
+    input_line,
+    is_shown,
+    item_block,
+    waiting_line,
+)
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, count, dollars, one_line
-from tiller_protocol.items import Reasoning, Usage, UserMessage
-from tiller_protocol.snapshot import Snapshot
+from tiller_client.text import Paint, count, dollars, local_time, one_line, seconds
+from tiller_protocol.items import Usage
+from tiller_protocol.snapshot import Mark, Snapshot
 
 
-def transcript(snapshot: Snapshot, paint: Paint, width: int, *, whole: bool = False) -> str:
+def transcript(
+    snapshot: Snapshot, paint: Paint, width: int, *, whole: bool = False, tail: int | None = None
+) -> str:
     """A whole session, with open requests and queued input at its end.
 
-    `whole`: with all that calls returned.
+    `whole`: with all that calls returned. `tail`: only the last items, so many.
     """
     model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
     lines = [
         paint.bold(one_line(snapshot.title) or "(no title)"),
         paint.dim(f"{snapshot.session_id} · {one_line(snapshot.workspace)}{one_line(model)}"),
     ]
-    for item in snapshot.items:
-        if isinstance(item, Reasoning) and not item.text:
-            continue  # it has only opaque data for the provider
-        before = "\n" if isinstance(item, UserMessage) else ""
-        lines.append(before + item_block(item, paint, width, whole=whole))
+    lines += _history(snapshot, paint, width, whole=whole, tail=tail)
     lines.extend(request_block(request, paint, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
@@ -37,6 +44,31 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int, *, whole: bool = Fa
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
     lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}"))
     return "\n".join(lines)
+
+
+def _history(
+    snapshot: Snapshot, paint: Paint, width: int, *, whole: bool, tail: int | None
+) -> Iterator[str]:
+    """The items, each turn below a line about it."""
+    marks = [mark for mark in snapshot.marks if mark.step == 0]
+    turns = deque((mark.items, _turn_line(number, mark)) for number, mark in enumerate(marks, 1))
+    shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
+    left_out = 0 if tail is None else max(0, len(shown) - tail)
+    if left_out:
+        yield paint.dim(f"… {left_out} earlier {'item' if left_out == 1 else 'items'}")
+        while len(turns) > 1 and turns[1][0] <= shown[left_out]:
+            turns.popleft()
+    for at in (*shown[left_out:], len(snapshot.items)):
+        while turns and turns[0][0] <= at:
+            yield f"\n{paint.dim(turns.popleft()[1])}"
+        if at < len(snapshot.items):
+            yield item_block(snapshot.items[at], paint, width, whole=whole)
+
+
+def _turn_line(number: int, mark: Mark) -> str:
+    """When a turn began, and how long it took."""
+    took = "" if mark.duration_s is None else f" · {seconds(mark.duration_s)}"
+    return f"turn {number} · {local_time(mark.at)}{took}"
 
 
 def _cost(snapshot: Snapshot) -> str:

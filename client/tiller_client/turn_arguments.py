@@ -96,6 +96,32 @@ def duration(text: str) -> float:
     return total
 
 
+def add_span(parser: argparse.ArgumentParser) -> None:
+    """Add at which event to start."""
+    span = parser.add_mutually_exclusive_group()
+    span.add_argument(
+        "--after", type=event_number, default=0, metavar="N", help="start after event N"
+    )
+    span.add_argument(
+        "--tail",
+        type=positive,
+        metavar="N",
+        help="start with the last N items; with --json, events",
+    )
+
+
+def event_number(text: str) -> int:
+    """A `seq`: 0 or more."""
+    number = int(text)
+    if not 0 <= number < 1 << 62:
+        raise ValueError(text)
+    return number
+
+
+event_number.__name__ = "event number"
+"""argparse uses it in its message: `invalid event number value: …`."""
+
+
 def positive(text: str) -> int:
     """A whole number from 1 on."""
     number = int(text)

@@ -84,11 +84,11 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.turn = OpenTurn(event.turn_id or "", event.time, body.context)
             snapshot.turns += 1
             snapshot.reverted = []
-            _mark(snapshot, 0)
+            _mark(snapshot, 0, event.time)
         case TurnEnded():
             _end_turn(snapshot, body)
         case StepStarted():
-            _begin_step(snapshot, body)
+            _begin_step(snapshot, body, event.time)
         case StepEnded():
             _end_step(snapshot, body)
         case RequestOpened():
@@ -134,14 +134,20 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
     # Compactions and the user's own commands have no step.
     if snapshot.turn and snapshot.turn.step:
         snapshot.last_outcome = body.outcome
+    if snapshot.turn:
+        index = find_mark(snapshot, snapshot.turn.turn_id, 0)
+        if index is not None:
+            mark = snapshot.marks[index]
+            snapshot.marks[index] = structs.replace(mark, duration_s=body.duration_s)
     snapshot.turn = None
     snapshot.worked_s += body.duration_s
 
 
-def _mark(snapshot: Snapshot, step: int) -> None:
+def _mark(snapshot: Snapshot, step: int, time: float) -> None:
     if turn := snapshot.turn:
         agent, read_only = turn.context.agent, turn.context.read_only
-        mark = Mark(turn.turn_id, snapshot.seq, len(snapshot.items), step, agent, read_only)
+        items = len(snapshot.items)
+        mark = Mark(turn.turn_id, snapshot.seq, items, step, agent, read_only, time)
         snapshot.marks.append(mark)
 
 
@@ -238,10 +244,10 @@ def _record_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
         snapshot.turn.away_s += max(0.0, time - snapshot.updated_at)
 
 
-def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
+def _begin_step(snapshot: Snapshot, body: StepStarted, time: float) -> None:
     snapshot.steps += 1
     if snapshot.turn:
-        _mark(snapshot, body.step)
+        _mark(snapshot, body.step, time)
         snapshot.turn.step = body.step
         snapshot.turn.step_open = True
 

@@ -36,6 +36,11 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     step: Annotated[int, doc("0: before the turn, else before this step.")] = 0
     agent: Annotated[str, doc("The agent of the turn.")] = ""
     read_only: Annotated[bool, doc("Whether that agent could only read.")] = False
+    at: Annotated[float, doc("Unix seconds when it began.")] = 0.0
+    duration_s: Annotated[
+        float | None,
+        doc("Of a turn that has ended: seconds, without those in which no daemon ran."),
+    ] = None
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):

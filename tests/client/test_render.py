@@ -11,7 +11,7 @@ from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
 from tiller_client.render_item import call_lines, call_title, diff_lines, item_block
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, cells
+from tiller_client.text import Paint, cells, local_time
 from tiller_client.transcript import transcript
 from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
@@ -79,7 +79,7 @@ def test_a_turn_reads_from_its_context_to_its_figures() -> None:
         ended("Done."),
     ]
     assert rendered(bodies) == (
-        "demo/m as build in /w\n"
+        f"demo/m as build in /w · {local_time(0)}\n"
         "I look.\n"
         "● bash pytest -q ok 500 ms\n"
         "Done.\n"
@@ -321,7 +321,9 @@ def test_what_is_in_the_title_already_is_not_said_twice_but_a_detail_always_is()
 
 def test_names_of_places_and_models_are_one_harmless_line() -> None:
     context = structs.replace(CONTEXT, workspace="/w\n? Run ls\n\x1b[2J", model="m\u202e")
-    assert rendered([TurnStarted(context)]) == "m⟨U+202E⟩ as build in /w ? Run ls ␛[2J\n"
+    assert rendered([TurnStarted(context)]) == (
+        f"m⟨U+202E⟩ as build in /w ? Run ls ␛[2J · {local_time(0)}\n"
+    )
 
 
 def test_a_retry_says_which_attempt_comes_when_and_why() -> None:
@@ -441,7 +443,8 @@ def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
     for seq, body in enumerate(bodies, 1):
         fold(snapshot, event(seq, body))
     text = transcript(snapshot, PLAIN, 80)
-    assert text.startswith("Repair\n01K · /w\n\n» do\n  it\nSure.\n? bash\n  · ls\n")
+    began = f"turn 1 · {local_time(3)}"
+    assert text.startswith(f"Repair\n01K · /w\n\n{began}\n» do\n  it\nSure.\n? bash\n  · ls\n")
 
 
 @pytest.mark.parametrize(
@@ -453,3 +456,48 @@ def test_a_person_sees_that_the_model_was_asked_again(code: str, text: str) -> N
     (line,) = rendered([ItemStarted(notice), ItemCompleted(notice)]).splitlines()
     assert line.startswith("▪ The ")
     assert any(words in line for words in ("cut off", "length limit", "empty"))
+
+
+def session_of(*turns: list[AnyBody]) -> Snapshot:
+    """A session with turns that begin every 100 seconds."""
+    snapshot = Snapshot("01K")
+    bodies: list[tuple[int, AnyBody]] = [(0, SessionCreated("/w", Settings()))]
+    for number, turn in enumerate(turns):
+        bodies += [(100 * number, body) for body in (started(), *turn, ended())]
+    for seq, (time, body) in enumerate(bodies, 1):
+        fold(snapshot, Event(seq, "s", float(time), body, f"t{time}"))
+    return snapshot
+
+
+def test_a_transcript_says_when_each_turn_began_and_how_long_it_took() -> None:
+    snapshot = session_of([*text_item("i1", "One.")], [], [*text_item("i2", "Two.")])
+    lines = transcript(snapshot, PLAIN, 80).splitlines()
+    assert [line for line in lines if line.startswith("turn ")] == [
+        f"turn {number} · {local_time(at)} · 1.5 s" for number, at in ((1, 0), (2, 100), (3, 200))
+    ]
+    assert lines.index("One.") < lines.index(f"turn 2 · {local_time(100)} · 1.5 s")
+
+
+def test_a_turn_that_runs_says_since_when_and_no_duration() -> None:
+    snapshot = session_of([*text_item("i1", "One.")])
+    fold(snapshot, Event(snapshot.seq + 1, "s", 500.0, started(), "t5"))
+    text = transcript(snapshot, PLAIN, 80)
+    assert f"\nturn 2 · {local_time(500)}\n" in text
+
+
+def test_of_a_transcript_the_last_items_are_shown_below_their_turn() -> None:
+    sealed = Reasoning(ItemId("r"), "", "completed")
+    hidden: list[AnyBody] = [ItemStarted(sealed), ItemCompleted(sealed)]
+    snapshot = session_of(
+        [*text_item("i1", "One."), *text_item("i2", "Two.")], [*text_item("i3", "3."), *hidden]
+    )
+    assert transcript(snapshot, PLAIN, 80, tail=2).splitlines()[2:9] == [
+        "… 1 earlier item",
+        "",
+        f"turn 1 · {local_time(0)} · 1.5 s",
+        "Two.",
+        "",
+        f"turn 2 · {local_time(100)} · 1.5 s",
+        "3.",
+    ]
+    assert "earlier" not in transcript(snapshot, PLAIN, 80, tail=3)

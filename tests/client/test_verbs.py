@@ -257,6 +257,30 @@ def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(
     assert "beyond the last event" in err
 
 
+def test_the_last_items_are_shown_to_people_and_the_last_events_to_programs(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    """However many events one item has: here are more than are looked at first."""
+    daemon.add(OTHER, [started(), *text_item("i1", "one"), *text_item("i2", *["two "] * 300)])
+    daemon.add(OTHER, [*text_item("i3", "three"), ended("three"), StatusChanged("idle")])
+    head = len(daemon.sessions[OTHER])
+    for verb in (("log",), ("attach", "--until-idle")):
+        _, out, _ = tiller(*verb, "--tail", "2", OTHER)
+        assert out.startswith("two two ")
+        assert out.splitlines()[1] == "three"
+        assert tiller(*verb, "--tail", "9999", OTHER)[1] == tiller(*verb, OTHER)[1]
+        _, out, _ = tiller(*verb, "--json", "--tail", "3", OTHER)
+        seqs = [json.loads(line)["seq"] for line in out.splitlines()]
+        assert seqs == [head - 2, head - 1, head]
+    _, out, _ = tiller("show", "--tail", "1", OTHER)
+    assert "earlier items" in out
+    assert "two" not in out
+    shown = json.loads(tiller("show", "--json", "--tail", "2", OTHER)[1])
+    assert [item["id"] for item in shown["snapshot"]["items"]] == ["i2", "i3"]
+    assert tiller("log", "--tail", "2", "--after", "3", OTHER)[0] == 2
+    assert tiller("log", "--tail", "0", OTHER)[0] == 2
+
+
 def test_attach_until_idle_shows_a_running_turn_to_its_end(
     daemon: FakeDaemon, tiller: Tiller
 ) -> None:

@@ -1,6 +1,7 @@
 """`attach` and `log`: a session's events from a given one on, live or so far."""
 
 from argparse import Namespace
+from collections.abc import Iterator
 
 from tiller_client import choose
 from tiller_client.catchup import Follower
@@ -9,51 +10,100 @@ from tiller_client.console import Console, print_json
 from tiller_client.errors import UsageError
 from tiller_client.interactive import InteractiveSession
 from tiller_client.render import Renderer
+from tiller_client.render_item import is_shown
 from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import ReplayResult, SessionSummary
+from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ops import Replay
 
 NAME = "tiller attach"
+
+TAIL_EVENTS = 200
+"""How far from the end of the log the last items are looked for first."""
+
+TAIL_GROWTH = 8
+"""How many times as far, if there are too few."""
 
 
 def run(arguments: Namespace) -> int:
     """Run `attach` or `log`."""
     with DaemonConnection(my_places(), NAME) as connection:
         session = choose.session(connection, arguments.session)
-        if arguments.after > session.head:
+        after = _after(connection, session, arguments)
+        if after > session.head:
             raise UsageError(
-                f"--after {arguments.after} is beyond the last event of this session, "
-                f"number {session.head}"
+                f"--after {after} is beyond the last event of this session, number {session.head}"
             )
         if arguments.verb == "log":
-            return _log(connection, session, arguments)
-        return _attach(connection, session, arguments)
+            return _log(connection, session, after, arguments)
+        return _attach(connection, session, after, arguments)
 
 
-def _log(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
+def _after(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
+    """The event to start after; `--tail` counts what is printed: items for people, or events."""
+    if arguments.tail is None:
+        return arguments.after
+    if arguments.json:
+        return max(0, session.head - arguments.tail)
+    return _before_last_items(connection, session, arguments.tail)
+
+
+def _before_last_items(
+    connection: DaemonConnection, session: SessionSummary, number_of_items: int
+) -> int:
+    """The event before those of the last items; reads no more of the log than it has to."""
+    reach = TAIL_EVENTS
+    while True:
+        after = max(0, session.head - reach)
+        starts: dict[str, int] = {}
+        for event in _events(connection, session.session_id, after):
+            match event.body:
+                case ItemStarted(item):
+                    starts[item.id] = event.seq
+                case ItemCompleted(item) if not is_shown(item):
+                    starts.pop(item.id, None)
+                case _:
+                    pass
+        if len(starts) >= number_of_items:
+            return sorted(starts.values())[-number_of_items] - 1
+        if not after:
+            return 0
+        reach *= TAIL_GROWTH
+
+
+def _events(connection: DaemonConnection, session_id: str, after: int) -> Iterator[Event]:
+    """The events after one, up to the present end of the log."""
+    follower = Follower(connection.hello.log_id, after)
+    while (wanted := follower.wanted) is not None:
+        result = connection.ask(Replay(session_id, wanted), ReplayResult)
+        yield from follower.take_replay(result, connection.hello.log_id).events
+
+
+def _log(
+    connection: DaemonConnection, session: SessionSummary, after: int, arguments: Namespace
+) -> int:
     console = Console()
     renderer = Renderer(
         console.paint, console.width, wraps=console.terminal, whole=arguments.verbose
     )
-    follower = Follower(connection.hello.log_id, arguments.after)
-    while (after := follower.wanted) is not None:
-        result = connection.ask(Replay(session.session_id, after), ReplayResult)
-        for event in follower.take_replay(result, connection.hello.log_id).events:
-            if arguments.json:
-                print_json(event)
-            else:
-                console.show(renderer.feed(event))
+    for event in _events(connection, session.session_id, after):
+        if arguments.json:
+            print_json(event)
+        else:
+            console.show(renderer.feed(event))
     console.show(renderer.end_line())
     return 0
 
 
-def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
+def _attach(
+    connection: DaemonConnection, session: SessionSummary, after: int, arguments: Namespace
+) -> int:
     """Follow until Ctrl-C, the end of input, or with `--until-idle` the end of the turn."""
     console = Console(quiet=arguments.quiet, json=arguments.json)
     with (
         Signals("detached") as signals,
-        Watch(connection, session.session_id, signals, arguments.after, patient=True) as watch,
+        Watch(connection, session.session_id, signals, after, patient=True) as watch,
     ):
         interactive = InteractiveSession(
             connection,

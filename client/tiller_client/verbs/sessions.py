@@ -156,11 +156,14 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:
     session_id = choose.session_id(connection, arguments.session)
     result = connection.ask(SessionGet(session_id), SessionResult)
+    snapshot = result.snapshot
     if arguments.json:
+        if arguments.tail is not None:
+            snapshot.items = snapshot.items[-arguments.tail :]
         print_json(result)
-    else:
-        whole = arguments.full
-        page(transcript(result.snapshot, stdout_paint(), stdout_width(), whole=whole))
+        return
+    paint, width = stdout_paint(), stdout_width()
+    page(transcript(snapshot, paint, width, whole=arguments.full, tail=arguments.tail))
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
