@@ -95,6 +95,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import daemon as family
         case "rpc":
             from tiller_client.verbs import rpc as family
+        case "service":
+            from tiller_client.verbs import service as family
         case "schema":
             from tiller_client.verbs import schema as family
         case "completions":

@@ -8,7 +8,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from tiller_client.daemon_arguments import add_actions
 from tiller_client.parser import Parser, similar
 from tiller_client.turn_arguments import (
     add_amount,
@@ -316,24 +318,9 @@ def _add_catalog(add: _AddParser) -> None:
 
 
 def _add_daemon(add: _AddParser) -> None:
-    parser = add("daemon", help="run, start, stop or inspect the daemon")
+    parser = add("daemon", help="run, start, stop, inspect or install the daemon")
     action = parser.add_subparsers(metavar="ACTION", dest="action", required=True).add_parser
-    run = _verb(action, "daemon", "run", "run the daemon here, in the foreground")
-    run.add_argument("--config", metavar="F", help="configuration file")
-    run.add_argument("--log-format", choices=("json", "console"), help="format of its log")
-    _verb(action, "daemon", "start", "start the daemon in the background")
-    for name, text in (
-        ("stop", "stop the daemon"),
-        ("restart", "stop the daemon and start it again"),
-    ):
-        stop = _verb(action, "daemon", name, text)
-        stop.add_argument("--drain", action="store_true", help="let running turns finish first")
-    _verb(action, "daemon", "status", "show whether the daemon is running, with figures")
-    logs = _verb(action, "daemon", "logs", "show the end of the daemon's log")
-    logs.add_argument(
-        "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"
-    )
-    logs.add_argument("-f", dest="follow", action="store_true", help="follow the log")
+    add_actions(partial(_verb, action))
 
 
 def _add_rest(add: _AddParser) -> None:

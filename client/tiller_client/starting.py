@@ -1,5 +1,7 @@
 """Starts the daemon in the background, with its output in a file, and waits until it listens.
 
+If the daemon is installed as a service, the service manager starts it.
+
 If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
 exit at once, and every frontend connects to the winner.
 
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tiller_client.errors import NoDaemon, NotPrivate, StartFailed
 from tiller_client.runtime import check_runtime, lock_is_held
+from tiller_client.service import start_command
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 
 START_DEADLINE_S = 15.0
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DaemonStart:
-    """A daemon that was started and may not listen yet.
+    """A daemon that was started, or a service manager that starts it; it may not listen yet.
 
     Its process has its own process session and outlives this one; it need not be waited for.
     """
@@ -130,7 +133,7 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            DAEMON_COMMAND,
+            start_command(environ) or DAEMON_COMMAND,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

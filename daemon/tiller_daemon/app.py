@@ -49,7 +49,12 @@ from tiller_daemon.sandbox.daemon_registry import register
 from tiller_daemon.sandbox_setup import home, key_files, make_confiner
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
-from tiller_daemon.service_manager import notify_service_manager
+from tiller_daemon.service_manager import (
+    feed_watchdog,
+    notify_reloaded,
+    notify_reloading,
+    notify_service_manager,
+)
 from tiller_daemon.session.services import (
     CommandSettings,
     Services,
@@ -174,6 +179,7 @@ async def _serve_sessions(
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         session_nursery.start_soon(import_when_idle)
+        session_nursery.start_soon(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(stop_on_signal, server)
@@ -229,7 +235,9 @@ class _LiveParts:
         """Apply it at SIGHUP as well, which service managers send to reload."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
+                notify_reloading()
                 await self.refresh()
+                notify_reloaded(self.configuration.problem)
 
     def variables(self, call_id: str) -> Mapping[str, str]:
         """The environment of a process that works for the call, or for none if it is ""."""

@@ -16,6 +16,7 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import Options, serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.sandbox_setup import run_confined
+from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
 from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         trio.run(serve, Options(places, configuration, load, load, stamps))
     except AlreadyRunning as error:
         # Not a failure: two frontends may start a daemon at the same time, and one is enough.
-        return _fail(error, 0)
+        return _fail(error, EXIT_TAKEN if has_service_manager() else 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)
     return 0

@@ -20,7 +20,7 @@ from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.stamps import look_along
-from tiller_protocol.places import Places
+from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 NO_SANDBOX = 1
 """The exit status if there is no sandbox to run a command in."""
@@ -32,7 +32,7 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
         lambda: find_sandbox(sys.platform),
         home(),
         os.environ,
-        private=(places.runtime, places.state),
+        private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
         protected=(places.config,),
         current_private=lambda: registered(home()),
     )

@@ -1,16 +1,40 @@
-"""Notifies systemd of the daemon's state, if the daemon runs under systemd.
+"""Tells systemd about the daemon, if the daemon runs under systemd: its state, and that it lives.
 
 The protocol is sd_notify(3): a datagram such as `READY=1` or `STOPPING=1` to the socket in the
-variable `NOTIFY_SOCKET`.
+variable `NOTIFY_SOCKET`. Other service managers set no such variable and are told nothing.
 """
 
+import faulthandler
 import os
 import socket
+import time
+from collections.abc import Mapping
+from math import inf
+
+import trio
+
+SOCKET_VARIABLE = "NOTIFY_SOCKET"
+
+EXIT_TAKEN = 75
+"""Exit status under systemd if another daemon is running (EX_TEMPFAIL of sysexits.h).
+
+A service that ends with 0 before it is ready would be started again and again.
+"""
+
+FEEDINGS = 3
+"""How often the watchdog is fed within its time, so that one late feeding is harmless."""
+
+MICROSECONDS = 1_000_000
+
+
+def has_service_manager() -> bool:
+    """Whether systemd has started this daemon and waits for its notifications."""
+    return bool(os.environ.get(SOCKET_VARIABLE))
 
 
 def notify_service_manager(state: str) -> None:
     """Send `state` if there is a service manager; failures are ignored."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
+    address = os.environ.get(SOCKET_VARIABLE, "")
     if not address.startswith(("/", "@")):
         return
     if address.startswith("@"):  # the abstract namespace of Linux
@@ -21,3 +45,37 @@ def notify_service_manager(state: str) -> None:
             notify.send(state.encode())
         except OSError:
             return
+
+
+def notify_reloading() -> None:
+    """Say that the configuration is being read again; `notify_reloaded` must follow."""
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
+    notify_service_manager(f"RELOADING=1\nMONOTONIC_USEC={now}")
+
+
+def notify_reloaded(problem: str) -> None:
+    """Say that the configuration was read, and the `problem` with it, if there is one."""
+    status = " ".join(problem.split()) or "configuration applied"
+    notify_service_manager(f"READY=1\nSTATUS={status}")
+
+
+async def feed_watchdog() -> None:
+    """Show systemd that the event loop runs, until cancelled; a hung daemon is killed.
+
+    It is killed by SIGABRT, so that the log gets a traceback of where it hung.
+    """
+    interval_s = watchdog_s(os.environ, os.getpid()) / FEEDINGS
+    if interval_s == inf:
+        return
+    faulthandler.enable()
+    while True:
+        notify_service_manager("WATCHDOG=1")
+        await trio.sleep(interval_s)
+
+
+def watchdog_s(environ: Mapping[str, str], pid: int) -> float:
+    """The time after which systemd kills a process that does not feed its watchdog; else `inf`."""
+    text, owner = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
+    if owner != str(pid) or not (text.isascii() and text.isdecimal()) or not int(text):
+        return inf
+    return int(text) / MICROSECONDS

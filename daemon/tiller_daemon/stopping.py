@@ -23,12 +23,14 @@ log, gives up."""
 async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
     """End all turns: a drain waits for them, until a second request to stop."""
     log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
-    notify_service_manager("STOPPING=1")
     if server.drain:
+        # Not STOPPING yet: from then on a service manager waits for a limited time only.
+        notify_service_manager("STATUS=waiting for turns to end")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
             await supervisor.drain()
             nursery.cancel_scope.cancel()
+    notify_service_manager("STOPPING=1")
     with trio.move_on_after(STOP_S) as scope:
         await supervisor.shut_down()
     if scope.cancelled_caught:

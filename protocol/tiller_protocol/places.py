@@ -15,6 +15,9 @@ EVENTS_SOCKET = "events.sock"
 TOKEN_FILE = "token"  # noqa: S105 - a file name
 LOCK_FILE = "daemon.lock"
 CONFIG_FILE = "config.toml"
+ENVIRONMENT_FILE = "environment"
+"""Variables for a daemon that is a service, such as keys; beside the configuration."""
+
 LOG_FILE = "tiller.db"
 DAEMON_OUTPUT_FILE = "daemon.log"
 

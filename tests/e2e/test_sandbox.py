@@ -20,7 +20,7 @@ from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import Event, ItemDelta
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Answer, Catalog, Interrupt, SessionList, Shell
-from tiller_protocol.places import OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.places import ENVIRONMENT_FILE, OPS_SOCKET, TOKEN_FILE
 from tiller_protocol.settings import Rule
 
 DRIVE = """
@@ -107,6 +107,17 @@ async def no_command_drives(daemon: Daemon, frontend: Frontend, workspace: Path)
     client = f"TILLER_HOME={home} {sys.executable} -m tiller_client new"
     assert (await run(frontend, workspace, client)).exit_status
     assert await sessions(frontend) == 3
+
+
+@needs_sandbox
+async def test_a_command_can_not_read_the_keys_of_a_service(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    daemon, frontend = confined
+    keys = daemon.places.config / ENVIRONMENT_FILE
+    keys.write_text("OPENAI_API_KEY=sk-of-the-service\n")
+    call = await run(frontend, workspace, f"cat {keys}")
+    assert "sk-of" not in call.output
 
 
 async def test_the_same_command_does_drive_the_daemon_outside_of_a_sandbox(

@@ -14,6 +14,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.runtime import lock_holder, lock_is_held, my_places
+from tiller_client.service import find_service
 from tiller_client.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.text import one_line, sanitized, seconds
 from tiller_client.verbs.config import check
@@ -142,6 +143,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
             print_json(_with_places(NotRunning(), places))
         else:
             say(str(error))
+            _say_service()
         return 1
     if json:
         print_json(_with_places(status, places))
@@ -159,6 +161,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
     for problem in status.problems:
         complain(problem)
     say(f"runtime  {one_line(str(places.runtime))}")
+    _say_service()
     return 0
 
 
@@ -172,12 +175,16 @@ def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
     }
 
 
+def _say_service() -> None:
+    service = find_service(os.environ)
+    if service and service.is_enabled:
+        say(f"service  {service.name}, started by {service.manager}")
+
+
 def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
-        raise TillerError(
-            f"{path} does not exist; a daemon run by hand or as a service logs elsewhere"
-        )
+        raise TillerError(f"{path} does not exist; a daemon that was run by hand logs elsewhere")
     offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)
     while arguments.follow:

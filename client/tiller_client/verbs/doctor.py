@@ -23,9 +23,11 @@ from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, my_places
+from tiller_client.service import find_service
 from tiller_client.starting import DAEMON_COMMAND
 from tiller_client.text import Paint, count, one_line
 from tiller_client.verbs.config import check
+from tiller_client.verbs.service import key_file_problem
 from tiller_protocol import PROTOCOL_VERSION, VERSION
 from tiller_protocol.answers import (
     CatalogResult,
@@ -36,7 +38,7 @@ from tiller_protocol.answers import (
     ServerSummary,
 )
 from tiller_protocol.ops import Catalog, DaemonStatus
-from tiller_protocol.places import Places
+from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 PROGRAM_S_MAX = 5.0
 
@@ -88,6 +90,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield _runtime(places.runtime)
     checked = check()
     yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
+    yield from _service(places)
     if lock_is_held(places.runtime):
         yield from _daemon(places, online=online)
         return
@@ -99,6 +102,25 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
         "is not running, so providers and servers were not looked at; "
         "to include them: tiller daemon start",
     )
+
+
+def _service(places: Places) -> Iterator[Finding]:
+    """Check the service, if it is installed: that it runs this tiller, and keeps its keys."""
+    service = find_service(os.environ)
+    if service is None or not service.is_enabled:
+        return
+    try:
+        text = service.file.read_text(errors="replace")
+    except OSError as error:
+        yield Finding("fail", "service", f"{service.file} can't be read: {error.strerror}")
+        return
+    if sys.executable not in text:
+        again = "to let it run this one: tiller daemon install"
+        yield Finding("warn", "service", f"{service.name} runs another tiller; {again}")
+    elif problem := key_file_problem(places.config / ENVIRONMENT_FILE):
+        yield Finding("fail", "service", problem)
+    else:
+        yield Finding("ok", "service", f"{service.name}, started by {service.manager}")
 
 
 def _paths(name: str) -> list[str]:

@@ -1,0 +1,146 @@
+"""The daemon as a user unit of systemd: systemd.unit(5), systemd.service(5)."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from tiller_client.service import Command, Definition
+
+WATCHDOG_S = 60
+"""How long the daemon's event loop may stand still. It answers within milliseconds, so after this
+time it hangs; a suspended machine does not count, as this clock stands still as well."""
+
+STOP_S = 30
+"""How long the daemon may take to end; it gives its turns 5 s. A drain comes before this."""
+
+ABORT_S = 10
+"""How long a hung daemon may take to print where it hangs."""
+
+NOT_AGAIN = (2, 75)
+"""Exit statuses after which a new start would fail as well: a wrong configuration, and another
+daemon that is running."""
+
+UNIT = """\
+# Written by `tiller daemon install`, which also replaces it.
+# Add your own settings with: systemctl --user edit {name}
+[Unit]
+Description=tiller, the daemon that owns coding-agent sessions
+
+[Service]
+Type=notify
+ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+WorkingDirectory=/
+{variables}
+EnvironmentFile=-{environment}
+StandardOutput=append:{output}
+StandardError=inherit
+WatchdogSec={watchdog_s}
+Restart=on-failure
+RestartSec=1
+RestartPreventExitStatus={not_again}
+TimeoutStopSec={stop_s}
+TimeoutAbortSec={abort_s}
+KillMode=mixed
+Delegate=yes
+OOMPolicy=continue
+NoNewPrivileges={no_new_privileges}
+
+[Install]
+WantedBy=default.target
+"""
+
+
+class SystemdUnit(NamedTuple):
+    """A user unit: its `name` and its `file`."""
+
+    name: str
+    file: Path
+
+    manager = "systemd"
+    program = "systemctl"
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str], name: str) -> Self:
+        """Return the unit of that name; its file need not exist."""
+        base = environ.get("XDG_CONFIG_HOME", "")
+        if not base.startswith("/"):
+            base = str(Path(environ.get("HOME") or "/", ".config"))
+        return cls(f"{name}.service", Path(base, "systemd", "user", f"{name}.service"))
+
+    @property
+    def link(self) -> Path:
+        """What `systemctl enable` makes, and systemd looks for at the login."""
+        return self.file.parent / "default.target.wants" / self.name
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether systemd starts it."""
+        return self.link.is_symlink()
+
+    @property
+    def enable(self) -> tuple[Command, ...]:
+        """Make systemd read the file, and start the service at every login."""
+        return (
+            ("systemctl", "--user", "daemon-reload"),
+            ("systemctl", "--user", "enable", "--quiet", self.name),
+        )
+
+    @property
+    def start(self) -> Command:
+        """Start it and wait until it is ready."""
+        return ("systemctl", "--user", "start", self.name)
+
+    @property
+    def disable(self) -> tuple[Command, ...]:
+        """Stop it, and start it no more."""
+        return (("systemctl", "--user", "disable", "--now", "--quiet", self.name),)
+
+    @property
+    def forget(self) -> tuple[Command, ...]:
+        """Make systemd notice that the file is gone."""
+        return (("systemctl", "--user", "daemon-reload"),)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything that an installed service consists of."""
+        return (self.link, self.file)
+
+    def render(self, definition: Definition) -> bytes:
+        """Return the content of the file."""
+        program, *words = map(_quoted, definition.command)
+        # Variables are expanded in the words after the program, and not in its own name.
+        command = [program, *(word.replace("$", "$$") for word in words)]
+        variables = (_quoted(f"{name}={value}") for name, value in definition.variables.items())
+        return UNIT.format(
+            name=self.name,
+            command=" ".join(command),
+            variables="\n".join(f"Environment={variable}" for variable in variables),
+            environment=_path(definition.environment),
+            output=_path(definition.output),
+            watchdog_s=WATCHDOG_S,
+            not_again=" ".join(map(str, NOT_AGAIN)),
+            stop_s=STOP_S,
+            abort_s=ABORT_S,
+            no_new_privileges="yes" if definition.no_new_privileges else "no",
+        ).encode(errors="surrogateescape")
+
+
+def _quoted(word: str) -> str:
+    """A word in quotes; `%` would begin a specifier."""
+    return '"' + "".join(map(_escaped, os.fsencode(word))) + '"'
+
+
+def _escaped(byte: int) -> str:
+    character = chr(byte)
+    if character in '"\\':
+        return f"\\{character}"
+    if not 0x20 <= byte < 0x7F:
+        return f"\\x{byte:02x}"
+    return "%%" if character == "%" else character
+
+
+def _path(path: Path) -> str:
+    """A path as these settings take it: without quotes."""
+    return str(path).replace("%", "%%")
