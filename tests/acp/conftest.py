@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 import pytest
 import trio
 
-from acp.editor import Editor, an_editor
 from e2e.conftest import daemon, frontend, new_daemon, tillers, workspace
 from support.daemon import Daemon
+from support.editor import Editor, an_editor
 
 __all__ = ["daemon", "editor", "frontend", "new_daemon", "tillers", "workspace"]
 

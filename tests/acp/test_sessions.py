@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from acp.editor import Editor, Json, RpcError, an_editor, selected, words
 from e2e.gates import Gate
 from e2e.words import bash, calls, hang, read, said_in, text
 from support.daemon import CONFIG, Daemon
+from support.editor import Editor, Json, RpcError, an_editor, selected, words
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.answers import RulesResult

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from acp.editor import Editor, RpcError, an_editor, selected, words
 from e2e.gates import Gate
 from e2e.words import bash, calls, calls_in, hang, read, said_in, text
 from support.daemon import Daemon
+from support.editor import Editor, RpcError, an_editor, selected, words
 from support.frontend import Frontend
 from support.pictures import picture
 from tiller_daemon.models.scripted import (

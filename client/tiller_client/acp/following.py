@@ -10,6 +10,9 @@ from tiller_client.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.ops import Replay
 
+RESTART_S = 1.0
+"""After a lost connection this much time is left to whoever restarts the daemon."""
+
 
 class Following:
     """Subscribed to a session after an event.
@@ -61,6 +64,7 @@ class Following:
         Raises as `DaemonConnection.submit` if a replay fails.
         """
         live = self._follower.take_live(self._socket.drain())
+        self._note_connection()
         if self._socket.take_joined() or self._is_silent(busy=busy, received=bool(live)):
             self._follower.suspect_gap()
         if self.caught_up or not self._may_replay(busy=busy):
@@ -72,11 +76,13 @@ class Following:
         """Whether to ask: an idle session leaves a daemon that was stopped alone."""
         return busy or bool(self._socket.sources)
 
+    def _note_connection(self) -> None:
+        before, self._was_connected = self._was_connected, bool(self._socket.sources)
+        if before != self._was_connected:
+            self._retry_at = 0.0 if self._was_connected else time.monotonic() + RESTART_S
+
     def _is_silent(self, *, busy: bool, received: bool) -> bool:
         now = time.monotonic()
-        lost, self._was_connected = self._was_connected, bool(self._socket.sources)
-        if lost and not self._was_connected:
-            self._last_at = now  # whoever restarts the daemon gets some time for it
         if not received and now - self._last_at < (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
             return False
         self._last_at = now

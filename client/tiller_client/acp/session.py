@@ -206,7 +206,7 @@ class EditorSession:
                 self._show_queue()
                 if self._prompts.may_be_removed:
                     self._following.suspect_gap()
-            case TurnEnded():
+            case TurnEnded(outcome="completed"):  # any other may mean that the daemon stops
                 self._refresh_offer()
             case _:
                 pass

@@ -1,6 +1,8 @@
 """An editor for tests: `tiller acp` as a process of its own, spoken to in lines of JSON."""
 
+import functools
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -8,12 +10,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import pytest
 import trio
 
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S
 
 Json = dict[str, Any]
+
+NODE = Path(__file__).parents[1] / "acp/node"
+"""The TypeScript SDK, as `scripts/setup` installs it."""
+
+SCHEMA = NODE / "node_modules/@agentclientprotocol/sdk/schema/v1/schema.json"
+
+
+def needs_node() -> None:
+    """Skip the test where the TypeScript SDK can't be used."""
+    if shutil.which("node") is None:
+        pytest.skip("the TypeScript SDK needs node, which is not installed")
+    if not SCHEMA.exists():
+        pytest.skip("the TypeScript SDK is not installed; to do so, run scripts/setup with npm")
 
 
 class RpcError(Exception):
@@ -57,7 +74,10 @@ class Editor:
 
     async def ask(self, method: str, **params: object) -> Json:
         """Send a request and return its result; raises `RpcError`."""
-        return await self.answer(await self.request(method, **params))
+        result = await self.answer(await self.request(method, **params))
+        if kind := RESULTS.get(method):
+            check_struct(kind, result)
+        return result
 
     async def request(self, method: str, **params: object) -> int:
         """Send a request; returns its id."""
@@ -178,7 +198,46 @@ async def an_editor(
         if greets:
             await editor.start(**capabilities)
         yield editor
+        for message in editor.seen:
+            check(message)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+def check(message: Json) -> None:
+    """Check what was sent by the schema of the protocol, where that is installed."""
+    kind = {
+        "session/update": "SessionNotification",
+        "session/request_permission": "RequestPermissionRequest",
+        "elicitation/create": "CreateElicitationRequest",
+        "$/cancel_request": "CancelRequestNotification",
+    }.get(message.get("method", ""))
+    if kind:
+        check_struct(kind, message["params"])
+
+
+def check_struct(kind: str, value: Json) -> None:
+    """Check a value by the schema of one struct of the protocol, where that is installed."""
+    if SCHEMA.exists():
+        validator_of(kind).validate(value)
+
+
+@functools.cache
+def validator_of(kind: str) -> jsonschema.Draft202012Validator:
+    """Checks one struct of the protocol."""
+    schema = json.loads(SCHEMA.read_text())
+    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": schema["$defs"]})
+
+
+RESULTS = {
+    "initialize": "InitializeResponse",
+    "session/new": "NewSessionResponse",
+    "session/load": "LoadSessionResponse",
+    "session/resume": "ResumeSessionResponse",
+    "session/list": "ListSessionsResponse",
+    "session/prompt": "PromptResponse",
+    "session/set_config_option": "SetSessionConfigOptionResponse",
+}
+"""Structs of the protocol by the method that they are the result of."""
