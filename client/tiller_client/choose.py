@@ -7,7 +7,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
-from tiller_client.text import cut, one_line
+from tiller_client.text import SHORT_ID_CHARS, cut, one_line
 from tiller_protocol.answers import SessionListResult, SessionSummary
 from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.items import QueuedInput, Request
@@ -26,9 +26,6 @@ LIKENESS_MIN = 0.75
 
 TITLE_COLUMNS = 40
 """Of a title that only helps to recognise a session."""
-
-SHORT_ID_CHARS = 8
-"""These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
 
 
 def list_sessions(

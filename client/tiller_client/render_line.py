@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tiller_client.activity import which_attempt
 from tiller_client.render_item import input_line
-from tiller_client.text import Paint, count, cut, dollars, one_line, seconds
+from tiller_client.text import SHORT_ID_CHARS, Paint, count, cut, dollars, one_line, seconds
 from tiller_protocol.events import (
     HistoryCompacted,
     HistoryReverted,
@@ -15,8 +15,10 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.items import Usage
+from tiller_protocol.snapshot import Snapshot
 
 QUEUED_COLUMNS = 60
+BRANCH_COLUMNS = 30
 
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
 """Labels of queued input, by its delivery."""
@@ -86,8 +88,28 @@ def turn_end_line(body: TurnEnded, paint: Paint) -> str:
     tokens = "" if usage == Usage() else counted  # not all providers count
     cost = "" if body.cost is None else f" · {dollars(body.cost)}"
     painted = paint.good if body.outcome == "completed" else paint.bad
-    rest = f" · {steps}{tokens}{cost}{_files(body)} · {seconds(body.duration_s)}"
+    place = "".join(f" · {part}" for part in (context_line(body), branch_line(body)) if part)
+    rest = f" · {steps}{tokens}{cost}{_files(body)}{place} · {seconds(body.duration_s)}"
     return painted(f"■ {body.outcome.replace('_', ' ')}") + paint.dim(rest)
+
+
+def context_line(of: TurnEnded | Snapshot) -> str:
+    """How much of the model's context window is used, in percent; empty if nobody has counted."""
+    if not of.context_tokens or not of.context_window:
+        return ""
+    return f"context {100 * of.context_tokens / of.context_window:.0f} %"
+
+
+def branch_line(of: TurnEnded | Snapshot) -> str:
+    """What was checked out at the end of the latest turn."""
+    return cut(one_line(of.branch), BRANCH_COLUMNS)
+
+
+def fork_line(of: Snapshot) -> str:
+    """Where a fork branches off; empty for other sessions."""
+    if not of.parent_id:
+        return ""
+    return f"fork of {of.parent_id[-SHORT_ID_CHARS:]} at turn {of.parent_turns}"
 
 
 def _files(body: TurnEnded) -> str:

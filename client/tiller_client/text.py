@@ -41,6 +41,9 @@ MARKS_MAX = 2
 
 DOLLARS_SHOWN_MIN = 0.0001
 
+SHORT_ID_CHARS = 8
+"""These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
+
 
 def sanitized(text: str) -> str:
     """Escape all characters that are invisible or control a terminal.

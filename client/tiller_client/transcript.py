@@ -10,6 +10,7 @@ from tiller_client.render_item import (
     item_block,
     waiting_line,
 )
+from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, count, dollars, local_time, one_line, seconds
 from tiller_protocol.items import Usage
@@ -23,10 +24,11 @@ def transcript(
 
     `whole`: with all that calls returned. `tail`: only the last items, so many.
     """
-    model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
+    details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
+    place = one_line(" · ".join(detail for detail in details if detail))
     lines = [
         paint.bold(one_line(snapshot.title) or "(no title)"),
-        paint.dim(f"{snapshot.session_id} · {one_line(snapshot.workspace)}{one_line(model)}"),
+        paint.dim(f"{snapshot.session_id} · {place}"),
     ]
     lines += _history(snapshot, paint, width, whole=whole, tail=tail)
     lines.extend(request_block(request, paint, width) for request in snapshot.requests)
@@ -41,8 +43,11 @@ def transcript(
         if snapshot.usage != Usage()
         else ""  # the provider did not count
     )
+    place = "".join(
+        f" · {part}" for part in (context_line(snapshot), branch_line(snapshot)) if part
+    )
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
-    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}"))
+    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}{place}"))
     return "\n".join(lines)
 
 

@@ -154,6 +154,14 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         int,
         doc("Inputs that wait; none of them starts a turn before `turn_continue` or new input."),
     ] = 0
+    context_tokens: Annotated[
+        int, doc("Size of the history as the provider counted it last; 0 if it has not.")
+    ] = 0
+    context_window: Annotated[int, doc("Tokens that the model takes; 0: unknown.")] = 0
+    branch: Annotated[
+        str,
+        doc("What is checked out in the workspace: a branch, or `commit …`; empty: no repository."),
+    ] = ""
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):

@@ -83,6 +83,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case TurnStarted():
             snapshot.turn = OpenTurn(event.turn_id or "", event.time, body.context)
             snapshot.turns += 1
+            snapshot.context_window = body.context.context_window
             snapshot.reverted = []
             _mark(snapshot, 0, event.time)
         case TurnEnded():
@@ -125,6 +126,7 @@ def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:
     snapshot.workspace = body.workspace
     snapshot.settings = body.settings
     snapshot.parent_id = body.parent_id
+    snapshot.parent_turns = sum(mark.step == 0 for mark in snapshot.marks)
     snapshot.owner_id = body.owner_id
     snapshot.owner_item_id = body.owner_item_id
     snapshot.created_at = time
@@ -141,6 +143,7 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
             snapshot.marks[index] = structs.replace(mark, duration_s=body.duration_s)
     snapshot.turn = None
     snapshot.worked_s += body.duration_s
+    snapshot.branch = body.branch or snapshot.branch
 
 
 def _mark(snapshot: Snapshot, step: int, time: float) -> None:

@@ -85,6 +85,10 @@ class Snapshot(Struct, omit_defaults=True):
         ),
     ] = 0
     context_items: Annotated[int, doc("Number of items in `context_tokens`.")] = 0
+    context_window: Annotated[
+        int, doc("Tokens that the model of the latest turn takes; 0: there was none.")
+    ] = 0
+    branch: Annotated[str, doc("As in the latest `turn_ended` that has one.")] = ""
     turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None
     last_outcome: Annotated[
         Outcome | None,
@@ -103,6 +107,7 @@ class Snapshot(Struct, omit_defaults=True):
     worked_s: Annotated[float, doc("Seconds of all turns that have ended.")] = 0.0
     delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
     parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
+    parent_turns: Annotated[int, doc("For a fork: number of turns in what it shares.")] = 0
     owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
 

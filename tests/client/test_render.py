@@ -1,6 +1,7 @@
 """Events are rendered as readable text, in any width, with or without colours."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 from tiller_protocol.settings import Rule, Settings
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 PLAIN = Paint(colour=False)
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"
@@ -501,3 +502,35 @@ def test_of_a_transcript_the_last_items_are_shown_below_their_turn() -> None:
         "3.",
     ]
     assert "earlier" not in transcript(snapshot, PLAIN, 80, tail=3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"context_tokens": 150, "context_window": 1000, "branch": "main"}, "context 15 % · main"),
+        ({"context_tokens": 0, "context_window": 1000, "branch": "main"}, "main"),
+        ({"context_tokens": 996, "context_window": 1000}, "context 100 %"),
+        ({"branch": "a\x1b[2J\n? Run ls"}, "a␛[2J ? Run ls"),
+        ({"branch": "b" * 99}, "b" * 29 + "…"),
+    ],
+)
+def test_the_last_line_of_a_turn_says_how_full_the_context_is_and_on_which_branch_it_is(
+    fields: dict[str, Any], shown: str
+) -> None:
+    body = structs.replace(ended("x"), cost=0.01, **fields)
+    line = f"■ completed · 1 step · 1.2k in, 30 out · $0.01 · {shown} · 1.5 s\n"
+    assert rendered([body]) == line
+
+
+def test_a_transcript_of_a_fork_says_of_what_it_is_one() -> None:
+    parent = session_of([*text_item("i1", "One.")], [*text_item("i2", "Two.")])
+    fork = fork_base(parent, "01KFORK")
+    created = SessionCreated("/w", Settings(), parent_id="01K0AAAAAAAAAAAAAAAAAASES1")
+    fold(fork, Event(1, "01KFORK", 900.0, created))
+    text = transcript(fork, PLAIN, 80)
+    assert text.splitlines()[1] == "01KFORK · /w · fork of AAAASES1 at turn 2"
+    assert "fork" not in transcript(parent, PLAIN, 80)
+    running = started()
+    fold(fork, Event(2, "01KFORK", 901.0, running, "t9"))
+    fork.context_tokens = 500
+    assert transcript(fork, PLAIN, 80).endswith(" · context 50 %")

@@ -1,7 +1,6 @@
 """A running turn: its cancel scope, its ports, and how it ends.
 
-`ActiveTurn.run` is the turn's task. However `run_turn` ends — with an answer, by an interrupt, by a
-bug — the same function closes the turn.
+`ActiveTurn.run` is the turn's task. However `run_turn` ends, the same function closes the turn.
 """
 
 from collections.abc import Awaitable, Callable
@@ -42,6 +41,7 @@ from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Spending
 from tiller_daemon.turn.retry import RetriedModel
 from tiller_daemon.turn.user_tasks import TaskRejected
+from tiller_daemon.workspace.repository import checked_out
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -291,15 +291,15 @@ class ActiveTurn:
             self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
         now, new_id = self._session.services.time(), self._session.services.new_id
-        cost = self.context.model.price(self._step_usage)
         bodies = closing_bodies(
             snapshot,
             ending,
             now,
             new_id,
             step_usage=self._step_usage,
-            cost=cost,
+            cost=self.context.model.price(self._step_usage),
             unrecorded=self._changes.is_open,
+            branch=checked_out(self.context.workspace),
         )
         self.put(*bodies)
         # Without the turn's id: it is about the session, which is idle after the turn.

@@ -79,13 +79,14 @@ def closing_bodies(
     cost: float | None = None,
     lost: bool = False,
     unrecorded: bool = False,
+    branch: str = "",
 ) -> tuple[AnyBody, ...]:
     """Return events that end the open turn of `snapshot`, `turn_ended` last; none without a turn.
 
     `now` is Unix seconds. `step_usage` is the usage of an open step's response as far as it is
     known, and `cost` its cost. `lost` is for a turn found in the log: the fate of its running calls
     is then unknown. `unrecorded`: the last step may have changed files, which is still to be found
-    out.
+    out. `branch`: what is checked out now.
     """
     turn = snapshot.turn
     if turn is None:
@@ -100,8 +101,16 @@ def closing_bodies(
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += _notice("interrupted", text, new_id)
     ended = _turn_ended(turn, ending, now, *open_step)
-    queued = len(snapshot.queue)
-    return (*bodies, structs.replace(ended, files=files, more_files=more_files, queued=queued))
+    ended = structs.replace(
+        ended,
+        files=files,
+        more_files=more_files,
+        queued=len(snapshot.queue),
+        context_tokens=snapshot.context_tokens,
+        context_window=turn.context.context_window,
+        branch=branch,
+    )
+    return (*bodies, ended)
 
 
 def resuming_bodies(

@@ -45,6 +45,12 @@ def find_repository(directory: Path) -> Repository | None:
     return None
 
 
+def checked_out(directory: str) -> str:
+    """Return the branch of the repository around `directory`, `commit abc…`, or ''."""
+    repository = find_repository(Path(directory))
+    return repository.head.removeprefix("branch ") if repository else ""
+
+
 def _owner(path: Path) -> int | None:
     try:
         return path.stat().st_uid

@@ -1,0 +1,52 @@
+"""Where a session stands: its branch, how full the context is, and what it was forked from."""
+
+import subprocess
+from pathlib import Path
+
+from e2e.words import always, text
+from support.frontend import Frontend
+from tiller_protocol.answers import Created
+from tiller_protocol.events import StepEnded, TurnStarted
+from tiller_protocol.ops import SessionFork
+
+
+def git(workspace: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=workspace, check=True, capture_output=True)
+
+
+async def test_a_turn_ends_with_its_branch_and_how_much_of_the_context_it_uses(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session = await frontend.session(workspace, text("one"), always("more"))
+    await frontend.say(session)
+    on_master = await frontend.turn_ended(session)
+    git(workspace, "checkout", "-q", "-b", "main")
+    await frontend.say(session)
+    on_main = await frontend.turn_ended(session, 2)
+    git(workspace, "checkout", "-q", "-b", "fix/login")
+    await frontend.say(session)
+    on_fix = await frontend.turn_ended(session, 3)
+    branches = [ended.branch for ended in (on_master, on_main, on_fix)]
+    assert branches == ["master", "main", "fix/login"]
+    events = frontend.events(session)
+    usage = [event.body.usage for event in events if isinstance(event.body, StepEnded)]
+    contexts = [event.body.context for event in events if isinstance(event.body, TurnStarted)]
+    assert on_fix.context_tokens == usage[-1].tokens > 0
+    assert on_fix.context_window == contexts[-1].context_window > 0
+    snapshot = await frontend.snapshot(session)
+    assert (snapshot.branch, snapshot.context_window) == ("fix/login", on_fix.context_window)
+
+
+async def test_a_fork_knows_how_many_turns_it_shares(frontend: Frontend, workspace: Path) -> None:
+    parent = await frontend.session(workspace, always("done"))
+    for number in (1, 2):
+        await frontend.say(parent)
+        await frontend.turn_ended(parent, number)
+    created = await frontend.must(SessionFork(parent))
+    assert isinstance(created, Created)
+    frontend.follow(created.session_id)
+    await frontend.say(created.session_id)
+    await frontend.turn_ended(created.session_id)
+    fork = await frontend.snapshot(created.session_id)
+    assert (fork.parent_id, fork.parent_turns, fork.turns) == (parent, 2, 1)
+    assert (await frontend.snapshot(parent)).parent_turns == 0
