@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fills in what docs/protocol.md takes from the code: tables of messages, and the examples.
+"""Fills in what docs/protocol.md takes from the code, and writes the types for TypeScript.
 
     .venv/bin/python scripts/protocol_page.py
 
@@ -22,9 +22,12 @@ from tiller_protocol.events import LIFECYCLE_BODIES, AnyBody
 from tiller_protocol.ids import ID_CHARS_MAX
 from tiller_protocol.items import Item
 from tiller_protocol.ops import LIST_LIMIT_MAX, REPLAY_LIMIT_MAX, AnyOp
+from tiller_protocol.typescript import typescript
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "protocol.md"
+
+TYPES = ROOT / "client" / "typescript" / "src" / "protocol.ts"
 
 SECTION = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -89,3 +92,4 @@ def _table(left: str, right: str, rows: Iterable[tuple[str, str]]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    TYPES.write_text(typescript(), encoding="utf-8")
