@@ -3,8 +3,9 @@
 import subprocess
 from pathlib import Path
 
-from e2e.words import always, text
+from e2e.words import always
 from support.frontend import Frontend
+from tiller_daemon.models.scripted import ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol.answers import Created
 from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.ops import SessionFork
@@ -17,7 +18,10 @@ def git(workspace: Path, *arguments: str) -> None:
 async def test_a_turn_ends_with_its_branch_and_how_much_of_the_context_it_uses(
     frontend: Frontend, workspace: Path
 ) -> None:
-    session = await frontend.session(workspace, text("one"), always("more"))
+    counted = ScriptStep(
+        parts=(TextPart("one"),), usage=ScriptedUsage(input_tokens=300, output_tokens=20)
+    )
+    session = await frontend.session(workspace, counted, counted, counted)
     await frontend.say(session)
     on_master = await frontend.turn_ended(session)
     git(workspace, "checkout", "-q", "-b", "main")
@@ -31,7 +35,7 @@ async def test_a_turn_ends_with_its_branch_and_how_much_of_the_context_it_uses(
     events = frontend.events(session)
     usage = [event.body.usage for event in events if isinstance(event.body, StepEnded)]
     contexts = [event.body.context for event in events if isinstance(event.body, TurnStarted)]
-    assert on_fix.context_tokens == usage[-1].tokens > 0
+    assert on_fix.context_tokens == usage[-1].tokens == 320
     assert on_fix.context_window == contexts[-1].context_window > 0
     snapshot = await frontend.snapshot(session)
     assert (snapshot.branch, snapshot.context_window) == ("fix/login", on_fix.context_window)
