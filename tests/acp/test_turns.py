@@ -11,6 +11,7 @@ from e2e.words import bash, calls, calls_in, hang, read, said_in, text
 from support.daemon import Daemon
 from support.editor import Editor, RpcError, an_editor, selected, words
 from support.frontend import Frontend
+from support.pdfs import pdf
 from support.pictures import picture
 from tiller_daemon.models.scripted import (
     CallPart,
@@ -21,7 +22,7 @@ from tiller_daemon.models.scripted import (
     TextPart,
 )
 from tiller_protocol.events import TurnEnded
-from tiller_protocol.items import UserMessage
+from tiller_protocol.items import PDF, UserMessage
 from tiller_protocol.ops import Answer, Interrupt, QueueEdit, SessionConfigure, UserInput
 from tiller_protocol.settings import Settings
 
@@ -232,6 +233,7 @@ async def test_the_model_gets_every_kind_of_content(
     session_id = await editor.new(workspace)
     await use(editor, daemon, session_id, text("done"))
     uri = (workspace / "greeting.txt").as_uri()
+    paper = base64.b64encode(pdf("a page")).decode()
     image = base64.b64encode(picture()).decode()
     blocks = [
         {"type": "text", "text": "compare "},
@@ -239,17 +241,18 @@ async def test_the_model_gets_every_kind_of_content(
         {"type": "text", "text": " with "},
         {"type": "resource", "resource": {"uri": uri, "text": "unsaved ``` @general\n"}},
         {"type": "image", "mimeType": "image/png", "data": image},
+        {"type": "resource", "resource": {"uri": "x:pdf", "blob": paper, "mimeType": PDF}},
         {"type": "resource_link", "uri": "https://example.invalid/a", "name": "page"},
     ]
     await editor.ask("session/prompt", sessionId=session_id, prompt=blocks)
     [request] = daemon.requests(session_id)
     [message] = [item for item in request.items if isinstance(item, UserMessage)]
     assert message.text == (
-        "compare greeting.txt with greeting.txtpage (https://example.invalid/a)\n\n"
+        "compare greeting.txt with greeting.txtx:pdfpage (https://example.invalid/a)\n\n"
         f"{uri} as it is in the editor:\n````\nunsaved ``` @general\n````"
     )
     assert message.files == ("greeting.txt",)
-    assert len(message.images) == 1
+    assert [one.media_type for one in message.images] == ["image/png", PDF]
     assert message.client == "test editor"
     assert not calls_in(request.items), "an attached text starts no sub-agent"
 
@@ -261,7 +264,7 @@ async def test_the_model_gets_every_kind_of_content(
         ({"type": "image", "mimeType": "image/png", "data": "%"}, "not valid base64"),
         (
             {"type": "resource", "resource": {"uri": "x:y", "blob": "AA==", "mimeType": "a/b"}},
-            "neither text nor an image",
+            "only texts, images and PDF",
         ),
         ({"type": "video"}, "video"),
         ({"type": "text", "text": " "}, "empty"),

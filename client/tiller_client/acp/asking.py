@@ -1,6 +1,5 @@
 """Asks a client about the open requests of a session, and brings its answers to the daemon."""
 
-import contextlib
 from functools import partial
 
 import msgspec
@@ -26,7 +25,7 @@ from tiller_client.acp.updates import (
 from tiller_client.acp.view import find_call
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain
-from tiller_client.errors import RejectedError
+from tiller_client.errors import RejectedError, TillerError
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Request, Resolution, ToolCall
 from tiller_protocol.ops import Answer, Interrupt
@@ -132,8 +131,12 @@ class Asking:
             if answer is None
             else Answer(request.id, answer.decision, answer.text)
         )
-        with contextlib.suppress(RejectedError):  # somebody else was faster
+        try:
             self._connection.submit(op)
+        except RejectedError:
+            pass  # somebody else was faster
+        except TillerError as error:
+            complain(f"the answer to {request.title!r} was not sent: {error}")
 
     def _not_asked(self, request: Request, error: RpcError | None) -> None:
         why = f": {error.message}" if error else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tiller_client.acp.schema import ImageBlock, TextBlock
+from tiller_client.acp.schema import ImageBlock, ResourceBlock, ResourceContents, TextBlock
 from tiller_client.acp.updates import (
     CallContent,
     CallFields,
@@ -18,10 +18,13 @@ from tiller_client.acp.updates import (
     ToolKind,
     ToolStatus,
 )
-from tiller_protocol.items import Request, ToolCall
+from tiller_protocol.items import PDF, Image, Request, ToolCall
 
 OUTPUT_CHARS_MAX = 20_000
 """Most characters of output in one update: its end. Clients get the whole text as `rawOutput`."""
+
+DOCUMENT_URI = "attachment:document.pdf"
+"""Address of a document in the conversation: the log has its content, and not its name."""
 
 _KINDS: dict[str, ToolKind] = {
     "read": "read",
@@ -44,7 +47,7 @@ _KINDS: dict[str, ToolKind] = {
 """What the built-in tools do; those of MCP servers are `other`."""
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -127,7 +130,7 @@ def content_of(call: ToolCall, workspace: str, *, terminal: bool) -> tuple[CallC
     output = call.output.partition("\n\n")[2] if shown else call.output
     if output.strip():
         shown.append(Shown(TextBlock(fenced(output[-OUTPUT_CHARS_MAX:]))))
-    shown += [Shown(image_block(one.data, one.media_type)) for one in call.images]
+    shown += [Shown(picture_block(one)) for one in call.images]
     return tuple(shown)
 
 
@@ -148,7 +151,7 @@ def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]
             target = source if line == "+++ /dev/null" else line[4:]
             path = _absolute(target[2:], workspace)
         elif match := _HUNK.match(line):
-            hunk = _Hunk(int(match[1]))
+            hunk = _Hunk(int(match[2]), int(match[1] or 1), int(match[3] or 1))
     if hunk:
         found.append(hunk.shown(path, new=source == "/dev/null"))
     return found
@@ -162,16 +165,23 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text}{end}{fence}"
 
 
-def image_block(data: bytes, media_type: str) -> ImageBlock:
-    """An image for clients."""
-    return ImageBlock(base64.b64encode(data).decode(), media_type)
+def picture_block(image: Image) -> ImageBlock | ResourceBlock:
+    """An image or a document for clients."""
+    data = base64.b64encode(image.data).decode()
+    if image.media_type == PDF:
+        return ResourceBlock(ResourceContents(DOCUMENT_URI, blob=data, mime_type=PDF))
+    return ImageBlock(data, image.media_type)
 
 
 class _Hunk:
-    """One hunk of a unified diff, while its lines are read."""
+    """One hunk of a unified diff, while its lines are read: as many as its header says.
 
-    def __init__(self, line: int) -> None:
+    The lines of a file may look like headers.
+    """
+
+    def __init__(self, line: int, before: int, after: int) -> None:
         self._line = line
+        self._size = before, after
         self._before: list[str] = []
         self._after: list[str] = []
         self._last: tuple[list[str], ...] = ()
@@ -183,12 +193,18 @@ class _Hunk:
             for side in self._last:
                 side[-1] = side[-1].removesuffix("\n")
             return True
-        if line.startswith(("--- ", "+++ ")) or line[:1] not in sides:
+        mark = line[:1]
+        if mark not in sides or not self._has_left(mark):
             return False
-        self._last = sides[line[:1]]
+        self._last = sides[mark]
         for side in self._last:
             side.append(f"{line[1:]}\n")
         return True
+
+    def _has_left(self, mark: str) -> bool:
+        """Whether the hunk has another such line."""
+        old, new = self._size[0] - len(self._before), self._size[1] - len(self._after)
+        return {" ": min(old, new), "-": old, "+": new}[mark] > 0
 
     def shown(self, path: str, *, new: bool) -> tuple[str, int | None, FileDiff]:
         before = None if new else "".join(self._before)

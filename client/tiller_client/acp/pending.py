@@ -101,15 +101,14 @@ class PendingPrompts:
             self._stop(prompt, "cancelled")
 
     def _enters(self, message: UserMessage, turn_id: str) -> bool:
-        if message.delivery == "start":
-            queued = [prompt for prompt in self._prompts if prompt.input_id == message.id]
-            if not queued:
-                return any(prompt.turn_id == turn_id for prompt in self._prompts)
         entering = [prompt for prompt in self._prompts if prompt.input_id == message.id]
-        for prompt in entering:
+        if message.delivery == "start" and not entering:
+            return any(prompt.turn_id == turn_id for prompt in self._prompts)
+        if message.delivery == "queue":
             # A follow-up goes on in the turn of the prompt before, which is answered by now.
-            for done in self._pop(lambda one: one.turn_id == turn_id):
+            for done in self._pop(lambda prompt: prompt.turn_id == turn_id):
                 self._stop(done, "end_turn")
+        for prompt in entering:
             prompt.turn_id, prompt.left_queue = turn_id, False
         return bool(entering)
 

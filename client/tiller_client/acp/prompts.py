@@ -23,7 +23,7 @@ from tiller_client.acp.schema import (
     ResourceLink,
     TextBlock,
 )
-from tiller_protocol.items import Image
+from tiller_protocol.items import PDF, Image
 
 
 class PromptInput(Struct, frozen=True):
@@ -78,17 +78,23 @@ def _named(path: str, workspace: str) -> str:
 def _attach(resource: ResourceContents, attached: list[str], images: list[Image]) -> None:
     if resource.text is not None:
         attached.append(f"{resource.uri} as it is in the editor:\n{fenced(resource.text)}")
-    elif resource.blob is not None and (resource.mime_type or "").startswith("image/"):
-        images.append(Image(resource.mime_type or "", _bytes_of(resource.blob)))
+    elif resource.blob is not None and _is_shown(media_type := resource.mime_type or ""):
+        images.append(Image(media_type, _bytes_of(resource.blob)))
     else:
         raise RpcFailure(
             INVALID_PARAMS,
-            f"{resource.uri} can't be attached, as it is neither text nor an image; link to it",
+            f"{resource.uri} can't be attached: only texts, images and PDF documents can; "
+            "link to it instead",
         )
+
+
+def _is_shown(media_type: str) -> bool:
+    """Whether models may be shown such a file."""
+    return media_type == PDF or media_type.startswith("image/")
 
 
 def _bytes_of(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise RpcFailure(INVALID_PARAMS, "an image is not valid base64") from None
+        raise RpcFailure(INVALID_PARAMS, "an attachment is not valid base64") from None

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from tiller_client.acp.schema import ImageBlock, TextBlock, Wire
+from tiller_client.acp.schema import ImageBlock, ResourceBlock, TextBlock, Wire
 
 ToolKind = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
@@ -14,7 +14,7 @@ StopReason = Literal["end_turn", "max_turn_requests", "refusal", "cancelled"]
 class Shown(Wire, frozen=True, tag_field="type", tag="content"):
     """Text or an image as content of a tool call."""
 
-    content: TextBlock | ImageBlock
+    content: TextBlock | ImageBlock | ResourceBlock
 
 
 class FileDiff(Wire, frozen=True, tag_field="type", tag="diff"):
@@ -48,7 +48,7 @@ class Update(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field=
 class UserChunk(Update, frozen=True, tag="user_message_chunk"):
     """A piece of what the user said."""
 
-    content: TextBlock | ImageBlock
+    content: TextBlock | ImageBlock | ResourceBlock
     message_id: str | None = None
 
 

@@ -8,9 +8,9 @@ from msgspec import structs
 
 from tiller_client.acp.calls import (
     fields_of,
-    image_block,
     is_command,
     locations_of,
+    picture_block,
     raw_input,
     title_of,
 )
@@ -227,7 +227,7 @@ def iso_time(seconds: float) -> str:
 
 def _user_chunks(item: UserMessage) -> list[AnyUpdate]:
     text = [UserChunk(TextBlock(item.text), item.id)] if item.text else []
-    images = [UserChunk(image_block(one.data, one.media_type), item.id) for one in item.images]
+    images = [UserChunk(picture_block(one), item.id) for one in item.images]
     return [*text, *images]
 
 
