@@ -87,6 +87,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import trust as family
         case "mcp":
             from tiller_client.verbs import mcp as family
+        case "init":
+            from tiller_client.verbs import init as family
         case "doctor":
             from tiller_client.verbs import doctor as family
         case "sandbox":

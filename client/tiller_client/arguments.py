@@ -44,7 +44,7 @@ MISUSE = 2
 
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
-first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
+first steps: tiller demo · tiller init · tiller exec "what is in this directory?" · tiller doctor
 exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
 130 interrupted"""
 
@@ -294,6 +294,10 @@ def _add_catalog(add: _AddParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
     )
+    text = "find a model, write a first configuration and try it"
+    parser = _verb(add, "init", "init", text)
+    parser.add_argument("--yes", action="store_true", help="take the first model that is found")
+    parser.add_argument("--no-try", action="store_true", help="send nothing to the model")
     for name, text in (
         ("trust", "trust a project's .tiller in its present state"),
         ("untrust", "stop trusting a project's .tiller"),
@@ -357,7 +361,7 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
     _add_catalog: (
         *("models", "agents", "tools", "commands"),
-        *("config", "trust", "untrust", "mcp", "doctor", "sandbox"),
+        *("config", "init", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
     _add_rest: ("rpc", "acp", "schema", "completions", "demo"),

@@ -26,7 +26,7 @@ from tiller_daemon.processes.environment import is_secret_header
 from tiller_daemon.redaction.text import redact
 from tiller_daemon.session.services import ChosenModel, ModelSurvey
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.answers import ModelSummary, ProviderSummary
+from tiller_protocol.answers import ModelSummary, ProviderOffer, ProviderSummary
 from tiller_protocol.items import Usage
 
 
@@ -86,7 +86,7 @@ SECRET_CHARS_MIN = 8
 NO_MODEL_MESSAGE = (
     "No model is configured, no well-known key is set, and no local server answers. Do one of: "
     "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
-    "(2) start a local server (Ollama, llama.cpp, LM Studio), or name yours in {config}: "
+    "(2) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
     "(3) try it without a model: `tiller demo`."
 )
@@ -216,11 +216,11 @@ class Providers:
         """Look up missing facts about the models in use, until cancelled."""
         await self._catalog.run()
 
-    async def survey(self, *, ask: bool = False) -> ModelSurvey:
+    async def survey(self, *, ask: bool = False, offers: bool = False) -> ModelSurvey:
         """Return the configured and discovered models, the default one first, and the providers.
 
         With `ask`, each provider is asked for its models. This adds the other models that it lists,
-        and the problem if it can't be reached.
+        and the problem if it can't be reached. `offers` looks for servers on this machine.
         """
         listed: dict[str, Listing] = {}
         problems: dict[str, str] = {}
@@ -247,6 +247,7 @@ class Providers:
                 )
                 for name in sorted(self._active)
             ),
+            await _list_offers() if offers else (),
         )
 
     async def aclose(self) -> None:
@@ -357,3 +358,13 @@ def _accepted_input(provider: Provider, model: Model) -> AcceptedInput:
     """Return what a model takes; few servers that speak `openai_chat` take documents."""
     documents = model.images and provider.api != "openai_chat"
     return AcceptedInput(model.images, documents if model.documents is None else model.documents)
+
+
+async def _list_offers() -> tuple[ProviderOffer, ...]:
+    well_known = (
+        ProviderOffer(one.provider, one.api, one.base_url, (one.model,), one.variable)
+        for one in DEFAULT_PROVIDERS
+    )
+    servers = await list_local_servers()
+    found = (ProviderOffer(one.name, "openai_chat", one.base_url, one.models) for one in servers)
+    return (*well_known, *found)

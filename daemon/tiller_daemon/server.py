@@ -82,8 +82,11 @@ NEEDS_NO_CONFIGURATION = (Answer, Interrupt, Replay, SessionGet, SessionList, Sh
 class SurveyModels(Protocol):
     """Lists models and their providers."""
 
-    async def __call__(self, *, ask: bool) -> ModelSurvey:
-        """Return the configured models, the default one first; `ask` also queries providers."""
+    async def __call__(self, *, ask: bool, offers: bool) -> ModelSurvey:
+        """Return the configured models, the default one first; `ask` also queries providers.
+
+        `offers` also looks for providers that could be configured.
+        """
         ...
 
 
@@ -176,7 +179,7 @@ class SubmissionServer:
             case Catalog():
                 if op.start_servers:
                     await self._services.tools.servers.ready(every=True)
-                survey = await self._survey_models(ask=op.ask)
+                survey = await self._survey_models(ask=op.ask, offers=op.offers)
                 return Accepted(submission_id, self._catalog(op.workspace, survey))
             case Project():
                 check_workspace(op.workspace)
@@ -252,6 +255,7 @@ class SubmissionServer:
             language_servers,
             self._sandbox(),
             survey.providers,
+            survey.offers,
         )
 
     def _sandbox(self) -> SandboxSummary:

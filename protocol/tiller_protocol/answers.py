@@ -184,6 +184,18 @@ class ProviderSummary(Struct, frozen=True, omit_defaults=True):
     problem: Problem = ""
 
 
+class ProviderOffer(Struct, frozen=True, omit_defaults=True):
+    """A provider that could be configured: one with a well-known key, or a server found here."""
+
+    name: Annotated[str, doc("A name for it.")]
+    api: Annotated[str, doc("The API that it speaks.")]
+    base_url: Annotated[str, doc("The address of its server.")]
+    models: Annotated[tuple[str, ...], doc("Its names of models, the best choice first.")]
+    api_key_env: Annotated[
+        str, doc("The well-known variable for its key; empty: a running server without one.")
+    ] = ""
+
+
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
     """A tool."""
 
@@ -275,6 +287,10 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
     providers: Annotated[
         tuple[ProviderSummary, ...], doc("The providers of the models, by their names.")
+    ] = ()
+    offers: Annotated[
+        tuple[ProviderOffer, ...],
+        doc("If asked for: those with well-known keys, set or not, then servers on this machine."),
     ] = ()
 
 

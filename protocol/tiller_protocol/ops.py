@@ -289,6 +289,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
     ask: Annotated[
         bool, doc("Ask the providers which models they have, which may take some seconds.")
     ] = False
+    offers: Annotated[bool, doc("Look for providers that could be configured.")] = False
 
 
 class Project(Op, frozen=True, tag="project"):

@@ -481,7 +481,7 @@ def _allow(permission: str):
     return Rule(permission, "*", "allow")
 
 
-async def _no_models(*, ask: bool) -> ModelSurvey:
+async def _no_models(*, ask: bool, offers: bool) -> ModelSurvey:
     await trio.lowlevel.checkpoint()
     return ModelSurvey()
 

@@ -289,9 +289,8 @@ def _models(catalog: CatalogResult) -> Iterator[Finding]:
         verdict = "warn" if problem else "ok"
         yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")
     if not usable:
-        yield Finding(
-            "fail", "models", "no model can be used now; for a demo without one: tiller demo"
-        )
+        advice = "to set one up: tiller init; for a demo without one: tiller demo"
+        yield Finding("fail", "models", f"no model can be used now; {advice}")
 
 
 def _server(server: ServerSummary) -> Finding:

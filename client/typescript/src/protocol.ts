@@ -330,6 +330,8 @@ export interface Catalog {
   start_servers?: boolean;
   /** Ask the providers which models they have, which may take some seconds. */
   ask?: boolean;
+  /** Look for providers that could be configured. */
+  offers?: boolean;
 }
 
 /** Shows what a workspace's `.tiller` defines, or changes its trust. By `ProjectResult`. */
@@ -1277,6 +1279,8 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, by their names. */
   providers?: Array<ProviderSummary>;
+  /** If asked for: those with well-known keys, set or not, then servers on this machine. */
+  offers?: Array<ProviderOffer>;
 }
 
 /** A model. */
@@ -1448,6 +1452,20 @@ export interface ProviderSummary {
   answers?: boolean | null;
   /** Why it can't be used now; empty if it can. */
   problem?: string;
+}
+
+/** A provider that could be configured: one with a well-known key, or a server found here. */
+export interface ProviderOffer {
+  /** A name for it. */
+  name: string;
+  /** The API that it speaks. */
+  api: string;
+  /** The address of its server. */
+  base_url: string;
+  /** Its names of models, the best choice first. */
+  models: Array<string>;
+  /** The well-known variable for its key; empty: a running server without one. */
+  api_key_env?: string;
 }
 
 /** What a workspace's `.tiller` defines; it has no effect unless it is trusted. */

@@ -26,6 +26,7 @@ from tiller_protocol.answers import (
     LanguageServerSummary,
     McpLoginResult,
     ModelSummary,
+    ProviderOffer,
     ProviderSummary,
     ServerSummary,
 )
@@ -66,6 +67,8 @@ class ModelSurvey(NamedTuple):
 
     models: tuple[ModelSummary, ...] = ()
     providers: tuple[ProviderSummary, ...] = ()
+    offers: tuple[ProviderOffer, ...] = ()
+    """Providers that could be configured."""
 
 
 class ToolServers(Protocol):

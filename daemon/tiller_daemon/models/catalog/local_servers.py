@@ -19,6 +19,7 @@ LOCAL_ENDPOINTS = (
     ("ollama", "http://127.0.0.1:11434/v1"),
     ("llamacpp", "http://127.0.0.1:8080/v1"),
     ("lmstudio", "http://127.0.0.1:1234/v1"),
+    ("vllm", "http://127.0.0.1:8000/v1"),
 )
 """The name and the default base URL of each server."""
 

@@ -1,0 +1,64 @@
+"""The text of a first configuration, and what an existing one lacks. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tiller_protocol.answers import ProviderOffer
+
+_BEGINNING = """\
+# The configuration of tiller, begun by `tiller init`. A change counts for the next op; to check it:
+# tiller config check
+
+"""
+
+_SETTINGS = """\
+# When to ask you: ask (the default), always (allow everything) or never (deny instead of asking).
+# approve = "ask"
+"""
+
+_TABLES = """\
+# What the model's commands may do: read_only, workspace_write (the default) or full_access.
+# [sandbox]
+# mode = "workspace_write"
+
+# Rules for single tools and commands; the last one that matches counts.
+# [[permissions]]
+# permission = "bash"
+# pattern = "git push*"
+# action = "ask"
+"""
+
+
+def configuration_text(model: str, offers: Iterable[ProviderOffer]) -> str:
+    """A commented configuration with these providers; `model` (`provider/model`) is the default."""
+    parts = (_default(model) + "\n" + _SETTINGS, *map(_provider, offers), _TABLES)
+    return _BEGINNING + "\n".join(parts)
+
+
+def missing_text(existing: Mapping[str, Any], model: str, offers: Iterable[ProviderOffer]) -> str:
+    """What a configuration with the values `existing` would need for these; empty if nothing."""
+    known = existing.get("providers")
+    names = set(known) if isinstance(known, dict) else set[str]()  # type: ignore[reportUnknownArgumentType]
+    parts = [] if "model" in existing or not model else [_default(model)]
+    return "\n".join((*parts, *(_provider(one) for one in offers if one.name not in names)))
+
+
+def _default(model: str) -> str:
+    return f"model = {_quoted(model)}   # the default; all there are: tiller models --all\n"
+
+
+def _provider(offer: ProviderOffer) -> str:
+    lines = [
+        f"[providers.{offer.name}]",
+        f"api = {_quoted(offer.api)}",
+        f"base_url = {_quoted(offer.base_url)}",
+    ]
+    if offer.api_key_env:
+        lines.append(f"api_key_env = {_quoted(offer.api_key_env)}   # its name, never the key")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: like one of JSON, except for a character that TOML escapes too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,199 @@
+"""`tiller init`: real servers at their usual ports on this machine, a terminal, the real daemon."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from e2e.provider import said
+from support.daemon import CONFIG, Daemon
+from support.http_server import LocalServer, serving, status
+from support.terminal import Terminal
+from tiller_daemon.models.catalog.local_servers import LOCAL_ENDPOINTS, list_local_servers
+
+KEY = "sk-canary-0123456789"
+OLLAMA, VLLM = (urlsplit(dict(LOCAL_ENDPOINTS)[name]).port for name in ("ollama", "vllm"))
+
+
+@pytest.fixture
+def ports() -> Generator[None]:
+    """The usual ports of model servers, for one test at a time, whichever worker runs it."""
+    with Path(tempfile.gettempdir(), f"tiller-test-ports-{os.getuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if trio.run(list_local_servers):
+            pytest.skip("a model server runs on this machine")
+        yield
+
+
+@pytest.fixture
+async def servers(ports: None) -> AsyncGenerator[tuple[LocalServer, LocalServer]]:
+    """At the ports of Ollama, with two models, and of vLLM, with one."""
+    async with AsyncExitStack() as stack:
+        try:
+            ollama = await stack.enter_async_context(serving(said("ready"), port=OLLAMA or 0))
+            vllm = await stack.enter_async_context(serving(said("ready"), port=VLLM or 0))
+        except* OSError:
+            pytest.skip("something else has one of the ports")
+        ollama.listing = {"data": [{"id": "qwen"}, {"id": "gemma"}]}
+        vllm.listing = {"data": [{"id": "big/model"}]}
+        yield ollama, vllm
+
+
+@pytest.fixture
+async def home(new_daemon: Callable[..., Daemon]) -> AsyncGenerator[Daemon]:
+    """A home without a configuration; the daemon there is started by `tiller`."""
+    daemon = new_daemon("")
+    path(daemon).unlink()
+    yield daemon
+    await tiller(daemon, "daemon", "stop")
+
+
+def path(daemon: Daemon) -> Path:
+    return daemon.places.config / "config.toml"
+
+
+async def tiller(
+    daemon: Daemon, *words: str, **variables: str
+) -> "subprocess.CompletedProcess[bytes]":
+    return await trio.run_process(
+        [sys.executable, "-m", "tiller_client", *words],
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        env=daemon.variables | variables,
+    )
+
+
+def answered(server: LocalServer) -> list[str]:
+    """The models that were asked for an answer."""
+    return [json.loads(one.data)["model"] for one in server.received]
+
+
+async def test_yes_takes_the_first_writes_all_and_tries_once(
+    servers: tuple[LocalServer, LocalServer], home: Daemon
+) -> None:
+    done = await tiller(home, "init", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert b"tried    ollama/qwen answers" in done.stdout
+    written = tomllib.loads(path(home).read_text())
+    assert written["model"] == "ollama/qwen"
+    assert set(written["providers"]) == {"ollama", "vllm"}
+    assert path(home).stat().st_mode & 0o777 == 0o600
+    assert [answered(server) for server in servers] == [["qwen"], []]
+    assert b"no sessions" in (await tiller(home, "ls")).stdout, "the trial leaves none"
+    done = await tiller(home, "exec", "-m", "vllm/big/model", "hello")
+    assert (done.returncode, done.stdout) == (0, b"ready\n"), done.stderr
+
+
+async def test_on_a_terminal_the_user_chooses(
+    servers: tuple[LocalServer, LocalServer], home: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in home.variables.items():
+        monkeypatch.setenv(name, value)
+
+    def choose() -> tuple[int, str]:
+        terminal = Terminal("init", columns=120)
+        seen = terminal.wait_for("1 to 3 [1]")
+        terminal.type("nonsense")
+        terminal.wait_for("1 to 3 [1]", after=seen)
+        terminal.type("2")
+        return terminal.end(), terminal.screen
+
+    ended, screen = await trio.to_thread.run_sync(choose)
+    assert ended == 0, screen
+    assert "3  vllm/big/model" in screen
+    assert "tried    ollama/gemma answers" in screen
+    assert tomllib.loads(path(home).read_text())["model"] == "ollama/gemma"
+
+
+async def test_without_a_terminal_nothing_is_guessed(
+    servers: tuple[LocalServer, LocalServer], home: Daemon
+) -> None:
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", "init"],
+        stdin=b"",
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        env=home.variables,
+    )
+    assert done.returncode == 2
+    assert b"add --yes" in done.stderr
+    assert not path(home).exists()
+
+
+async def test_a_model_that_does_not_answer_is_said_with_its_words(
+    servers: tuple[LocalServer, LocalServer], home: Daemon
+) -> None:
+    servers[0].answers[:] = [status(404, {"error": {"message": "model qwen not loaded"}})]
+    done = await tiller(home, "init", "--yes")
+    assert done.returncode == 1
+    assert b"ollama/qwen does not answer: " in done.stderr
+    assert b"model qwen not loaded" in done.stderr
+    assert path(home).exists()
+
+
+async def test_an_existing_file_is_kept_and_what_it_lacks_is_said(
+    servers: tuple[LocalServer, LocalServer], home: Daemon
+) -> None:
+    text = '# mine\nmodel = "vllm/big/model"\n[providers.vllm]\napi = "openai_chat"\n'
+    path(home).write_text(text + 'base_url = "http://127.0.0.1:8000/v1"\n')
+    before = path(home).read_bytes()
+    done = await tiller(home, "init", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert path(home).read_bytes() == before
+    assert (outcome["written"], outcome["trial"]) == (False, "answered")
+    assert tomllib.loads(outcome["lacks"]) == {
+        "providers": {"ollama": {"api": "openai_chat", "base_url": "http://127.0.0.1:11434/v1"}}
+    }
+    assert answered(servers[1]) == ["big/model"]
+
+
+async def test_a_key_in_the_shell_is_found_by_name_and_not_written(home: Daemon) -> None:
+    done = await tiller(home, "init", "--no-try", "--json", ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["model"].startswith("anthropic/")
+    text = path(home).read_text()
+    provider = tomllib.loads(text)["providers"]["anthropic"]
+    assert provider["api_key_env"] == "ANTHROPIC_API_KEY"
+    assert KEY.encode() not in text.encode() + done.stdout
+    assert (await tiller(home, "config", "check")).returncode == 0
+
+
+async def test_a_daemon_without_the_key_is_named_instead_of_a_trial(
+    new_daemon: Callable[..., Daemon],
+) -> None:
+    daemon = new_daemon(CONFIG)
+    path(daemon).unlink()
+    daemon.start()
+    done = await tiller(daemon, "init", "--yes", ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 0, done.stderr
+    assert b"not tried: the running daemon was started without ANTHROPIC_API_KEY" in done.stdout
+    assert b"tiller daemon restart" in done.stdout
+
+
+async def test_where_nothing_is_found_nothing_is_written(ports: None, home: Daemon) -> None:
+    done = await tiller(home, "init")
+    assert done.returncode == 1
+    assert b"no provider was found" in done.stderr
+    assert b"OPENAI_API_KEY" in done.stderr
+    assert not path(home).exists()
+
+
+async def test_a_file_that_is_no_toml_is_kept(home: Daemon) -> None:
+    path(home).write_text("model = \n")
+    done = await tiller(home, "init")
+    assert done.returncode == 1
+    assert b"config.toml exists but is not TOML" in done.stderr
+    assert path(home).read_text() == "model = \n"
