@@ -11,7 +11,6 @@ from collections import deque
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoDaemon
 from tiller_client.pool import ConnectionPool
-from tiller_client.runtime import has_crashed
 from tiller_client.watch import Wakeup, Watch, WatchUpdate
 from tiller_protocol.events import TurnEnded
 
@@ -89,9 +88,8 @@ class Feed:
         return Watch(self._connection, self.session_id, self._wakeup, self._after)
 
     def _await_daemon(self) -> None:
-        if has_crashed(self._pool.places.runtime):
-            with self._pool.connection():  # which has started it
-                return
+        if self._pool.start_crashed():
+            return
         select.select([self._wakeup.fd], [], [], RETRY_S)
         self._wakeup.take()
 

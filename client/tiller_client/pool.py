@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import RejectedError
+from tiller_client.runtime import has_crashed
 from tiller_protocol.places import Places
 
 IDLE_MAX = 4
@@ -26,6 +27,7 @@ class ConnectionPool:
         self._idle: list[DaemonConnection] = []
         self._closed = False
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
 
     @contextlib.contextmanager
     def connection(self) -> Generator[DaemonConnection]:
@@ -42,6 +44,17 @@ class ConnectionPool:
             connection.close()
             raise
         self._keep(connection)
+
+    def start_crashed(self) -> bool:
+        """Start the daemon if it has crashed; false if it was stopped. Raises as `connection`.
+
+        Threads that notice a crash at the same time start one daemon, not one each.
+        """
+        with self._starting:
+            if not has_crashed(self.places.runtime):
+                return False
+            self._keep(self.connect())  # an idle connection would notice only when it is used
+            return True
 
     def connect(self, *, may_start: bool = True) -> DaemonConnection:
         """Make a connection that the caller closes."""

@@ -50,6 +50,8 @@ def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
 ) -> None:
     feed = Feed(pool, SESSION)
     with first_daemon(places) as first:
+        with pool.connection():
+            pass  # which stays idle
         first.add(SESSION, [SessionCreated("/w", Settings()), SessionTitled("a")])
         assert read(feed, 2) == [1, 2]
     second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)

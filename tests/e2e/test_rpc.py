@@ -210,6 +210,29 @@ async def test_g2_events_come_once_and_in_order_when_the_daemon_is_killed_and_co
     await frontend.close()
 
 
+async def test_g2_a_daemon_that_was_killed_is_started_and_every_session_goes_on(
+    new_daemon: Callable[[], Daemon], workspace: Path, rpcs: Starting
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    rpc = await rpcs(daemon)
+    model = daemon.script(*[text("many words " * 20, 20)] * 2)
+    sessions = [await rpc.session(workspace, model) for _ in range(3)]
+    await rpc.send(*[{"follow": session_id} for session_id in sessions])
+    for turn in (1, 2):
+        await rpc.send(*[say(session_id, f"{session_id} {turn}") for session_id in sessions])
+        for session_id in sessions:
+            await rpc.turn(session_id, turn)
+        if turn == 1:
+            daemon.kill9()
+            await rpc.until(lambda line: line.get("state") == "connected", 2)
+    for session_id in sessions:
+        numbers = seqs(rpc.events(session_id))
+        assert numbers == list(range(1, len(numbers) + 1))
+    await rpc.submit("end", "shutdown")
+    await rpc.until(lambda line: line.get("state") == "reconnecting", 2)
+
+
 async def test_g12_b54_an_editor_that_does_not_read_costs_bounded_memory_and_then_gets_everything(
     rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
 ) -> None:

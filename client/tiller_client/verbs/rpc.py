@@ -21,7 +21,7 @@ from tiller_client.feed import Feed
 from tiller_client.lanes import Lanes
 from tiller_client.lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
 from tiller_client.pool import ConnectionPool
-from tiller_client.runtime import has_crashed, my_places
+from tiller_client.runtime import my_places
 from tiller_client.sockets import EventSocket
 from tiller_client.watch import Wakeup
 from tiller_protocol.events import LIFECYCLE_TOPIC
@@ -225,9 +225,7 @@ class _Monitor:
             try:
                 if not self._socket.sources:
                     self._tell_lost()
-                    if has_crashed(self._rpc.pool.places.runtime):
-                        with self._rpc.pool.connection():  # which has started it
-                            pass
+                    self._rpc.pool.start_crashed()
                     time.sleep(RECONNECT_S)
                 elif not self._connected:
                     self._greet()
