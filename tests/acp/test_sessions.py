@@ -12,7 +12,7 @@ from e2e.words import bash, calls, hang, read, said_in, text
 from support.daemon import CONFIG, Daemon
 from support.editor import Editor, Json, RpcError, an_editor, selected, words
 from support.frontend import Frontend
-from tiller_daemon.models.scripted import CallPart
+from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol.answers import RulesResult
 from tiller_protocol.events import RequestOpened
 from tiller_protocol.ops import RulesList
@@ -21,8 +21,9 @@ from tiller_protocol.ops import RulesList
 async def played(editor: Editor, daemon: Daemon, workspace: Path) -> str:
     """A session with one turn."""
     session_id = await editor.new(workspace)
-    model = daemon.script(calls(read("greeting.txt")), text("the answer"), text("more"))
-    option = {"configId": "model", "value": model}
+    answer = ScriptStep(parts=(TextPart("the answer"),), usage=ScriptedUsage(input_tokens=1000))
+    daemon.play("roomy", calls(read("greeting.txt")), answer, text("more"))
+    option = {"configId": "model", "value": "scripted/roomy"}  # its context window is known
     await editor.ask("session/set_config_option", sessionId=session_id, **option)
     await editor.prompt(session_id, "the question")
     return session_id
@@ -63,6 +64,8 @@ async def test_a_loaded_session_shows_its_conversation(
         )
         shown = [update["sessionUpdate"] for update in other.updates()]
         assert shown[:3] == ["user_message_chunk", "tool_call", "agent_message_chunk"]
+        assert (await other.until_update("session_info_update"))["title"] == "the question"
+        assert (await other.until_update("usage_update"))["used"] == 1000
         assert other.said("user_message_chunk") == "the question"
         assert other.said() == "the answer"
         [call] = other.updates("tool_call")

@@ -405,6 +405,47 @@ async def test_a_question_of_the_model_is_a_choice_or_a_form(
     assert calls_in(daemon.requests(session_id)[-1].items)[-1].output.endswith("green")
 
 
+async def test_the_request_of_a_sub_agent_is_asked_too(
+    editor: Editor, daemon: Daemon, workspace: Path
+) -> None:
+    agents = daemon.places.config / "agents"
+    agents.mkdir(exist_ok=True)
+    model = daemon.script(calls(bash("touch made")), text("made it"))
+    head = f"description: helps\nmodel: {model}"
+    (agents / "helper.md").write_text(f"---\n{head}\n---\nYou help.\n")
+    session_id = await editor.new(workspace)
+    task = CallPart("task", arguments={"prompt": "help me", "agent": "helper"})
+    await use(editor, daemon, session_id, calls(task), text("done"))
+    editor.choose = lambda params: selected("once")
+    assert (await editor.prompt(session_id))["stopReason"] == "end_turn"
+    assert (workspace / "made").exists()
+    call = (await editor.asked())["params"]["toolCall"]
+    [shown_call] = editor.updates("tool_call")
+    assert call["toolCallId"] == shown_call["toolCallId"], "it is asked at the call of the task"
+    shown = "".join(block["content"]["text"] for block in call["content"])
+    assert "touch made" in shown
+    done = await editor.until_update("tool_call_update", status="completed")
+    assert done["toolCallId"] == call["toolCallId"]
+
+
+async def test_a_compaction_is_shown_to_clients_that_can(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    full = ScriptStep(parts=(TextPart("one"),), usage=ScriptedUsage(input_tokens=120_000))
+    model = daemon.script(full, text("two"), text("three"), compaction=text("what was done"))
+    able = {"compaction": {}}
+    async with an_editor(daemon, nursery, "-m", model, session=able) as editor:
+        session_id = await editor.new(workspace)
+        await editor.prompt(session_id)
+        await editor.prompt(session_id)
+        shown = await editor.until_update("compaction_update", status="completed")
+        assert "what was done" in shown["summary"][0]["text"]
+    async with an_editor(daemon, nursery) as other:
+        await other.ask("session/load", sessionId=session_id, cwd=str(workspace), mcpServers=[])
+        assert "was summarised" in other.said("agent_thought_chunk")
+        assert not list(other.updates("compaction_update"))
+
+
 async def test_warnings_are_notices_for_a_client_that_shows_them(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:

@@ -90,6 +90,13 @@ def options_of(offer: Offer, snapshot: Snapshot) -> tuple[ConfigOption, ...]:
     return tuple(option for option in options if option.options)
 
 
+def window_of(offer: Offer, settings: Settings) -> int:
+    """The context window of the next turn's model in tokens; 0 if it is unknown."""
+    model = _model_of(offer, settings)
+    windows = [one.context_window for one in offer.catalog.models if one.name == model]
+    return next(iter(windows), None) or 0
+
+
 _DEFAULT = Choice(DEFAULT, "As configured")
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tiller_client.acp.asking import Asking
 from tiller_client.acp.following import Following
-from tiller_client.acp.options import Offer, modes_of, offer_of, options_of
+from tiller_client.acp.options import Offer, modes_of, offer_of, options_of, window_of
 from tiller_client.acp.pending import PendingPrompts
 from tiller_client.acp.prompts import read_prompt
 from tiller_client.acp.rpc import Peer, RequestId
@@ -15,12 +15,13 @@ from tiller_client.acp.schema import ClientCapabilities, ContentBlock
 from tiller_client.acp.updates import (
     AnyUpdate,
     CommandsShown,
+    InfoShown,
     ModeShown,
     Opened,
     OptionsShown,
     SessionUpdate,
 )
-from tiller_client.acp.view import SessionView
+from tiller_client.acp.view import SessionView, iso_time, usage
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import RejectedError, TillerError
 from tiller_protocol.answers import (
@@ -101,6 +102,10 @@ class EditorSession:
     def announce(self) -> None:
         """Send what may only follow the answer that opened the session."""
         self._send(CommandsShown(self._offer.commands))
+        if self.snapshot.title:
+            self._send(InfoShown(self.snapshot.title, iso_time(self.snapshot.updated_at)))
+        for update in usage(self.snapshot, window_of(self._offer, self.snapshot.settings)):
+            self._send(update)
         for request in self.snapshot.requests:
             self._asking.ask(request, self.snapshot)
 

@@ -109,8 +109,8 @@ class SessionView:
                 return [_plan(plan)]
             case SessionTitled(title):
                 return [InfoShown(title, iso_time(event.time))]
-            case StepEnded():
-                return _usage(snapshot)
+            case StepEnded() if snapshot.turn:
+                return usage(snapshot, snapshot.turn.context.context_window)
             case StatusChanged("retry", attempt, delay_s=delay_s, cause=cause):
                 text = f"{cause} Attempt {attempt} follows in {delay_s or 0:.0f} s."
                 return [self.notice("warning", text)]
@@ -220,6 +220,14 @@ def find_call(snapshot: Snapshot, item_id: str) -> ToolCall | None:
     return None
 
 
+def usage(snapshot: Snapshot, context_window: int) -> list[AnyUpdate]:
+    """How full the context window is, and what the session has cost; nothing if that is unknown."""
+    if not (context_window and snapshot.context_tokens):
+        return []
+    cost = None if snapshot.cost is None else Cost(snapshot.cost, "USD")
+    return [UsageShown(snapshot.context_tokens, context_window, cost)]
+
+
 def iso_time(seconds: float) -> str:
     """Unix seconds in ISO 8601."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -256,10 +264,3 @@ def _terminal_output(item_id: str, data: str) -> CallChanged:
 
 def _plan(plan: Iterable[PlanEntry]) -> PlanShown:
     return PlanShown(tuple(PlanLine(one.text, one.state, "medium") for one in plan))
-
-
-def _usage(snapshot: Snapshot) -> list[AnyUpdate]:
-    if not (snapshot.turn and snapshot.turn.context.context_window and snapshot.context_tokens):
-        return []
-    cost = None if snapshot.cost is None else Cost(snapshot.cost, "USD")
-    return [UsageShown(snapshot.context_tokens, snapshot.turn.context.context_window, cost)]
