@@ -256,6 +256,7 @@ class SubmissionServer:
             self._sandbox(),
             survey.providers,
             survey.offers,
+            self._services.user.problem(),
         )
 
     def _sandbox(self) -> SandboxSummary:

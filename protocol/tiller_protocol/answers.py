@@ -292,6 +292,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
         tuple[ProviderOffer, ...],
         doc("If asked for: those with well-known keys, set or not, then servers on this machine."),
     ] = ()
+    problem: Annotated[str, doc("Why the configuration file does not count; else empty.")] = ""
 
 
 class HookSummary(Struct, frozen=True, omit_defaults=True):

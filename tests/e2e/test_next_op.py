@@ -136,3 +136,9 @@ async def test_the_command_line_takes_new_models_and_agents(
     failed = tiller(daemon, workspace, "exec", "--agent", "nobody", "x")
     assert failed.returncode == 1
     assert "config.toml, line 1" in failed.stderr
+    for verb in ("agents", "models"):
+        listed = tiller(daemon, workspace, verb)
+        assert listed.returncode == 0
+        assert "config.toml, line 1" in listed.stderr, "what is listed is not what the file says"
+    daemon.configure(CONFIG)
+    assert tiller(daemon, workspace, "agents").stderr == ""

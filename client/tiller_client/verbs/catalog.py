@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
 from tiller_client.text import Paint, count, cut, dollars, one_line
@@ -36,6 +36,8 @@ def run(arguments: Namespace) -> int:
         asks = arguments.verb == "models"
         op = Catalog(workspace, start_servers=arguments.verb in ("tools", "commands"), ask=asks)
         catalog = connection.ask(op, CatalogResult)
+    if catalog.problem:
+        complain(one_line(catalog.problem))
     if asks:
         return _models(catalog.models, arguments)
     things: Iterable[CatalogEntry] = {

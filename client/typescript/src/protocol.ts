@@ -1281,6 +1281,8 @@ export interface CatalogResult {
   providers?: Array<ProviderSummary>;
   /** If asked for: those with well-known keys, set or not, then servers on this machine. */
   offers?: Array<ProviderOffer>;
+  /** Why the configuration file does not count; else empty. */
+  problem?: string;
 }
 
 /** A model. */
