@@ -55,6 +55,7 @@ from tiller_daemon.service_manager import (
     notify_reloading,
     notify_service_manager,
 )
+from tiller_daemon.session.clock import system_clock
 from tiller_daemon.session.services import (
     CommandSettings,
     Services,
@@ -311,7 +312,7 @@ def _services(
     return Services(
         log=opened,
         publish=transport.publish,
-        time=time.time,
+        clock=system_clock(),
         random=secrets.SystemRandom().random,
         new_id=_id_maker(),
         model=providers.choose,

@@ -111,7 +111,7 @@ class SubmissionServer:
         self._supervisor = supervisor
         self._token = token.encode()
         self._survey_models = survey_models
-        self._started_at = services.time()
+        self._started_at = services.clock.steady()
 
     def stop(self, *, drain: bool) -> None:
         """Begin to stop. Without `drain`, turns are interrupted, even during an earlier drain."""
@@ -278,7 +278,7 @@ class SubmissionServer:
         return DaemonStatusResult(
             daemon_version=DAEMON_VERSION,
             pid=os.getpid(),
-            uptime_s=self._services.time() - self._started_at,
+            uptime_s=self._services.clock.steady() - self._started_at,
             log_path=self._services.log.path,
             sessions=await self._services.log.count(),
             sessions_loaded=self._supervisor.loaded,

@@ -138,7 +138,9 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     outcome: Annotated[Outcome, doc("How it ended.")]
     steps: Annotated[int, doc("Model requests of the turn, without sub-agents.")]
     usage: Annotated[Usage, doc("Tokens of the turn, sub-agents included.")]
-    duration_s: Annotated[float, doc("Seconds, without those in which no daemon ran.")]
+    duration_s: Annotated[
+        float, doc("Seconds of a clock that never jumps, without those in which no daemon ran.")
+    ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
     error: Annotated[ErrorInfo | None, doc("Present if `outcome` needs an explanation.")] = None

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.clients import Tillers
 from e2e.gates import Gate
 from e2e.words import always, bash, calls
 from support.daemon import Daemon, gone, marked
 from support.frontend import Frontend, new_id
 from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
-from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionGet, SessionList, UserInput
+from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionList, UserInput
 
 DISK = "size=16m"
 INPUT = "x" * 1_000_000
@@ -95,9 +96,12 @@ async def test_b51_a_full_disk_is_said_and_passes(
 
 
 async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
-    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
+    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk, tillers: Tillers
 ) -> None:
-    """No room in mid-turn → its processes end; with room the session opens, the turn is closed."""
+    """No room in mid-turn → its processes end; with room the session opens, the turn is closed.
+
+    Without room it can be read, as far as it is stored; then it says what really ended the turn.
+    """
     gate = Gate(workspace)
     command = f"{gate.command}; head -c 3000000 /dev/zero | tr '\\0' x; sleep 100; touch never"
     session_id = await frontend.session(workspace, calls(bash(command)), always("I see"))
@@ -108,9 +112,21 @@ async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
     gate.open()
     assert {gone(pid, timeout_s=10) for pid in pids} == {True}
     await frontend.must(DaemonStatus())
+    for verb in ("show", "log", "queue", "diff"):
+        await _reads(daemon, verb, session_id)
+    follower = await tillers(daemon, "attach", "--json", session_id)
+    cut_off = await frontend.snapshot(session_id)
+    assert cut_off.turn is not None
+    assert [event.seq for event in await frontend.log(session_id)] == [*range(1, cut_off.seq + 1)]
+    _check_full(await frontend.ask(UserInput(session_id, INPUT)))
+    await follower.until(cut_off.seq)
     disk.free()
     await _opens(frontend, session_id)
-    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    await follower.until((await frontend.snapshot(session_id)).seq)
+    ended = await frontend.turn_ended(session_id)
+    assert ended.error is not None
+    assert (ended.outcome, ended.error.code) == ("interrupted", "store")
+    assert "the disk is full" in ended.error.message
     await frontend.say(session_id, "go on")
     assert (await frontend.turn_ended(session_id, 2)).last_message == "I see"
     assert not (workspace / "never").exists()
@@ -156,8 +172,20 @@ async def test_b51_nothing_can_be_written_at_all(
 async def _opens(frontend: Frontend, session_id: str) -> None:
     """Wait until a session that was closed by the log can be used again."""
     with trio.fail_after(10):
-        while isinstance(answer := await frontend.ask(SessionGet(session_id)), Rejected):
-            _check_full(answer)
+        while (await frontend.snapshot(session_id)).turn is not None:
+            pass
+
+
+async def _reads(daemon: Daemon, *words: str) -> None:
+    """`tiller` shows the session."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", *words],
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+        env=daemon.variables,
+    )
+    assert done.returncode == 0, (words, done.stderr)
 
 
 def _check_full(answer: AnyAnswer) -> None:

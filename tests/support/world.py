@@ -27,6 +27,7 @@ from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import SubmissionServer
+from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.services import (
     ChosenModel,
     CommandSettings,
@@ -239,6 +240,8 @@ class World:
         self.usage = Usage()
         self.scripts = dict(scripts)
         self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
+        self.clock_jumps_s = 0.0
+        """How far the clock on the wall was set."""
         self.configuration = Configuration(
             model=f"scripted/{next(iter(scripts))}",
             permissions=(_allow("test_change"),),
@@ -290,7 +293,9 @@ class World:
         services = Services(
             log=self.log,
             publish=self._publish,
-            time=lambda: EPOCH + trio.current_time(),
+            clock=Clock(
+                lambda: EPOCH + self.clock_jumps_s + trio.current_time(), trio.current_time
+            ),
             random=self.random.random,
             new_id=self.new_id,
             model=self._choose,

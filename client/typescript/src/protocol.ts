@@ -1023,7 +1023,7 @@ export interface TurnEnded {
   steps: number;
   /** Tokens of the turn, sub-agents included. */
   usage: Usage;
-  /** Seconds, without those in which no daemon ran. */
+  /** Seconds of a clock that never jumps, without those in which no daemon ran. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;

@@ -217,7 +217,7 @@ class ActiveTurn:
 
     def elapsed_s(self) -> float:
         """Return how many seconds the turn has worked."""
-        return self.open_turn().worked_s(self._session.services.time())
+        return self.open_turn().worked_s(self._session.outbox.time())
 
     def spent_by_others(self) -> Spent:
         """Return what the turn's sub-agents, and its siblings if it is one, have spent.
@@ -290,7 +290,7 @@ class ActiveTurn:
         if self._session.queue.queue:
             self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
-        now, new_id = self._session.services.time(), self._session.services.new_id
+        now, new_id = self._session.outbox.time(), self._session.services.new_id
         bodies = closing_bodies(
             snapshot,
             ending,
@@ -318,7 +318,7 @@ class ActiveTurn:
             changes=self._changes,
             hooks=hooks,
             new_id=services.new_id,
-            time=services.time,
+            time=self._session.outbox.time,
             spending=Spending(self.spent_by_others, self._note_step_usage),
         )
 

@@ -343,7 +343,7 @@ class Session:
         # The frontend gets its answer before the turn uses the processor.
         await trio.lowlevel.checkpoint()
         await turn.run(history)
-        self._state.turn = None
+        self._state.end_turn()
         self._turn_over.set()
         self.active_at = self._services.time()
         # Through the channel again, as only the loop handles submissions, one at a time.

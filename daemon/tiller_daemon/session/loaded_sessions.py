@@ -38,7 +38,7 @@ class LoadedSessions:
         self._sessions: dict[str, Session] = {}
         self._loading: dict[str, trio.Event] = {}
         self._log_failures: dict[str, ErrorInfo] = {}
-        """Why sessions ended in mid-turn, until they are loaded again: then it can be logged."""
+        """Why sessions ended in mid-turn, until that is in the log."""
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
@@ -103,6 +103,7 @@ class LoadedSessions:
             # No op may reach the session before its unfinished turn is closed.
             await session.recovered.wait()
             await session.outbox.committed()
+            self._log_failures.pop(session_id, None)
             return session
         finally:
             del self._loading[session_id]
@@ -110,7 +111,8 @@ class LoadedSessions:
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
         """Start the task of a session that is new or was read from the log."""
-        failure = self._log_failures.pop(snapshot.session_id, None)
+        # Kept until that is in the log: there may be no room yet.
+        failure = self._log_failures.get(snapshot.session_id)
         session = Session(self._services, snapshot, self, failure or DAEMON_STOPPED)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None

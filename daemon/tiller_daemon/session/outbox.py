@@ -53,7 +53,8 @@ class _PendingBody:
 class Outbox:
     """The events of one session on their way to the log; `run` writes them.
 
-    `snapshot` holds all numbered events, `fold_pending` brings it up to date. `broken` is the error
+    `time` returns the time of the next event. `snapshot` holds all numbered events, `fold_pending`
+    brings it up to date. `broken` is the error
     that stopped the writer: the session then ends and is loaded again from the log.
     """
 
@@ -64,7 +65,7 @@ class Outbox:
         self.broken: LogError | None = None
         self._log = log
         self._publish = publish
-        self._time = time
+        self.time = time
         self._pending: list[_PendingBody] = []
         self._joinable: dict[tuple[str, str], _PendingBody] = {}
         self._numbered: list[Event] = []
@@ -146,7 +147,7 @@ class Outbox:
             event = Event(
                 self.snapshot.seq + 1,
                 self.snapshot.session_id,
-                self._time(),
+                self.time(),
                 body,
                 pending.turn_id,
                 pending.submission_id,

@@ -13,6 +13,7 @@ from tiller_daemon.config import Configuration, LastingRules, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.sandbox.confiner import Confiner
+from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.session.resting_histories import RestingHistories
@@ -182,8 +183,8 @@ class Services(Struct, frozen=True):
     """The durable log of events."""
     publish: Publish
     """Sends encoded events to frontends."""
-    time: Callable[[], float]
-    """Returns Unix seconds."""
+    clock: Clock
+    """The time of day, and a clock that never jumps."""
     random: Callable[[], float]
     """Returns a number in [0, 1)."""
     new_id: Callable[[], str]
@@ -202,3 +203,7 @@ class Services(Struct, frozen=True):
     """Files that the daemon writes for sessions."""
     histories: RestingHistories = field(default_factory=RestingHistories)
     """What turns have made of their history, for the next turn."""
+
+    def time(self) -> float:
+        """Return Unix seconds."""
+        return self.clock.wall()

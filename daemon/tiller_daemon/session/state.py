@@ -7,6 +7,7 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
 from tiller_daemon.session.background import Background
+from tiller_daemon.session.clock import SessionClock
 from tiller_daemon.session.freeze import with_grants
 from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.session.notices import Notices
@@ -72,11 +73,12 @@ class SessionState:
         sessions: Sessions,
     ) -> None:
         self.services = services
-        self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
+        self.clock = SessionClock(services.clock)
+        self.outbox = Outbox(snapshot, services.log, services.publish, self.clock.time)
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
-        self.background = Background(self.outbox, services.time)
-        self.tasks = BackgroundTasks(self.outbox, services.time)
+        self.background = Background(self.outbox, self.clock.time)
+        self.tasks = BackgroundTasks(self.outbox, self.clock.time)
         self.parts = SessionParts(
             services,
             self.outbox,
@@ -93,8 +95,14 @@ class SessionState:
 
     def begin(self, turn: ActiveTurn, history: History) -> None:
         """Make this the session's turn; the actor starts its task when the handler has returned."""
+        self.clock.hold()
         self.turn = turn
         self._begun = BegunTurn(turn, history)
+
+    def end_turn(self) -> None:
+        """Forget the turn, which is over."""
+        self.turn = None
+        self.clock.release()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
         """Apply rules that the user granted to the session, and to what works for it."""

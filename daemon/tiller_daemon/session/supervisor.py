@@ -25,7 +25,14 @@ from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.session.validation import check_settings, check_workspace
-from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
+from tiller_daemon.store.base import (
+    BadCursor,
+    LogError,
+    LogErrorKind,
+    SessionRow,
+    SubmissionRow,
+    cursor_of,
+)
 from tiller_protocol.answers import (
     Accepted,
     AnyAnswer,
@@ -56,6 +63,9 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot, fork_base
+
+UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
+"""Errors of a log that can perhaps still be read."""
 
 
 class Supervisor:
@@ -100,7 +110,7 @@ class Supervisor:
                 case SessionGet():
                     return Accepted(submission_id, await self._get(op))
                 case SessionDiff():
-                    snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
+                    snapshot = await self._readable(op.session_id)
                     return Accepted(submission_id, await session_diff(self._services, snapshot, op))
                 case RulesList():
                     return Accepted(submission_id, await self._list_rules(op))
@@ -304,15 +314,11 @@ class Supervisor:
     async def _list_rules(self, op: RulesList) -> AnyResult:
         if op.session_id is None:
             return list_rules(self._services, op.workspace)
-        snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
+        snapshot = await self._readable(op.session_id)
         return list_rules(self._services, snapshot.workspace, snapshot)
 
     async def _get(self, op: SessionGet) -> AnyResult:
-        session = await self._sessions.find(op.session_id)
-        # Frontends continue from this snapshot's number, so everything in it must be published.
-        while not session.outbox.is_committed:
-            await session.outbox.committed()
-        now = session.snapshot
+        now = await self._readable(op.session_id)
         return SessionResult(
             structs.replace(
                 now,
@@ -323,13 +329,30 @@ class Supervisor:
             )
         )
 
+    async def _readable(self, session_id: str) -> Snapshot:
+        """Return the session as it is; as the log has it while nothing can be written.
+
+        An unfinished turn is closed first. Where its end can't be written, as the disk is full, the
+        session can still be read, with the turn as it was cut off.
+        """
+        try:
+            session = await self._sessions.find(session_id)
+            # Frontends continue from this snapshot's number, so everything must be published.
+            while not session.outbox.is_committed:
+                await session.outbox.committed()
+        except LogError as error:
+            if error.kind not in UNWRITABLE:
+                raise
+            return await load_snapshot(self._services.log, session_id)
+        return session.snapshot
+
     async def _replay(self, op: Replay) -> AnyResult:
         row = await self._services.log.session(op.session_id)
         if row is None:
             raise unknown_session(op.session_id)
         # Loading closes the unfinished turn, so that the frontend sees its end.
         if row.unfinished and self._sessions.get(op.session_id) is None:
-            await self._sessions.find(op.session_id)
+            await self._readable(op.session_id)
         bodies = await self._services.log.events(
             op.session_id, op.after, op.limit, REPLAY_BYTES_MAX
         )

@@ -1,0 +1,50 @@
+"""The time of a session's events: that of the clock on the wall, but without jumps in a turn."""
+
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Clock(Struct, frozen=True):
+    """The two clocks of the daemon."""
+
+    wall: Callable[[], float]
+    """Returns Unix seconds; it jumps when somebody sets the clock."""
+    steady: Callable[[], float]
+    """Returns seconds since some moment; it never jumps, and goes on while the machine sleeps."""
+
+
+def system_clock() -> Clock:
+    """Return the clocks of this machine."""
+    return Clock(time.time, _since_boot if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic)
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class SessionClock:
+    """Tells the time of one session; while a turn runs, time passes evenly.
+
+    So durations of a turn, a step and a call are differences of the times of their events, also if
+    the clock is set meanwhile. The next turn has the new time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._booted_at: float | None = None
+
+    def hold(self) -> None:
+        """From now on, count from the present time."""
+        self._booted_at = self._clock.wall() - self._clock.steady()
+
+    def release(self) -> None:
+        """Follow the clock on the wall again."""
+        self._booted_at = None
+
+    def time(self) -> float:
+        """Return Unix seconds."""
+        if self._booted_at is None:
+            return self._clock.wall()
+        return self._booted_at + self._clock.steady()
