@@ -128,6 +128,24 @@ async def test_an_answer_from_a_terminal_withdraws_the_question(
     assert await editor.ask("session/list", cwd=str(workspace))
 
 
+async def test_a_request_that_the_editor_can_not_ask_stays_open_for_a_terminal(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await editor.new(workspace)
+    frontend.follow(session_id)
+    call = CallPart("write", arguments={"path": "a.txt", "content": "a"})
+    await use(editor, daemon, session_id, calls(call), text("done"))
+    number = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+    asked = await editor.asked()
+    error = {"code": -32601, "message": "there is no method session/request_permission"}
+    await editor.send({"id": asked["id"], "error": error})
+    await editor.ask("session/list")
+    request = await frontend.request_opened(session_id)
+    await frontend.must(Answer(request.id, "once"))
+    assert (await editor.answer(number))["stopReason"] == "end_turn"
+    assert (workspace / "a.txt").exists()
+
+
 async def test_cancel_ends_the_turn_and_what_waits_behind_it(
     editor: Editor, daemon: Daemon, workspace: Path
 ) -> None:
