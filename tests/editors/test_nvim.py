@@ -1,0 +1,160 @@
+"""The Neovim plugin as a user has it: its commands and keys, and what its buffers show."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from e2e.gates import Gate
+from e2e.words import bash, calls, hang, read, said_in, text
+from editors.conftest import Opening
+from editors.neovim import Neovim, NeovimTerminal
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
+
+EDIT = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "hi"})
+
+
+async def opened(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path, *steps: ScriptStep
+) -> tuple[Neovim, str]:
+    """Neovim with the chat of a new session, which plays a script and asks."""
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller")
+    await neovim.until("require('tiller').is_live")
+    return neovim, session_id
+
+
+async def test_an_edit_is_approved_with_its_diff_and_the_buffer_is_reloaded(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    thinks = ScriptStep(parts=(ReasoningPart("Hm."), TextPart("Let me see."), read("greeting.txt")))
+    neovim, _ = await opened(
+        open_neovim, daemon, frontend, workspace, thinks, calls(EDIT), text("All done.", 3)
+    )
+    await neovim.command("topleft split greeting.txt")
+    await neovim.command("Tiller greet shorter")
+    await neovim.until_shown("gy once")
+    shown = await neovim.chat()
+    assert "» greet shorter\n∴ Hm.\nLet me see.\n● read greeting.txt ok" in shown
+    assert "? Edit greeting.txt\n" in shown
+    assert "    -hello\n    +hi\n" in shown
+    assert "tiller asks: Edit greeting.txt" in await neovim.said()
+    await neovim.go_to("? Edit")
+    await neovim.keys("gd")
+    assert await neovim.lua("return vim.bo.filetype") == "diff"
+    diff = await neovim.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, false)")
+    assert diff[-2:] == ["-hello", "+hi"]
+    await neovim.keys("gy")
+    await neovim.until_shown("── completed")
+    assert (workspace / "greeting.txt").read_text() == "hi\n"
+    buffer = "vim.fn.bufnr('greeting.txt')"
+    await neovim.until(f"vim.api.nvim_buf_get_lines({buffer}, 0, 1, false)[1] == 'hi'")
+    shown = await neovim.chat()
+    assert "✓ allowed once by neovim" in shown
+    assert "All done.\n── completed" in shown
+
+
+async def test_a_message_steers_the_running_turn_or_waits_for_its_end(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    steps = (calls(bash(gate.command)), text("seen"), text("after it"))
+    neovim, session_id = await opened(open_neovim, daemon, frontend, workspace, *steps)
+    await neovim.command("TillerSend go")
+    await gate.reached()
+    await neovim.command("TillerSteer leave the tests")
+    await neovim.until_shown("⇢ leave the tests")
+    await neovim.command("TillerQueue then the docs")
+    await neovim.until_shown("⧗ then the docs")
+    gate.open()
+    await neovim.until_shown("after it\n── completed")
+    shown = await neovim.chat()
+    assert "» leave the tests (steering)\nseen" in shown
+    assert "» then the docs (queued)\nafter it" in shown
+    assert "⧗" not in shown
+    snapshot = await frontend.snapshot(session_id)
+    assert said_in(tuple(snapshot.items)) == ["go", "leave the tests", "then the docs"]
+
+
+async def test_what_was_refused_is_back_in_the_prompt(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    neovim, _ = await opened(open_neovim, daemon, frontend, workspace, text("done"))
+    await neovim.command("TillerSteer this way")
+    await neovim.until("#said > 0")
+    prompt = "vim.api.nvim_buf_get_lines(require('tiller').chat.prompt, 0, -1, false)"
+    assert await neovim.lua(f"return {prompt}") == ["this way"]
+    await neovim.lua("vim.api.nvim_set_current_buf(require('tiller').chat.prompt)")
+    await neovim.keys("<CR>")
+    await neovim.until_shown("» this way\ndone\n── completed")
+    assert await neovim.lua(f"return {prompt}") == [""]
+
+
+async def test_an_interrupt_ends_the_turn(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    neovim, _ = await opened(open_neovim, daemon, frontend, workspace, hang("I think"))
+    await neovim.command("Tiller go")
+    await neovim.until_shown("I think")
+    await neovim.command("TillerInterrupt")
+    await neovim.until_shown("── interrupted")
+
+
+async def test_lines_of_a_buffer_go_with_a_question_as_they_are_there(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    neovim, session_id = await opened(open_neovim, daemon, frontend, workspace, text("a greeting"))
+    await neovim.command("topleft split greeting.txt")
+    await neovim.command("call append(1, ['not saved', 'left out'])")
+    await neovim.command("1,2TillerSend what is this?")
+    await neovim.until_shown("── completed")
+    (asked,) = said_in(tuple((await frontend.snapshot(session_id)).items))
+    assert asked.startswith("what is this?")
+    assert "greeting.txt, lines 1 to 2:\nhello\nnot saved\n" in asked
+    assert "left out" not in asked
+    assert "»" in await neovim.chat()
+
+
+async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
+    open_neovim: Opening, new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    steps = text("one"), text("two"), text("three")
+    daemon.play("main", *steps)
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller first")
+    await neovim.until_shown("one\n── completed")
+    daemon.kill9()
+    await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
+    daemon.start()
+    await neovim.command("Tiller second")
+    await neovim.until_shown("two\n── completed")
+    await neovim.lua("vim.loop.kill(vim.fn.jobpid(require('tiller').rpc.job), 9)")
+    await neovim.command("Tiller third")
+    await neovim.until_shown("three\n── completed")
+    shown = await neovim.chat()
+    for words in ("» first\none\n", "» second\ntwo\n", "» third\nthree\n"):
+        assert shown.count(words) == 1
+    assert shown.count("── completed") == 3
+
+
+async def test_the_screen_of_a_terminal_shows_the_chat_and_takes_keys(
+    daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(read("greeting.txt")), calls(EDIT), text("All done."))
+    await frontend.session(workspace, *steps, approve="ask")
+    with NeovimTerminal(daemon, workspace) as terminal:
+        terminal.type(":Tiller greet\r")
+        terminal.wait_for("gy once")
+        rows = terminal.rows()
+        assert any(row.startswith("? Edit greeting.txt") for row in rows), rows
+        assert "    +hi" in rows
+        assert any(row.startswith("prompt: Enter sends") for row in rows), rows
+        terminal.type("\x17kgy")  # to the chat, allow
+        terminal.wait_for("── completed")
+        rows = terminal.rows()
+        assert "» greet" in rows
+        assert any(row.startswith("● edit greeting.txt ok") for row in rows), rows
+        assert "All done." in rows
