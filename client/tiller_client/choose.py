@@ -8,11 +8,11 @@ from tiller_client.console import complain
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
 from tiller_client.text import SHORT_ID_CHARS, cut, one_line
-from tiller_protocol.answers import SessionListResult, SessionSummary
+from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.items import QueuedInput, Request
 from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 PIECE_CHARS_MIN = 4
 """Fewer characters of an id would soon match several sessions."""

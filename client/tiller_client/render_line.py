@@ -15,7 +15,7 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.items import Usage
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
 BRANCH_COLUMNS = 30
@@ -93,19 +93,19 @@ def turn_end_line(body: TurnEnded, paint: Paint) -> str:
     return painted(f"■ {body.outcome.replace('_', ' ')}") + paint.dim(rest)
 
 
-def context_line(of: TurnEnded | Snapshot) -> str:
+def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
     """How much of the model's context window is used, in percent; empty if nobody has counted."""
     if not of.context_tokens or not of.context_window:
         return ""
     return f"context {100 * of.context_tokens / of.context_window:.0f} %"
 
 
-def branch_line(of: TurnEnded | Snapshot) -> str:
+def branch_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
     """What was checked out at the end of the latest turn."""
     return cut(one_line(of.branch), BRANCH_COLUMNS)
 
 
-def fork_line(of: Snapshot) -> str:
+def fork_line(of: Snapshot | SessionSummary) -> str:
     """Where a fork branches off; empty for other sessions."""
     if not of.parent_id:
         return ""

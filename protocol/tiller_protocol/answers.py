@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from tiller_protocol.doc import doc
 from tiller_protocol.errors import RejectionCode
-from tiller_protocol.events import Event, StatusName
-from tiller_protocol.items import FileChange, Request, UsdCost
+from tiller_protocol.events import Event
+from tiller_protocol.items import FileChange
 from tiller_protocol.prices import Price
 from tiller_protocol.settings import Action, SandboxMode
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
@@ -53,22 +53,6 @@ class Created(Result, frozen=True, tag="created"):
     """The new session, after `session_create` or `session_fork`."""
 
     session_id: Annotated[str, doc("The new session.")]
-
-
-class SessionSummary(Struct, frozen=True, omit_defaults=True):
-    """One entry of a list of sessions."""
-
-    session_id: Annotated[str, doc("The session.")]
-    workspace: Annotated[str, doc("Absolute path.")]
-    created_at: Annotated[float, doc("Unix seconds.")]
-    updated_at: Annotated[float, doc("Unix seconds of the last event.")]
-    head: Annotated[int, doc("`seq` of the last event.")]
-    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
-    title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
-    archived: Annotated[bool, doc("Whether it is archived.")] = False
-    turns: Annotated[int, doc("Number of turns so far.")] = 0
-    cost: UsdCost = None
-    requests: Annotated[tuple[Request, ...], doc("Open requests, oldest first.")] = ()
 
 
 class SessionListResult(Result, frozen=True, tag="session_list"):

@@ -1,4 +1,4 @@
-"""The state of a session: `Snapshot`, and what a fork shares with its parent.
+"""The state of a session: `Snapshot`, its summary, and what a fork shares with its parent.
 
 `fold` says how events change it.
 """
@@ -22,6 +22,7 @@ from tiller_protocol.items import (
     Request,
     ToolCall,
     Usage,
+    UsdCost,
 )
 from tiller_protocol.settings import Settings
 from tiller_protocol.turns import OpenTurn
@@ -110,6 +111,27 @@ class Snapshot(Struct, omit_defaults=True):
     parent_turns: Annotated[int, doc("For a fork: number of turns in what it shares.")] = 0
     owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
+
+
+class SessionSummary(Struct, frozen=True, omit_defaults=True):
+    """One entry of a list of sessions."""
+
+    session_id: Annotated[str, doc("The session.")]
+    workspace: Annotated[str, doc("Absolute path.")]
+    created_at: Annotated[float, doc("Unix seconds.")]
+    updated_at: Annotated[float, doc("Unix seconds of the last event.")]
+    head: Annotated[int, doc("`seq` of the last event.")]
+    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
+    title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
+    archived: Annotated[bool, doc("Whether it is archived.")] = False
+    turns: Annotated[int, doc("Number of turns so far.")] = 0
+    cost: UsdCost = None
+    requests: Annotated[tuple[Request, ...], doc("Open requests, oldest first.")] = ()
+    parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
+    parent_turns: Annotated[int, doc("For a fork: number of turns in what it shares.")] = 0
+    context_tokens: Annotated[int, doc("As in `snapshot`.")] = 0
+    context_window: Annotated[int, doc("As in `snapshot`.")] = 0
+    branch: Annotated[str, doc("As in `snapshot`.")] = ""
 
 
 def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:

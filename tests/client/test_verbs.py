@@ -13,6 +13,8 @@ from support.fake_daemon import TURN, FakeDaemon, Refusal
 from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.arguments import parse
+from tiller_client.text import Paint, cells
+from tiller_client.verbs.sessions import table_line
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (
     QueueChanged,
@@ -41,6 +43,7 @@ from tiller_protocol.ops import (
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 from tiller_protocol.prices import Price
 from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.snapshot import SessionSummary
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 OTHER = "01K0BBBBBBBBBBBBBBBBBBSES2"
@@ -236,6 +239,40 @@ def test_ls_is_a_table_and_says_what_it_leaves_out(daemon: FakeDaemon, tiller: T
     assert "waiting" in out
     assert "Repair the shop" in out
     assert "tiller ls --all" in tiller("ls", "-n", "1")[1]
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_ls_tells_cost_context_branch_and_fork_within_its_width(width: int) -> None:
+    session = SessionSummary(
+        SESSION,
+        "/home/somebody/projects/a-long-name/of-a-directory",
+        0.0,
+        0.0,
+        9,
+        title="Repair the shop and everything that is beside it",
+        cost=0.25,
+        parent_id=OTHER,
+        parent_turns=3,
+        context_tokens=123,
+        context_window=1000,
+        branch="fix/login\x1b[2J",
+    )
+    line = table_line(session, 60.0, Paint(colour=False), width)
+    assert cells(line) <= max(width, 63)
+    assert "\x1b" not in line
+    if width == 80:
+        assert "Repair the shop" in line
+        assert "$0.25 · 12 %" in line
+    if width == 200:
+        fork = f"fork of {OTHER[-8:]} at turn 3"
+        assert line.endswith(f"  $0.25 · 12 % · fix/login␛[2J · {fork}")
+
+
+def test_ls_as_json_has_the_figures_as_they_are(daemon: FakeDaemon, tiller: Tiller) -> None:
+    daemon.add(OTHER, [started(), replace(ended("x"), branch="main")])
+    first = json.loads(tiller("ls", "--json")[1].splitlines()[0])
+    assert (first["branch"], first["context_window"]) == ("main", 1000)
+    assert "main" in tiller("ls")[1].splitlines()[0]
 
 
 def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> None:

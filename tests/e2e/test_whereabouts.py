@@ -6,13 +6,20 @@ from pathlib import Path
 from e2e.words import always
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import ScriptedUsage, ScriptStep, TextPart
-from tiller_protocol.answers import Created
+from tiller_protocol.answers import Created, SessionListResult
 from tiller_protocol.events import StepEnded, TurnStarted
-from tiller_protocol.ops import SessionFork
+from tiller_protocol.ops import SessionFork, SessionList
+from tiller_protocol.snapshot import SessionSummary
 
 
 def git(workspace: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=workspace, check=True, capture_output=True)
+
+
+async def summary(frontend: Frontend, session_id: str) -> SessionSummary:
+    listed = await frontend.must(SessionList())
+    assert isinstance(listed, SessionListResult)
+    return next(one for one in listed.sessions if one.session_id == session_id)
 
 
 async def test_a_turn_ends_with_its_branch_and_how_much_of_the_context_it_uses(
@@ -39,6 +46,9 @@ async def test_a_turn_ends_with_its_branch_and_how_much_of_the_context_it_uses(
     assert on_fix.context_window == contexts[-1].context_window > 0
     snapshot = await frontend.snapshot(session)
     assert (snapshot.branch, snapshot.context_window) == ("fix/login", on_fix.context_window)
+    listed = await summary(frontend, session)
+    assert (listed.branch, listed.context_tokens) == ("fix/login", 320)
+    assert listed.context_window == on_fix.context_window
 
 
 async def test_a_fork_knows_how_many_turns_it_shares(frontend: Frontend, workspace: Path) -> None:
@@ -54,3 +64,6 @@ async def test_a_fork_knows_how_many_turns_it_shares(frontend: Frontend, workspa
     fork = await frontend.snapshot(created.session_id)
     assert (fork.parent_id, fork.parent_turns, fork.turns) == (parent, 2, 1)
     assert (await frontend.snapshot(parent)).parent_turns == 0
+    listed = await summary(frontend, created.session_id)
+    assert (listed.parent_id, listed.parent_turns) == (parent, 2)
+    assert (await summary(frontend, parent)).parent_id is None

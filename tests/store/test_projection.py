@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.rows import session_row
-from tiller_daemon.store.base import Batch, EventRow, Log, LogError, RequestRow
+from store.rows import batch_of, session_row
+from tiller_daemon.store.base import Batch, EventRow, Log, LogError, RequestRow, SessionFigures
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.projection import request_rows, request_rows_in
@@ -105,6 +105,32 @@ async def test_a_log_of_version_1_gets_the_table_from_its_events(tmp_path: Path)
     assert version == str(SCHEMA_VERSION)
 
 
+async def test_a_log_of_version_2_keeps_its_sessions_and_knows_no_figures_of_them(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "tiller.db"
+    known = SessionFigures(3, 0.5, 2, 300, 1000, "main")
+    async with open_log(path) as log:
+        for name in ("a", "b"):
+            await log.append(batch_of(name, 1, 1, owner_id="owner", figures=known))
+    make_older(path, VERSION_2, f"{FIELDS_1}, owner_id")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE sessions SET title = 'another' WHERE session_id = 'b'")
+    connection.close()
+    for _ in range(2):
+        async with open_log(path) as log:
+            row = await log.session("a")
+            assert row is not None
+            assert (row.owner_id, row.figures) == ("owner", SessionFigures(3, 0.5))
+            with pytest.raises(LogError, match="row of session b"):
+                await log.session("b")
+    async with open_log(path) as log:
+        await log.append(batch_of("a", 2, 2, figures=known))
+        row = await log.session("a")
+        assert row is not None
+        assert row.figures == known
+
+
 async def test_a_damaged_event_in_an_older_log_hides_no_other_request(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     async with open_log(path) as log:
@@ -119,6 +145,13 @@ async def test_a_damaged_event_in_an_older_log_hides_no_other_request(tmp_path: 
         assert await log.requests("r3") == [RequestRow("r3", "child"), RequestRow("r3", "parent")]
 
 
+VERSION_2 = """
+ALTER TABLE sessions DROP COLUMN parent_turns;
+ALTER TABLE sessions DROP COLUMN context_tokens;
+ALTER TABLE sessions DROP COLUMN context_window;
+ALTER TABLE sessions DROP COLUMN branch;
+UPDATE meta SET value = '2' WHERE key = 'version';
+"""
 VERSION_1 = """
 DROP TABLE requests;
 DROP INDEX sessions_by_time;
@@ -130,12 +163,22 @@ UPDATE meta SET value = '1' WHERE key = 'version';
 
 def make_version_1(path: Path) -> None:
     """What the file was like before there were owners and a table of requests."""
+    make_older(path, VERSION_2 + VERSION_1, FIELDS_1)
+
+
+FIELDS_1 = (
+    "session_id, workspace, created_at, updated_at, head, title, archived, turns, cost,"
+    " unfinished, parent_id"
+)
+
+
+def make_older(path: Path, script: str, names: str) -> None:
+    """Take columns away, and write the checksums over the rest."""
     with sqlite3.connect(path) as connection:
-        connection.executescript(VERSION_1)
+        connection.executescript(script)
         for (session_id,) in connection.execute("SELECT session_id FROM sessions").fetchall():
             (*fields,) = connection.execute(
-                "SELECT session_id, workspace, created_at, updated_at, head, title, archived,"
-                " turns, cost, unfinished, parent_id FROM sessions WHERE session_id = ?",
+                f"SELECT {names} FROM sessions WHERE session_id = ?",
                 (session_id,),
             ).fetchone()
             fields[6], fields[9] = bool(fields[6]), bool(fields[9])

@@ -32,7 +32,6 @@ from tiller_protocol.answers import (
     RuleSummary,
     SessionListResult,
     SessionResult,
-    SessionSummary,
     Started,
 )
 from tiller_protocol.codec import (
@@ -79,7 +78,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 REPLAY_EVENTS_MAX = 50
 TURN = "01K0TURN0000000000000000T1"
@@ -309,5 +308,11 @@ class FakeDaemon:
             status="waiting" if snapshot.requests else "idle",
             title=snapshot.title,
             archived=snapshot.archived,
+            cost=snapshot.cost,
             requests=tuple(snapshot.requests),
+            parent_id=snapshot.parent_id,
+            parent_turns=snapshot.parent_turns,
+            context_tokens=snapshot.context_tokens,
+            context_window=snapshot.context_window,
+            branch=snapshot.branch,
         )

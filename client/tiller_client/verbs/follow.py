@@ -13,9 +13,10 @@ from tiller_client.render import Renderer
 from tiller_client.render_item import is_shown
 from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
-from tiller_protocol.answers import ReplayResult, SessionSummary
+from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ops import Replay
+from tiller_protocol.snapshot import SessionSummary
 
 NAME = "tiller attach"
 

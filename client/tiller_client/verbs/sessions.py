@@ -11,12 +11,13 @@ from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import confirm, page, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
+from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, age, cut, dollars, one_line, pad, sanitized
+from tiller_client.text import Paint, age, cells, cut, dollars, one_line, pad, sanitized
 from tiller_client.transcript import transcript
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
-from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
+from tiller_protocol.answers import Created, ReplayResult, SessionResult
 from tiller_protocol.events import TurnStarted
 from tiller_protocol.ops import (
     Replay,
@@ -26,9 +27,13 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionGet,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import SessionSummary, Snapshot
 
-AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
+AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 7, 28, 16
+
+WIDE_COLUMNS = 100
+NARROW_WORKSPACE_COLUMNS = 16
+"""In a terminal of fewer than `WIDE_COLUMNS`, where titles tell more than paths."""
 
 
 def run(arguments: Namespace) -> int:
@@ -61,26 +66,36 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """A session in a line of `width` columns: id, age, status, workspace, title, cost."""
+    """A session in a line of `width` columns: id, age, status, workspace, title, figures."""
+    workspace_columns = WORKSPACE_COLUMNS if width >= WIDE_COLUMNS else NARROW_WORKSPACE_COLUMNS
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
         workspace = "~" + workspace[len(home) :]
-    if len(workspace) > WORKSPACE_COLUMNS:
-        workspace = "…" + workspace[1 - WORKSPACE_COLUMNS :]
+    if len(workspace) > workspace_columns:
+        workspace = "…" + workspace[1 - workspace_columns :]
     status = pad(session.status, STATUS_COLUMNS)
     line = "  ".join(
         (
             session.session_id[-choose.SHORT_ID_CHARS :],
             pad(age(now - session.updated_at), AGE_COLUMNS),
             status if session.status == "idle" else paint.asking(status),
-            paint.dim(pad(workspace, WORKSPACE_COLUMNS)),
+            paint.dim(pad(workspace, workspace_columns)),
         )
     )
-    used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + WORKSPACE_COLUMNS + 4 * 2
-    cost = "" if session.cost is None else f"  {dollars(session.cost)}"
-    title = cut(one_line(session.title), max(10, width - used - len(cost)))
-    return f"{line}  {title}{paint.dim(cost)}".rstrip()
+    used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + workspace_columns + 4 * 2
+    figures = "  " + _figures(session)
+    title = cut(one_line(session.title), max(TITLE_COLUMNS_MIN, width - used - cells(figures)))
+    figures = cut(figures, width - used - cells(title)).rstrip()
+    return f"{line}  {title}{paint.dim(figures)}".rstrip()
+
+
+def _figures(session: SessionSummary) -> str:
+    """Cost, how full the context is, branch, and what it is a fork of, as far as they are known."""
+    cost = "" if session.cost is None else dollars(session.cost)
+    context = context_line(session).removeprefix("context ")
+    parts = (cost, context, branch_line(session), fork_line(session))
+    return " · ".join(part for part in parts if part)
 
 
 def _archive(connection: DaemonConnection, arguments: Namespace) -> None:

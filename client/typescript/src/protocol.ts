@@ -464,6 +464,16 @@ export interface SessionSummary {
   cost?: number | null;
   /** Open requests, oldest first. */
   requests?: Array<Request>;
+  /** For a fork: the session that it branches from. */
+  parent_id?: string | null;
+  /** For a fork: number of turns in what it shares. */
+  parent_turns?: number;
+  /** As in `snapshot`. */
+  context_tokens?: number;
+  /** As in `snapshot`. */
+  context_window?: number;
+  /** As in `snapshot`. */
+  branch?: string;
 }
 
 /** A question to the user; answered once, by any frontend. */

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 import trio
 
-from tiller_daemon.store.base import Batch, EventRow, Log, LogError, SessionRow, SubmissionRow
+from tiller_daemon.store.base import (
+    Batch,
+    EventRow,
+    Log,
+    LogError,
+    SessionFigures,
+    SessionRow,
+    SubmissionRow,
+)
 from tiller_daemon.store.projection import request_rows
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import (
@@ -273,9 +281,15 @@ def session_row(snapshot: Snapshot) -> SessionRow:
         head=snapshot.seq,
         title=snapshot.title,
         archived=snapshot.archived,
-        turns=snapshot.turns,
-        cost=snapshot.cost,
         unfinished=snapshot.turn is not None,
         parent_id=snapshot.parent_id or "",
         owner_id=snapshot.owner_id or "",
+        figures=SessionFigures(
+            snapshot.turns,
+            snapshot.cost,
+            snapshot.parent_turns,
+            snapshot.context_tokens,
+            snapshot.context_window,
+            snapshot.branch,
+        ),
     )

@@ -41,7 +41,6 @@ from tiller_protocol.answers import (
     ReplayResult,
     SessionListResult,
     SessionResult,
-    SessionSummary,
 )
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_answer, decode_event, encode_answer
 from tiller_protocol.events import SessionCreated
@@ -62,7 +61,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import Snapshot, fork_base
+from tiller_protocol.snapshot import SessionSummary, Snapshot, fork_base
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 """Errors of a log that can perhaps still be read."""
@@ -306,9 +305,14 @@ class Supervisor:
             status=session.snapshot.status if session else "idle",
             title=row.title,
             archived=row.archived,
-            turns=row.turns,
-            cost=row.cost,
+            turns=row.figures.turns,
+            cost=row.figures.cost,
             requests=tuple(session.snapshot.requests) if session else (),
+            parent_id=row.parent_id or None,
+            parent_turns=row.figures.parent_turns,
+            context_tokens=row.figures.context_tokens,
+            context_window=row.figures.context_window,
+            branch=row.figures.branch,
         )
 
     async def _list_rules(self, op: RulesList) -> AnyResult:

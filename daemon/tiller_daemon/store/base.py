@@ -35,6 +35,23 @@ class EventRow(NamedTuple):
     body: bytes
 
 
+class SessionFigures(Struct, frozen=True):
+    """What only lists show of a session."""
+
+    turns: int = 0
+    """How many turns have begun."""
+    cost: float | None = None
+    """In US dollars; absent means unknown."""
+    parent_turns: int = 0
+    """How many turns a fork shares with its parent."""
+    context_tokens: int = 0
+    """Size of the history as the provider counted it last; 0 if it has not."""
+    context_window: int = 0
+    """Tokens that the model of the latest turn takes; 0 before the first turn."""
+    branch: str = ""
+    """What was checked out at the end of the latest turn; empty if unknown."""
+
+
 class SessionRow(Struct, frozen=True):
     """What lists and recovery need of a session without reading its events."""
 
@@ -52,16 +69,14 @@ class SessionRow(Struct, frozen=True):
     """Empty until one is set or made."""
     archived: bool = False
     """Whether lists leave it out by default."""
-    turns: int = 0
-    """How many turns have begun."""
-    cost: float | None = None
-    """In US dollars; absent means unknown."""
     unfinished: bool = False
     """Whether a turn is open."""
     parent_id: str = ""
     """The session that this one was forked from, whose events begin its history; "" for none."""
     owner_id: str = ""
     """The session that this one works for as a sub-agent; "" for none."""
+    figures: SessionFigures = SessionFigures()
+    """The last field: its fields follow the others in the file."""
 
 
 class SubmissionRow(Struct, frozen=True):

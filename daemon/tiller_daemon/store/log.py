@@ -19,6 +19,7 @@ from tiller_daemon.store.base import (
     EventRow,
     LogError,
     RequestRow,
+    SessionFigures,
     SessionRow,
     SubmissionRow,
     head_conflict,
@@ -27,14 +28,13 @@ from tiller_daemon.store.base import (
     submission_conflict,
 )
 from tiller_daemon.store.database import Database
-from tiller_daemon.store.schema import checksum, damaged, open_file, write_requests
+from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file, write_requests
 from tiller_daemon.store.wal import kept_copies
 
-_SESSION_FIELDS = SessionRow.__struct_fields__
-_SELECT_SESSION = f"SELECT {', '.join(_SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
+_SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
 _UPSERT_SESSION = (
-    f"INSERT OR REPLACE INTO sessions ({', '.join(_SESSION_FIELDS)}, checksum)"  # noqa: S608
-    f" VALUES ({', '.join('?' * len(_SESSION_FIELDS))}, ?)"
+    f"INSERT OR REPLACE INTO sessions ({', '.join(SESSION_FIELDS)}, checksum)"  # noqa: S608
+    f" VALUES ({', '.join('?' * len(SESSION_FIELDS))}, ?)"
 )
 LOST_COMMITS = (
     "The log was damaged when the daemon started. Its latest commits could not be read, so "
@@ -42,7 +42,7 @@ LOST_COMMITS = (
     "end this warning."
 )
 
-_FLAGS = (_SESSION_FIELDS.index("archived"), _SESSION_FIELDS.index("unfinished"))
+_FLAGS = (SESSION_FIELDS.index("archived"), SESSION_FIELDS.index("unfinished"))
 
 
 @asynccontextmanager
@@ -195,7 +195,8 @@ class SqliteLog:
             fields[place] = bool(fields[place])
         if checksum(*fields) != stored:
             raise damaged(self._file, f"the row of session {fields[0]}")
-        return SessionRow(*fields)
+        own = len(SessionRow.__struct_fields__) - 1
+        return SessionRow(*fields[:own], figures=SessionFigures(*fields[own:]))
 
     def _request_row(self, row: tuple[Any, ...]) -> RequestRow:
         *fields, stored = row
@@ -260,9 +261,9 @@ def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> N
 
 
 def _session_values(row: SessionRow) -> tuple[Any, ...]:
-    times = {"created_at": float(row.created_at), "updated_at": float(row.updated_at)}
-    cost = None if row.cost is None else float(row.cost)
-    fields = astuple(replace(row, **times, cost=cost))
+    row = replace(row, created_at=float(row.created_at), updated_at=float(row.updated_at))
+    cost = None if row.figures.cost is None else float(row.figures.cost)
+    fields = (*astuple(row)[:-1], *astuple(replace(row.figures, cost=cost)))
     return *fields, checksum(*fields)
 
 

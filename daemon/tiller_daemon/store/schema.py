@@ -15,15 +15,24 @@ import msgspec
 from msgspec.structs import astuple
 
 from tiller_daemon.private import make_directory, open_private
-from tiller_daemon.store.base import LogError, LogErrorKind, RequestRow
+from tiller_daemon.store.base import (
+    LogError,
+    LogErrorKind,
+    RequestRow,
+    SessionFigures,
+    SessionRow,
+)
 from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 from tiller_daemon.store.wal import keep_if_damaged
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Increased when older releases could no longer write the file; older files are migrated.
 
-Version 2 added the table of requests and the owner of a session.
+Version 2 added the table of requests and the owner of a session, version 3 figures for lists.
 """
+
+SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_fields__)
+"""The columns of a session without its checksum, in the order in which that covers them."""
 
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
@@ -71,6 +80,16 @@ _SESSION_FIELDS_1 = (
 )
 _SESSION_FLAGS_1 = (6, 9)
 """The fields of a session's row in version 1, and the indices of the boolean ones."""
+
+_FIGURES = """
+ALTER TABLE sessions ADD COLUMN parent_turns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN context_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN context_window INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN branch TEXT NOT NULL DEFAULT '';
+"""
+_SESSION_FIELDS_2 = f"{_SESSION_FIELDS_1}, owner_id"
+_NO_FIGURES = {"parent_turns": 0, "context_tokens": 0, "context_window": 0, "branch": ""}
+"""What version 3 added, as of a session that has had no event since."""
 
 _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_FULL: "full",
@@ -207,13 +226,29 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     if version < 1 or not meta.get("log_id"):
         raise damaged(path, "the table meta")
     if version < SCHEMA_VERSION:
-        _migrate(connection)
+        _migrate(connection, version)
     return meta["log_id"]
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a file from version 1 in one transaction."""
-    connection.executescript(f"BEGIN IMMEDIATE; {_OWNER}{_NEW_IN_2}")
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Migrate a file from an older version in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    if version < 2:
+        _add_requests(connection)
+    _add_figures(connection)
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
+    connection.execute("COMMIT")
+
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    """Run statements within the open transaction, which `executescript` would commit."""
+    for statement in filter(str.strip, script.split(";")):
+        connection.execute(statement)
+
+
+def _add_requests(connection: sqlite3.Connection) -> None:
+    """Make version 2 of version 1."""
+    _run(connection, _OWNER + _NEW_IN_2)
     rows = connection.execute(f"SELECT {_SESSION_FIELDS_1}, checksum FROM sessions")  # noqa: S608
     for *row, stored in rows.fetchall():
         for place in _SESSION_FLAGS_1:
@@ -231,13 +266,26 @@ def _migrate(connection: sqlite3.Connection) -> None:
     # Damaged events are skipped here; they are reported when their session is read.
     intact = (body for *key, body, stored in rows_with_requests if checksum(*key, body) == stored)
     write_requests(connection, request_rows_in(intact))
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
-    connection.execute("COMMIT")
+
+
+def _add_figures(connection: sqlite3.Connection) -> None:
+    """Make version 3 of version 2."""
+    _run(connection, _FIGURES)
+    rows = connection.execute(f"SELECT {_SESSION_FIELDS_2}, checksum FROM sessions")  # noqa: S608
+    for *row, stored in rows.fetchall():
+        for place in _SESSION_FLAGS_1:
+            row[place] = bool(row[place])
+        if checksum(*row) == stored:  # a new checksum would hide damage
+            fields = dict(zip(_SESSION_FIELDS_2.split(", "), row, strict=True)) | _NO_FIGURES
+            connection.execute(
+                "UPDATE sessions SET checksum = ? WHERE session_id = ?",
+                (checksum(*(fields[name] for name in SESSION_FIELDS)), row[0]),
+            )
 
 
 def _make_tables(connection: sqlite3.Connection) -> str:
     log_id = secrets.token_hex(16)
-    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_NEW_IN_2}")
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_NEW_IN_2}{_FIGURES}")
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
     )
