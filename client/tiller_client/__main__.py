@@ -22,6 +22,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     Tracebacks are shown only if TILLER_DEBUG is set.
     """
     gc.disable()  # nothing that is imported is garbage
+    _open_closed()
     arguments = parse(command_line)
     _prepare(sys.stdout)
     _prepare(sys.stderr)
@@ -151,6 +152,15 @@ def _import_msgspec() -> None:
         assert msgspec
     finally:
         del sys.modules[name]
+
+
+def _open_closed() -> None:
+    """Open /dev/null for a standard stream that is closed, so that no socket takes its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            assert opened == number
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _prepare(stream: TextIO) -> None:

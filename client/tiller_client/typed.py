@@ -59,4 +59,6 @@ def _answer(request: Request, line: str) -> Reply | str:
         return "type an answer"
     if line.isdecimal() and 1 <= int(line) <= len(request.choices):
         return Reply("answer", request.choices[int(line) - 1])
+    if line.isdecimal() and request.choices:
+        return f"type a number from 1 to {len(request.choices)}, or text"
     return Reply("answer", line)

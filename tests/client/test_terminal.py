@@ -109,6 +109,28 @@ def test_a_question_shows_its_choices_and_takes_a_number_or_any_text(
     assert daemon.answers[question.id] == Answer(question.id, "answer", text)
 
 
+def test_a_choice_that_there_is_not_is_asked_again(places: Places) -> None:
+    question = Request(
+        "01K0REQ00000000000000000R1", "question", "Tabs?", choices=("tabs", "blanks")
+    )
+
+    def asks_that(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(question)])
+        assert daemon.wait_for_answer(PATIENCE_S)
+        daemon.add(session_id, [ended()])
+
+    with FakeDaemon(places.runtime, asks_that) as daemon:
+        terminal = Terminal("exec", "x")
+        terminal.wait_for("number or text »")
+        for wrong in ("3", "0"):
+            terminal.type(wrong)
+            seen = terminal.wait_for("type a number from 1 to 2, or text")
+            terminal.screen = terminal.screen[seen:]
+        terminal.type("2")
+        assert terminal.end() == 0
+    assert daemon.answers[question.id] == Answer(question.id, "answer", "blanks")
+
+
 def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
     places: Places,
 ) -> None:
