@@ -13,6 +13,12 @@ from typing import TextIO
 
 from tiller_client.arguments import parse
 
+THERE = ("config", "init", "doctor", "sandbox", "daemon", "service")
+"""Families that are about a machine, its files and its processes: with `--host` they run there."""
+
+HERE = ("schema", "completions", "demo")
+"""Families that need no daemon of the user's."""
+
 STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
@@ -54,13 +60,18 @@ def main(command_line: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _report_bug(error)
     finally:
-        _tell_differences(json=arguments.json)
+        # They are about a daemon on this machine, and what this shell would start it with.
+        _tell_differences(json=arguments.json or bool(arguments.host))
     return status
 
 
 def run(arguments: Namespace) -> int:
     """Run the verb that `arguments` names; raises `TillerError`."""
-    if arguments.verb == "exec" and _is_sound(arguments):
+    if arguments.host:
+        if arguments.family in THERE:
+            return _run_there(arguments)
+        _choose_host(arguments)
+    elif arguments.verb == "exec" and _is_sound(arguments):
         _begin_daemon()
     _import_msgspec()
     match arguments.family:
@@ -112,6 +123,23 @@ def run(arguments: Namespace) -> int:
             raise AssertionError(f"no family {arguments.family}")
     gc.enable()
     return family.run(arguments)
+
+
+def _run_there(arguments: Namespace) -> int:
+    from tiller_client.remote import RemoteDaemon
+    from tiller_client.runtime import my_places
+
+    return RemoteDaemon(arguments.host, my_places()).run_there(arguments.words)
+
+
+def _choose_host(arguments: Namespace) -> None:
+    """Let the verb use the daemon of the host; raises `UsageError` if it uses none."""
+    from tiller_client.errors import UsageError
+    from tiller_client.runtime import choose_remote
+
+    if arguments.family in HERE:
+        raise UsageError(f"tiller {arguments.verb} works on this machine only, without --host")
+    choose_remote(arguments.host)
 
 
 def _is_sound(arguments: Namespace) -> bool:

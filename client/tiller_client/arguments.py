@@ -65,7 +65,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         complete(_parser(""))
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
+    host = _take_host(words)
     parser = _parser(words[0] if words else "")
+    if host == "" or (host or "").startswith("-"):
+        parser.error("--host needs a name as for ssh: --host USER@BOX, before the verb")
     _suggest_verb(parser, words)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
@@ -74,7 +77,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if parsed.verb is None:
         parser.print_help(sys.stderr)
         parser.exit(MISUSE)
+    parsed.host, parsed.words = host or "", words
     return parsed
+
+
+def _take_host(words: list[str]) -> str | None:
+    """Remove the option `--host` from before the verb; returns its value, "" if that is missing."""
+    option, equals, value = words[0].partition("=") if words else ("", "", "")
+    if option != "--host":
+        return None
+    del words[0]
+    if equals:
+        return value
+    return words.pop(0) if words else ""
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -91,6 +106,9 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         action="version",
         version=f"tiller {VERSION}",
         help="print the version and exit",
+    )
+    parser.add_argument(
+        "--host", metavar="USER@BOX", help="use the daemon on that machine, over ssh"
     )
     # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
     add = parser.add_subparsers(

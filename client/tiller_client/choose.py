@@ -7,6 +7,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
+from tiller_client.runtime import chosen_remote
 from tiller_client.text import SHORT_ID_CHARS, cut, one_line
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ids import ULID_CHARS
@@ -146,6 +147,10 @@ def _last(
     `revert last` must not revert another repository.
     """
     here = Path(read_workspace(directory))
+    remote = chosen_remote()
+    if remote and str(here) == remote.home():  # the default, as no directory there is the current
+        for newest in list_sessions(connection, archived=archived, limit=1):
+            return newest
     for place in (here, *here.parents):
         for found in list_sessions(connection, str(place), archived=archived, limit=1):
             return found

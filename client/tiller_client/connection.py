@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
-from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TillerError
-from tiller_client.runtime import check_runtime, lock_is_held, read_token
+from tiller_client.daemons import POLL_S, daemon_at
+from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
+from tiller_client.runtime import check_runtime
 from tiller_client.sockets import RequestSocket
-from tiller_client.starting import start_daemon
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
 from tiller_protocol.codec import decode_answer, encode_submission
@@ -25,17 +25,8 @@ from tiller_protocol.places import Places
 ANSWER_DEADLINE_S = 30.0
 """Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
 
-CONNECT_DEADLINE_S = 15.0
-"""Longest wait for a daemon that is starting or stopping to listen or to end."""
-
 GREETING_DEADLINE_S = 5.0
 """Longest time to try tokens: by then no daemon is being replaced any more."""
-
-TOKEN_DEADLINE_S = 0.25
-"""Longest wait for the token of a daemon that listens."""
-
-POLL_S = 0.01
-"""Time between two attempts to connect."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
@@ -69,6 +60,7 @@ class DaemonConnection:
         self._name = name
         self._may_start = may_start
         self.environ = environ
+        self._daemon = daemon_at(places, environ)
         self._socket = RequestSocket(places.runtime)
         self._token = ""
         self._ulids = Ulids()
@@ -136,7 +128,7 @@ class DaemonConnection:
                 raise RejectedError(
                     answer,
                     f"this tiller speaks protocol {PROTOCOL_VERSION}, but the running daemon "
-                    "speaks another; once no turn is running, run: tiller daemon restart",
+                    f"speaks another; {self._daemon.restart}",
                 )
             case Rejected():
                 raise RejectedError(answer)
@@ -154,35 +146,20 @@ class DaemonConnection:
 
     def _read_token(self) -> str:
         """Read the token of the daemon that listens, which has written it before."""
-        deadline = time.monotonic() + TOKEN_DEADLINE_S
+        deadline = time.monotonic() + self._daemon.token_deadline_s
         while True:
             self._reach()
             try:
-                return read_token(self.places.runtime)
-            except NoDaemon:  # it has stopped since it was connected
+                return self._daemon.token()
+            except (NoDaemon, LinkLost):  # it has stopped since it was connected
                 if time.monotonic() > deadline:
                     raise
                 self._socket.close()
                 time.sleep(POLL_S)
 
     def _reach(self) -> None:
-        """Connect if there is no connection; start the daemon if none is running.
-
-        A daemon that holds its lock and does not listen is starting or stopping.
-        """
-        deadline = time.monotonic() + CONNECT_DEADLINE_S
-        while not self._connect():
-            if not lock_is_held(self.places.runtime):
-                if not self._may_start:
-                    raise NoDaemon("no daemon is running; start one with: tiller daemon start")
-                start_daemon(self.places, self.environ, self._connect)
-            elif time.monotonic() > deadline:
-                raise NoAnswer(
-                    f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "
-                    "see its log: tiller daemon logs"
-                )
-            else:
-                time.sleep(POLL_S)
+        """Connect if there is no connection; start the daemon if none is running."""
+        self._daemon.reach(self._connect, may_start=self._may_start)
 
     def _connect(self) -> bool:
         """Connect if a daemon listens; refuses a runtime directory that others can access."""
@@ -192,7 +169,7 @@ class DaemonConnection:
             check_runtime(self.places.runtime)
         except NoDaemon:
             return False
-        return self._socket.connect()
+        return self._socket.connect(self._daemon.greeting_s)
 
     def _exchange(self, op: AnyOp, submission_id: str, client: str = "") -> AnyAnswer:
         """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
@@ -201,7 +178,10 @@ class DaemonConnection:
         deadline = time.monotonic() + ANSWER_DEADLINE_S
         self._socket.send(frame)
         while (left := deadline - time.monotonic()) > 0:
+            begun = time.monotonic()
             self._reach()
+            if self._daemon.is_remote:  # a network that is gone is no daemon that hangs
+                deadline += time.monotonic() - begun
             if (data := self._socket.receive(left)) is not None:
                 return _decode(data)
             time.sleep(POLL_S)

@@ -38,6 +38,10 @@ class StartFailed(TillerError):
     """The daemon was started and did not come up."""
 
 
+class LinkLost(TillerError):
+    """ssh could not connect, or lost the connection; its own message is in the text."""
+
+
 class NoAnswer(TillerError):
     """The daemon is running but did not answer in time."""
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tiller_client.errors import UsageError
 from tiller_client.piped import is_piped, read_context
+from tiller_client.runtime import chosen_remote
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
 
@@ -61,12 +62,23 @@ def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
 
 
 def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Absolute paths of files; relative ones are resolved against the current directory."""
+    """Absolute paths of files; relative ones are resolved against the current directory.
+
+    On another machine that is the user's home there.
+    """
+    if remote := chosen_remote():
+        return tuple(map(remote.path, arguments))
     return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
 
 
 def read_workspace(argument: str) -> str:
-    """The absolute path of an existing directory; raises `UsageError`."""
+    """The absolute path of an existing directory; raises `UsageError`.
+
+    On another machine it is relative to the user's home there, and the daemon looks whether it
+    exists.
+    """
+    if remote := chosen_remote():
+        return remote.path(argument)
     path = Path(argument)
     if not path.is_dir():
         raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")

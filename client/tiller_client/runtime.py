@@ -8,9 +8,13 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tiller_client.errors import NoDaemon, NotPrivate
 from tiller_protocol.places import LOCK_FILE, TOKEN_FILE, Places, find_places
+
+if TYPE_CHECKING:
+    from tiller_client.remote import RemoteDaemon
 
 TOKEN_BYTES_MAX = 4096
 """Far more than a token needs."""
@@ -18,8 +22,29 @@ TOKEN_BYTES_MAX = 4096
 _FOR_OTHERS = 0o077
 
 
+_chosen: list["RemoteDaemon"] = []
+"""The daemon on another machine that this process talks to, if there is one."""
+
+
+def choose_remote(host: str) -> None:
+    """Let `my_places` be those of a daemon on that host from now on."""
+    from tiller_client.remote import RemoteDaemon
+
+    _chosen.append(RemoteDaemon(host, my_places()))
+
+
+def chosen_remote() -> "RemoteDaemon | None":
+    """The daemon on another machine that was chosen, if one was."""
+    return _chosen[0] if _chosen else None
+
+
 def my_places() -> Places:
-    """This user's directories, according to the environment of this process."""
+    """This user's directories, according to the environment of this process.
+
+    With a remote daemon, `runtime` is where its sockets are forwarded to.
+    """
+    if _chosen:
+        return _chosen[0].places
     return find_places(os.environ, sys.platform, os.getuid())
 
 

@@ -54,13 +54,16 @@ class RequestSocket:
         """Whether there is a connection, as far as is known."""
         return self._pipe is not None
 
-    def connect(self) -> bool:
+    def connect(self, greeting_s: float = 0.0) -> bool:
         """Connect if there is no connection; false if nothing listens.
 
-        A new connection gets the unanswered request again.
+        With `greeting_s`, something that does not greet within this time does not listen. A new
+        connection gets the unanswered request again.
         """
         if self._pipe is None:
             self._pipe = _open(self._path, REQ, REP)
+            if self._pipe and greeting_s and not _is_greeted(self._pipe, greeting_s):
+                self.close()
             self._send()
         return self._pipe is not None
 
@@ -198,6 +201,16 @@ class EventSocket:
             return []
         self._joined = self._joined or (self._pipe.greeted and not was_greeted)
         return messages
+
+
+def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:
+    """Wait until the peer has greeted; false if it has gone or does not."""
+    deadline = time.monotonic() + timeout_s
+    with contextlib.suppress(ConnectionLost):
+        while not pipe.greeted and (left := deadline - time.monotonic()) > 0:
+            if select.select([pipe], [], [], left)[0]:
+                pipe.read()
+    return pipe.greeted
 
 
 def _open(path: Path, own: int, peer: int) -> NngPipe | None:

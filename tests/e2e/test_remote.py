@@ -1,0 +1,234 @@
+"""`tiller --host`: a daemon behind a real OpenSSH server, over links that break."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from e2e.gates import Gate
+from e2e.words import always, bash, calls
+from support.daemon import Daemon
+from support.pictures import picture
+from support.sshd import SshServer, link_to_tiller, running_sshd
+from tiller_client.remote import RemoteDaemon
+from tiller_protocol.items import UserMessage
+from tiller_protocol.places import find_places
+
+CUTS = 10
+PATIENCE_S = 45.0
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Far:
+    """A daemon's home on the other machine, and a home here from which it is used."""
+
+    def __init__(self, daemon: Daemon, server: SshServer, here: Path) -> None:
+        self.daemon, self.server, self.here = daemon, server, here
+        here.mkdir()
+        self.variables = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(here),
+            "TILLER_HOME": str(here / "t"),
+            "TILLER_SSH": server.ssh,
+            "LANG": "C.UTF-8",
+        }
+
+    def start(self, *words: str, host: str = "box") -> "subprocess.Popen[str]":
+        command = [sys.executable, "-P", "-m", "tiller_client", "--host", host, *words]
+        return subprocess.Popen(
+            command,
+            env=self.variables,
+            cwd=self.here,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def tiller(self, *words: str, host: str = "box") -> Done:
+        with self.start(*words, host=host) as process:
+            out, err = process.communicate(timeout=PATIENCE_S)
+            return Done(words, process.returncode, out, err)
+
+    @property
+    def directory(self) -> Path:
+        """Where the sockets are forwarded to."""
+        local = find_places(self.variables, sys.platform, os.getuid())
+        return RemoteDaemon("box", local).places.runtime
+
+    def master(self) -> int:
+        """The process of the master connection; 0 if there is none."""
+        words = [*self.server.ssh.split(), "-O", "check", "-S", f"{self.directory}/c", "box"]
+        said = subprocess.run(words, capture_output=True, check=False, text=True).stderr
+        found = re.search(r"pid=(\d+)", said)
+        return int(found[1]) if found else 0
+
+    def cut(self) -> None:
+        """Break the link as a dying laptop does, once there is one."""
+        while not (pid := self.master()):
+            pass
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def far(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    """`param` is whether its server forwards sockets: `yes` or `no`."""
+    forwarding: str = getattr(request, "param", "yes")
+    root = tmp_path_factory.mktemp("f")
+    with ExitStack() as stack:
+        daemon = Daemon(tmp_path_factory.mktemp("d"))
+        link_to_tiller(daemon.home)
+        variables = daemon.variables | {"PATH": f"{daemon.home}:{os.environ['PATH']}"}
+        server = stack.enter_context(running_sshd(root, variables, forwarding))
+        stack.callback(daemon.close)
+        far = Far(daemon, server, root / "here")
+        stack.callback(far.tiller, "daemon", "stop")
+        yield far
+        if pid := far.master():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(far.directory, ignore_errors=True)
+
+
+def session_of(done: Done) -> str:
+    found = re.search(r"session (\w{26})", done.stderr)
+    assert found, done.stderr
+    return found[1]
+
+
+def test_exec_starts_the_far_daemon_and_works_there(far: Far, workspace: Path) -> None:
+    model = far.daemon.script(calls(bash("pwd")), always("done there"))
+    done = far.tiller("exec", "-C", str(workspace), "-m", model, "go")
+    assert (done.returncode, done.stdout) == (0, "done there\n"), done.stderr
+    session = session_of(done)
+    listed = [json.loads(line) for line in far.tiller("ls", "--json").stdout.splitlines()]
+    assert [(one["session_id"], one["workspace"]) for one in listed] == [(session, str(workspace))]
+    status = json.loads(far.tiller("daemon", "status", "--json").stdout)
+    assert status["ops_socket"] == str(far.daemon.places.runtime / "ops.sock")
+    assert "done there" in far.tiller("show", "last").stdout
+    assert stat.S_IMODE(far.directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in far.directory.iterdir()} == {0}
+
+
+def test_without_a_directory_it_is_the_far_home(far: Far) -> None:
+    done = far.tiller("new", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(far.tiller("ls", "--json").stdout)
+    home = subprocess.run(
+        [*far.server.ssh.split(), "box", "pwd"], capture_output=True, check=True, text=True
+    ).stdout.strip()
+    assert listed["workspace"] == home
+
+
+def test_ten_cuts_during_a_turn_lose_and_double_nothing(far: Far, workspace: Path) -> None:
+    gates = [Gate(workspace, f"gate{number}") for number in range(CUTS)]
+    steps = [
+        calls(bash(f"echo {number} >> effects; {gate.command}"))
+        for number, gate in enumerate(gates)
+    ]
+    model = far.daemon.script(*steps, always("the end"))
+    assert far.tiller("daemon", "start").returncode == 0
+    followed = far.start(
+        "exec", "--json", "--approve", "always", "-C", str(workspace), "-m", model, "go"
+    )
+    for gate in gates:
+        with gate.path.open("w"):
+            far.cut()
+    out, err = followed.communicate(timeout=PATIENCE_S)
+    assert followed.returncode == 0, err
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    effects = (workspace / "effects").read_text().split()
+    assert effects == [str(number) for number in range(CUTS)]
+    log = far.tiller("log", "--json", events[0]["session_id"]).stdout.splitlines()
+    ids = [json.loads(line)["seq"] for line in log]
+    assert ids == sorted(set(ids))
+
+
+def test_every_submission_takes_effect_once_however_often_the_link_breaks(
+    far: Far, workspace: Path
+) -> None:
+    session = json.loads(far.tiller("new", "-C", str(workspace), "--json").stdout)["session_id"]
+    for number in range(CUTS):
+        sent = far.start("send", "--no-reply", session, f"message {number}")
+        if pid := far.master():
+            os.kill(pid, signal.SIGKILL)
+        _, err = sent.communicate(timeout=PATIENCE_S)
+        if sent.returncode:  # it was cut before it was linked, and says so
+            assert "ssh can't reach box" in err
+            assert far.tiller("send", "--no-reply", session, f"message {number}").returncode == 0
+    shown = far.tiller("show", session).stdout
+    assert [shown.count(f"message {number}\n") for number in range(CUTS)] == [1] * CUTS
+
+
+def test_the_daemon_that_is_replaced_there_is_found_again(far: Far, workspace: Path) -> None:
+    gate = Gate(workspace)
+    model = far.daemon.script(calls(bash(gate.command)), always("never said"))
+    assert far.tiller("daemon", "start").returncode == 0
+    followed = far.start("exec", "--approve", "always", "-C", str(workspace), "-m", model, "go")
+    with gate.path.open("w"):
+        assert far.tiller("daemon", "restart").returncode == 0
+    _, err = followed.communicate(timeout=PATIENCE_S)
+    assert followed.returncode in (1, 130)
+    assert "restart" in err or "shutting" in err or "stopped" in err
+
+
+def test_what_ssh_says_is_passed_on_as_a_sentence(far: Far) -> None:
+    done = far.tiller("ls", host="gone")
+    assert done.returncode == 1
+    assert "tiller: ssh can't reach gone: " in done.stderr
+    assert "Connection refused" in done.stderr
+    (far.daemon.home / "tiller").write_text("#!/bin/sh\nexit 127\n")
+    done = far.tiller("ls")
+    assert done.returncode == 1
+    assert "tiller was not found on box" in done.stderr
+    (far.daemon.home / "tiller").write_text('#!/bin/sh\necho \'{"type": "not_running"}\'\n')
+    done = far.tiller("ls")
+    assert "too old for --host" in done.stderr
+    link_to_tiller(far.daemon.home)
+
+
+@pytest.mark.parametrize("words", [("--host",), ("--host=", "ls"), ("--host", "-oProxyCommand=x")])
+def test_a_host_that_is_none_is_misuse(tmp_path: Path, words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-P", "-m", "tiller_client", *words]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert done.returncode == 2
+    assert "--host USER@BOX" in done.stderr
+
+
+@pytest.mark.parametrize("far", ["no"], indirect=True)
+def test_a_server_that_forbids_forwarding_is_named(far: Far) -> None:
+    done = far.tiller("ls")
+    assert done.returncode == 1
+    assert "AllowStreamLocalForwarding" in done.stderr
+
+
+def test_an_image_is_read_here_and_a_file_is_named_there(far: Far) -> None:
+    (far.here / "shot.png").write_bytes(picture())
+    (far.daemon.home / "there.txt").write_text("x")
+    model = far.daemon.script(always("seen"))
+    there = str(far.daemon.home)
+    done = far.tiller(
+        *("exec", "-C", there, "-m", model, "--image", "shot.png"),
+        *("--file", f"{there}/there.txt", "look"),
+    )
+    assert (done.returncode, done.stdout) == (0, "seen\n"), done.stderr
+    (request,) = far.daemon.requests(session_of(done))
+    (message,) = [item for item in request.items if isinstance(item, UserMessage)]
+    assert [image.data for image in message.images] == [picture()]
+    assert message.files == ("there.txt",)
+
+
+def test_a_verb_that_needs_no_daemon_is_for_this_machine(far: Far) -> None:
+    done = far.tiller("schema")
+    assert done.returncode == 2
+    assert "on this machine only" in done.stderr
