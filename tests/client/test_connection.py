@@ -12,6 +12,7 @@ import pytest
 from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller
 from tiller_client import connection as connection_module
+from tiller_client import daemons as daemons_module
 from tiller_client import starting
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
@@ -111,7 +112,7 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first daemon receives the op and dies before it answers."""
-    monkeypatch.setattr(connection_module, "start_daemon", wait_for_daemon)
+    monkeypatch.setattr(daemons_module, "start_daemon", wait_for_daemon)
     with FakeDaemon(places.runtime) as first:
         connection = DaemonConnection(places, "test")
         first.mute.set()
@@ -144,7 +145,7 @@ def test_a_daemon_that_is_found_dead_is_started_again(
     with FakeDaemon(places.runtime, token="old"):
         connection = DaemonConnection(places, "test")
     monkeypatch.setattr(
-        connection_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
+        daemons_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
     )
     with connection:
         connection.ask(SessionCreate("/w"), Created)
@@ -172,11 +173,11 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
 def test_a_daemon_that_starts_is_waited_for_and_no_second_one_is_started(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "start_daemon", None)
+    monkeypatch.setattr(daemons_module, "start_daemon", None)
     asked = threading.Event()
     is_held = lock_is_held
     monkeypatch.setattr(
-        connection_module, "lock_is_held", lambda runtime: (asked.set(), is_held(runtime))[1]
+        daemons_module, "lock_is_held", lambda runtime: (asked.set(), is_held(runtime))[1]
     )
     hello: list[str] = []
 
@@ -198,7 +199,7 @@ def test_a_daemon_that_starts_is_waited_for_and_no_second_one_is_started(
 def test_a_daemon_that_holds_its_lock_and_never_listens_is_reported(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "CONNECT_DEADLINE_S", 0.05)
+    monkeypatch.setattr(daemons_module, "CONNECT_DEADLINE_S", 0.05)
     starting_daemon = FakeDaemon(places.runtime)
     starting_daemon.take_lock()
     with pytest.raises(NoAnswer, match="has not listened"):

@@ -115,6 +115,7 @@ def test_exec_starts_the_far_daemon_and_works_there(far: Far, workspace: Path) -
     status = json.loads(far.tiller("daemon", "status", "--json").stdout)
     assert status["ops_socket"] == str(far.daemon.places.runtime / "ops.sock")
     assert "done there" in far.tiller("show", "last").stdout
+    assert far.tiller("exec", "--session", "last", "again").stdout == "done there\n"
     assert stat.S_IMODE(far.directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in far.directory.iterdir()} == {0}
 
