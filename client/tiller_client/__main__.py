@@ -61,7 +61,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return _report_bug(error)
     finally:
         # They are about a daemon on this machine, and what this shell would start it with.
-        _tell_differences(json=arguments.json or bool(arguments.host))
+        _tell_differences(unwanted=arguments.json or arguments.quiet or bool(arguments.host))
     return status
 
 
@@ -202,9 +202,9 @@ def _complain(text: str) -> None:
     complain(text)
 
 
-def _tell_differences(*, json: bool) -> None:
-    """Say at the end, and only to a person, what a restart of the daemon would change."""
-    if json or "tiller_client.connection" not in sys.modules:
+def _tell_differences(*, unwanted: bool) -> None:
+    """Say at the end, and only to a person who wants it, what a restart would change."""
+    if unwanted or "tiller_client.connection" not in sys.modules:
         return
     if not (os.isatty(sys.stdout.fileno()) and os.isatty(sys.stderr.fileno())):
         return

@@ -139,7 +139,7 @@ def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
 def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.ArgumentParser:
     parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.set_defaults(family=family, verb=name)
+    parser.set_defaults(family=family, verb=name, quiet=False)
     return parser
 
 
