@@ -146,7 +146,7 @@ def _is_sound(arguments: Namespace) -> bool:
     """Whether `exec` surely gets as far as to need the daemon; false if that takes a look."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
-    from tiller_client.piped import is_piped
+    from tiller_client.runtime import is_piped
 
     if is_piped():
         return False

@@ -1,30 +1,16 @@
-"""What is piped into a verb: whether there is anything, and its text.
-
-The standard library only, as it is imported before the daemon is started.
-"""
+"""Reads the context of a prompt from stdin; imported only if something is piped in."""
 
 import os
 import select
-import stat
 
 from tiller_client.errors import UsageError
+from tiller_client.runtime import STDIN
 
 CONTEXT_BYTES_MAX = 1024 * 1024
 """Longest context from stdin: about 300,000 tokens, more than most models take."""
 
 SAID_AFTER_S = 1.0
 """After so much silence it is said what is waited for."""
-
-STDIN = 0
-
-
-def is_piped() -> bool:
-    """Whether stdin is a pipe, a file or a socket: no terminal, not /dev/null, not closed."""
-    try:
-        mode = os.fstat(STDIN).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def read_context() -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tiller_client.errors import UsageError
-from tiller_client.piped import is_piped, read_context
-from tiller_client.runtime import chosen_remote
+from tiller_client.runtime import chosen_remote, is_piped
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
 
@@ -23,6 +22,8 @@ def read_prompt(argument: str | None) -> tuple[str, str]:
         argument = FROM_STDIN
     if argument == FROM_STDIN or not is_piped():
         return read_text(argument), ""
+    from tiller_client.piped import read_context  # most prompts have none
+
     # The prompt first: a bad one is no reason to wait for stdin.
     return read_text(argument), read_context()
 

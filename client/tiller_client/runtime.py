@@ -1,4 +1,4 @@
-"""Checks the runtime directory: its owner and mode, the token, whether a daemon is running.
+"""Checks the runtime directory (its owner and mode, the token, whether a daemon runs) and stdin.
 
 Nothing here opens a socket or starts a process.
 """
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES_MAX = 4096
 """Far more than a token needs."""
+
+STDIN = 0
 
 _FOR_OTHERS = 0o077
 
@@ -118,3 +120,12 @@ def lock_is_held(runtime: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def is_piped() -> bool:
+    """Whether stdin is a pipe, a file or a socket: no terminal, not /dev/null, not closed."""
+    try:
+        mode = os.fstat(STDIN).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
