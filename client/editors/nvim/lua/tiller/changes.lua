@@ -1,6 +1,7 @@
 --- Files that an agent changed: reload their buffers, list them, go to them.
 
 local render = require('tiller.render')
+local text = require('tiller.text')
 
 local M = {}
 
@@ -42,15 +43,22 @@ function M.reload()
   end
 end
 
+--- Whether a buffer of this file has changes that are not saved.
+local function is_unsaved(path)
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_get_name(buffer) == path then
+      return vim.bo[buffer].modified
+    end
+  end
+  return false
+end
+
 --- Say which of these files have unsaved changes in a buffer.
 function M.warn_of_unsaved(workspace, paths)
   for _, path in ipairs(paths) do
-    local buffer = vim.fn.bufnr('^' .. vim.fn.fnameescape(M.absolute(workspace, path)) .. '$')
-    if buffer ~= -1 and vim.bo[buffer].modified then
-      vim.notify(
-        ('tiller: %s was changed by the agent and has unsaved changes here; :edit! takes the file'):format(path),
-        vim.log.levels.WARN
-      )
+    if is_unsaved(M.absolute(workspace, path)) then
+      local message = '%s was changed by the agent and has unsaved changes here; :edit! takes the file'
+      vim.notify('tiller: ' .. message:format(text.one_line(path)), vim.log.levels.WARN)
     end
   end
 end

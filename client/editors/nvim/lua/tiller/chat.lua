@@ -102,7 +102,7 @@ function Chat:show(session)
   self:_place(1)
   self:_change(0, -1, lines)
   for _, block in ipairs(session.blocks) do
-    self:_highlight(block, 1)
+    self:_highlight(block)
   end
   self:_show_footer()
   self:_go_to_end(vim.fn.win_findbuf(self.buffer))
@@ -150,6 +150,9 @@ end
 
 function M.fold()
   local chat = M.by_buffer[vim.api.nvim_get_current_buf()]
+  if not chat then
+    return '0' -- another buffer in a window of the chat
+  end
   local block, at = chat:block_at(vim.v.lnum)
   return block and block.page.folds[at] or '0'
 end
@@ -185,7 +188,7 @@ function Chat:_show_block(block)
   block.count = #new
   self:_place(self:_index(block))
   self:_change(block.row + same, block.row + #old, vim.list_slice(new, same + 1))
-  self:_highlight(block, 1)
+  self:_highlight(block)
 end
 
 --- Blocks that change are among the last ones.
@@ -224,9 +227,9 @@ function Chat:_change(first, last, lines)
   vim.bo[self.buffer].modifiable = false
 end
 
-function Chat:_highlight(block, from)
-  vim.api.nvim_buf_clear_namespace(self.buffer, namespace, block.row + from - 1, block.row + block.count)
-  for at = from, block.count do
+function Chat:_highlight(block)
+  vim.api.nvim_buf_clear_namespace(self.buffer, namespace, block.row, block.row + block.count)
+  for at = 1, block.count do
     local group = block.page.groups[at]
     if group then
       local options = { end_col = #block.page.lines[at], hl_group = group }

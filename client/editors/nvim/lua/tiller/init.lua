@@ -96,15 +96,16 @@ local function workspace()
   return vim.loop.fs_realpath(directory) or directory
 end
 
-local function create(on_session)
+local function create(on_session, on_lost)
   M.rpc:submit({ type = 'session_create', workspace = workspace() }, function(result)
     M.follow(result.session_id)
     on_session()
-  end)
+  end, on_lost)
 end
 
 --- Call `on_session` once there is a session: the one shown, or the newest of this directory, or a new one.
-local function with_session(on_session)
+--- If there can be none, `on_lost` is called.
+local function with_session(on_session, on_lost)
   prepare()
   if M.session then
     on_session()
@@ -116,9 +117,9 @@ local function with_session(on_session)
       M.follow(newest.session_id)
       on_session()
     else
-      create(on_session)
+      create(on_session, on_lost)
     end
-  end)
+  end, on_lost)
 end
 
 --- Open the chat; with `is_new` in a new session. A prompt is sent.
@@ -130,10 +131,13 @@ function M.open(prompt, is_new)
       M.send(prompt)
     end
   end
+  local function lost()
+    M.chat:give_back(prompt)
+  end
   if is_new then
-    create(send)
+    create(send, lost)
   else
-    with_session(send)
+    with_session(send, lost)
   end
 end
 
@@ -143,6 +147,9 @@ function M.send(words, delivery, context)
     fail('there is nothing to send; write a prompt, or give one to the command')
     return
   end
+  local function lost()
+    M.chat:give_back(words)
+  end
   with_session(function()
     M.rpc:submit({
       type = 'user_input',
@@ -150,11 +157,8 @@ function M.send(words, delivery, context)
       text = words,
       context = context,
       delivery = delivery or 'auto',
-    }, nil, function(message)
-      M.chat:give_back(words)
-      fail(message)
-    end)
-  end)
+    }, nil, lost)
+  end, lost)
 end
 
 --- Send what stands in the prompt.
@@ -240,7 +244,7 @@ function M.sessions()
   list(function(sessions)
     local function label(one)
       local title = text.one_line(one.title or '')
-      return ('%s  %s  %s  %s'):format(one.session_id:sub(-8), one.status or 'idle', one.workspace, title)
+      return ('%s  %s  %s  %s'):format(one.session_id:sub(-8), one.status or 'idle', text.one_line(one.workspace), title)
     end
     vim.ui.select(sessions, { prompt = 'Session', format_item = label }, function(one)
       if one then

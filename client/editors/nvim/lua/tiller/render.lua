@@ -203,7 +203,12 @@ function M.diff_lines(diff)
         line = tonumber(begin)
         old_left, new_left = tonumber(old_count) or 1, tonumber(new_count) or 1
       end
-      path = one:match('^%+%+%+ b/(.*)$') or one:match('^%-%-%- a/(.*)$') or path
+      -- Git ends a name that has a space with a tab. A name that it quotes leads nowhere.
+      if mark == '-' then
+        path = one:match('^%-%-%- a/(.-)\t?$')
+      elseif mark == '+' and one ~= '+++ /dev/null' then
+        path = one:match('^%+%+%+ b/(.-)\t?$')
+      end
       table.insert(found, { text = one, path = path, line = math.max(line, 1), is_hunk = begin ~= nil })
     end
   end

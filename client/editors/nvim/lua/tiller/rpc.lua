@@ -36,10 +36,10 @@ function M.new(command, handlers)
   }, Rpc)
 end
 
---- Start the process if it does not run; false if it can't be.
+--- Start the process if it does not run, and submit what has no answer yet.
 function Rpc:start()
   if self.job then
-    return true
+    return
   end
   self.rest, self.said = {}, {}
   local arguments = vim.list_extend(vim.deepcopy(self.command), { 'rpc', '--name', 'neovim' })
@@ -49,29 +49,28 @@ function Rpc:start()
     on_exit = function(job, status) self:_ended(job, status) end,
   })
   if not started or job <= 0 then
-    self.handlers.failed(("%s can't be run; install tiller, or set its path with setup(), see :help tiller-setup"):format(
-      self.command[1]
-    ))
-    return false
+    local advice = "%s can't be run; install tiller, or set its path, see :help tiller-setup"
+    self:_give_up(advice:format(self.command[1]))
+    return
   end
   self.job = job
   for _, tag in ipairs(self.order) do
     self:_send(self.pending[tag].line)
   end
-  return true
 end
 
---- Submit an op; `on_result(result)` or `on_rejected(message, code)` follows, once.
-function Rpc:submit(op, on_result, on_rejected)
+--- Submit an op. `on_result(result)` follows if it is accepted; otherwise `failed` gets the reason, after
+--- `on_lost()`.
+function Rpc:submit(op, on_result, on_lost)
   local tag = self.next_tag
   self.next_tag = tag + 1
   local line = { submit = { op = op, id = new_id() }, tag = tag }
-  self.pending[tag] = { line = line, on_result = on_result, on_rejected = on_rejected }
+  self.pending[tag] = { line = line, on_result = on_result, on_lost = on_lost }
   table.insert(self.order, tag)
   if self.job then
     self:_send(line)
-  elseif not self:start() then
-    self:_take(tag)
+  else
+    self:start()
   end
 end
 
@@ -170,9 +169,10 @@ function Rpc:_answered(tag, answer)
     if pending.on_result then
       pending.on_result(answer.result or {})
     end
-  elseif pending.on_rejected then
-    pending.on_rejected(answer.message, answer.code)
   else
+    if pending.on_lost then
+      pending.on_lost()
+    end
     self.handlers.failed(answer.message)
   end
 end
@@ -222,7 +222,20 @@ function Rpc:_ended(job, status)
     return
   end
   local said = vim.trim(table.concat(self.said, '\n'))
-  self.handlers.failed(said ~= '' and said or ('tiller rpc ended with status %d; see :checkhealth tiller'):format(status))
+  local ended = 'tiller rpc ended with status %d; see :checkhealth tiller'
+  self:_give_up(said ~= '' and said or ended:format(status))
+end
+
+--- Nothing can be submitted now: what waits is given back, and not sent by a later start.
+function Rpc:_give_up(message)
+  local waiting = vim.tbl_map(function(tag) return self.pending[tag] end, self.order)
+  self.pending, self.order = {}, {}
+  for _, pending in ipairs(waiting) do
+    if pending.on_lost then
+      pending.on_lost()
+    end
+  end
+  self.handlers.failed(message)
 end
 
 return M
