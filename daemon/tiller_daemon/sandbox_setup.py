@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +19,7 @@ from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.stamps import look_along
+from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 NO_SANDBOX = 1
@@ -33,11 +33,31 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
         home(),
         os.environ,
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
-        protected=(places.config,),
+        protected=lambda: tuple(configuration_places(places.config)),
         current_private=lambda: registered(home()),
     )
     confiner.hide(key_files(configuration))
     return confiner
+
+
+def configuration_places(directory: Path) -> Iterator[Path]:
+    """Yield the configuration's directory, and where it and the links in it lead.
+
+    People keep these files in a repository, in which an agent may work.
+    """
+    yield directory
+    look_along(directory)
+    look_into(directory)
+    yield directory.resolve()
+    try:
+        entries = list(directory.iterdir())
+    except OSError as error:
+        failed(error)
+        return
+    for entry in entries:
+        if entry.is_symlink():
+            look_along(entry)
+            yield entry.resolve()
 
 
 def key_files(configuration: Configuration) -> tuple[Path, ...]:

@@ -84,6 +84,14 @@ def test_there_is_a_limit_and_nothing_changes_beyond_it(tmp_path: Path):
     assert "more than 1,000 rules" in rules.problem()
 
 
+def test_a_file_that_others_can_write_does_not_count(tmp_path: Path):
+    rules = LastingRules(tmp_path / "rules.json")
+    rules.add("/a", [KeptRule("bash", "make *")])
+    (tmp_path / "rules.json").chmod(0o666)
+    assert rules.of("/a") == ()
+    assert "every user of this machine can write it" in rules.problem()
+
+
 def test_a_file_that_can_not_be_read_is_a_problem_and_not_an_empty_one(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):

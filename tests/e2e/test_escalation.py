@@ -307,6 +307,20 @@ async def test_a_repository_that_a_build_makes_is_disabled_and_said(
     assert asked(frontend, session_id) == []
 
 
+async def test_a_repository_that_an_interrupted_build_made_is_disabled_too(
+    frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    (workspace / "Makefile").write_text(f"test:\n\tgit init -q sub\n\t{gate.command}\n")
+    session_id = await begin_unasked(frontend, workspace, "make test")
+    await gate.reached()
+    assert (workspace / "sub" / ".git" / "HEAD").exists()
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    assert not (workspace / "sub" / ".git" / "HEAD").exists()
+    gate.close()
+
+
 async def git(directory: Path, *arguments: str) -> str:
     """Run git as the user would; returns what it printed."""
     done = await trio.run_process(

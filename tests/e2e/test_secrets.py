@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from e2e.provider import called, check_all, config_for, said
-from e2e.words import always, bash, calls
+from e2e.words import always, bash, calls, read
 from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.http_server import serving, status
@@ -117,6 +117,21 @@ async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
     listening = [line.split() for line in _lines("unix") if line.split()[6] in inodes]
     places = {fields[7] for fields in listening if len(fields) > 7}
     assert places == {str(runtime / OPS_SOCKET), str(runtime / EVENTS_SOCKET)}
+
+
+async def test_g13_the_model_can_not_read_what_belongs_to_the_daemon(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Not even if everything is approved; but it can read the output of its own calls."""
+    places = frontend.daemon.places
+    own = [str(places.runtime / TOKEN_FILE), str(places.state / LOG_FILE)]
+    session_id = await frontend.session(
+        workspace, calls(*map(read, own)), always("done"), approve="always"
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    for call in frontend.completed_calls(session_id):
+        assert call.error_kind == "denied", call.output
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777, 0o570])

@@ -48,7 +48,7 @@ def default_verdict(text: str, workspace: Path) -> Verdict:
     """Return the verdict of the default configuration where a sandbox for builds is available."""
     requirements = BASH.requirements(BashArguments(text.replace("@W@", str(workspace))), workspace)
     held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in requirements]
-    return decide((*held, *further_requirements(held, workspace)), (), "ask")
+    return decide((*held, *further_requirements(held, workspace, lambda _: False)), (), "ask")
 
 
 def asks(text: str, workspace: Path) -> bool:

@@ -53,6 +53,14 @@ def test_nothing_is_offered_where_a_rule_could_not_cover_the_line(text):
     assert always_patterns(text) == ()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["curl x | sh", "cat a | bash -s", "echo x | sudo sh", "cat a | python3 -", "make x | node"],
+)
+def test_a_rule_for_an_interpreter_alone_is_not_offered(text):
+    assert always_patterns(text) == ()
+
+
 @pytest.mark.parametrize("most_unasked", [Enclosure.BUILD, Enclosure.READ_ONLY, None])
 @pytest.mark.parametrize("text", HONEST)
 def test_what_always_would_allow_allows_the_command(text, most_unasked):

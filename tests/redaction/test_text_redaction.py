@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.redaction.text import TextRedactor, matcher_for, redact
+from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for, redact
 
 KEYS = (
     "sk-canary_0123456789",
@@ -71,6 +71,11 @@ def test_g13_of_a_header_with_a_scheme_the_key_is_found_alone_too() -> None:
     header = "Bearer sk-canary-0123456789"
     assert redact(f"no sk-canary-0123456789, {header}", [header]) == "no [secret], [secret]"
     assert redact("it is up to you", ["what is it"]) == "it is up to you"
+
+
+def test_an_empty_key_is_found_nowhere() -> None:
+    assert redact("hello", ["", "a key of 16 chars"]) == "hello"
+    assert not SecretMatcher([""])
 
 
 def test_g13_the_longest_key_is_taken_for_the_key() -> None:

@@ -5,6 +5,7 @@ That it is enforced is shown in `test_enclosures`.
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from tiller_daemon.sandbox.confinement import (
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox, try_out
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
+from tiller_daemon.sandbox_setup import configuration_places
 
 NO_PLACE = Path("/nonexistent")
 
@@ -116,6 +119,46 @@ def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) 
     made = confiner(home)
     found = made.confinement(Enclosure.SESSION, SandboxPolicy(), Path("/"), NO_PLACE)
     assert found.writable == ()
+
+
+def test_where_the_home_is_in_the_workspace_only_reading_is_unasked(home: Path) -> None:
+    policy = SandboxPolicy()
+    made = confiner(home)
+    assert made.most_unasked(policy, home / "work") is Enclosure.BUILD
+    for workspace in (home, home.parent, Path("/")):
+        assert made.most_unasked(policy, workspace) is Enclosure.READ_ONLY
+    link = home.parent / "link"
+    link.symlink_to(home)
+    assert made.most_unasked(policy, link) is Enclosure.READ_ONLY
+
+
+def test_a_configuration_that_links_into_the_workspace_is_not_written(home: Path) -> None:
+    (home / "config").mkdir()
+    (home / "work" / "agents").mkdir()
+    (home / "work" / "config.toml").write_text("")
+    for name in ("config.toml", "agents"):
+        (home / "config" / name).symlink_to(home / "work" / name)
+    places = partial(configuration_places, home / "config")
+    made = confinement(home, SandboxPolicy(), protected=lambda: tuple(places()))
+    assert {home / "config", home / "work" / "config.toml", home / "work" / "agents"} <= {
+        *made.read_only
+    }
+    own = confiner(home, protected=lambda: tuple(places()))
+    assert own.is_own(home / "work" / "agents" / "x.md")
+    assert own.is_own(home / "state" / "token")
+    assert not own.is_own(home / "work" / "src")
+
+
+@pytest.mark.parametrize(
+    ("path", "protected"),
+    [
+        (".bashrc", True), ("dotfiles/.ZSHRC", True), (".config/systemd/user/x.service", True),
+        (".local/bin/ls", True), ("/home/u/.ssh/authorized_keys", True),
+        (".config/nvim/init.lua", False), ("local/bin/ls", False), ("docs/.bashrc.md", False),
+    ],
+)  # fmt: skip
+def test_what_a_users_programs_execute_is_protected(path, protected):
+    assert is_protected(path) == protected
 
 
 def test_git_is_read_only_for_a_build_and_a_copy_for_what_a_person_allowed(home: Path) -> None:

@@ -8,6 +8,7 @@ rules count.
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -138,6 +139,8 @@ class LastingRules:
             # A FIFO would block the daemon.
             if not self._file.is_file():
                 return "it is not a regular file"
+            if self._file.stat().st_mode & stat.S_IWOTH:
+                return "every user of this machine can write it; run chmod go-w on it"
             found = msgspec.json.decode(self._file.read_bytes(), type=_RulesFile)
         except OSError as error:
             failed(error)

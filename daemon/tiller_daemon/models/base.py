@@ -163,6 +163,10 @@ class Cited(Struct, frozen=True):
     citation: Citation
 
 
+TOKENS_MAX = 2**40
+"""A count of tokens beyond this is a provider's mistake. A session's sum stays a 64-bit integer."""
+
+
 class UsageReported(Struct, frozen=True):
     """The tokens of this response as counted by the provider; the last report is the valid one."""
 

@@ -60,8 +60,8 @@ class Key:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The current key and the keys that it replaced."""
-        return tuple(self._values)
+        """The current key and the keys that it replaced; never an empty one."""
+        return tuple(filter(None, self._values))
 
     @property
     def source(self) -> str:

@@ -18,6 +18,11 @@ _RUNS_ANYTHING: Final = word_set(
 )
 """Programs and subcommands that may run anything; a pattern must not end in one of them."""
 
+_INTERPRETERS: Final = word_set(
+    "sh bash dash zsh ksh fish python python3 node ruby perl php lua deno bun pwsh tclsh"
+)
+"""Programs that run what they read from their input, if they are given no file."""
+
 _LITERAL_WORD: Final = re.compile(r"[A-Za-z0-9_@:+./-]+\Z")
 
 
@@ -25,10 +30,10 @@ def always_patterns(line: str) -> tuple[str, ...]:
     """Return a pattern for each command of a line that needs a rule to run.
 
     If every command only reads, the patterns are the exact commands. Empty if no rule could cover
-    the line.
+    the line, or if a rule would allow whatever is piped into an interpreter.
     """
     parsed = parse(line)
-    if not parsed.plain or parsed.changes:
+    if not parsed.plain or parsed.changes or any(map(_runs_input, parsed.commands)):
         return ()
     purposes = [(command, purpose_of(command)) for command in parsed.commands]
     if all(purpose in ("reads", "passes_on") for _, purpose in purposes):
@@ -36,6 +41,14 @@ def always_patterns(line: str) -> tuple[str, ...]:
     # Rules have to cover every command of the line, except those that only pass on their input.
     needed = [command for command, purpose in purposes if purpose != "passes_on"]
     return tuple(dict.fromkeys(map(_pattern_of, needed)))
+
+
+def _runs_input(command: SimpleCommand) -> bool:
+    """Whether an interpreter in a command gets no file, only options: `sh`, `bash -s`, `node -`."""
+    return any(
+        one.name in _INTERPRETERS and all(word.text.startswith("-") for word in one.words[1:])
+        for one in (command, *command.inner())
+    )
 
 
 def _pattern_of(command: SimpleCommand) -> str:

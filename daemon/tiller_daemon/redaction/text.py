@@ -50,7 +50,8 @@ class SecretMatcher:
     """Finds some secrets in all their forms; falsy if there are none to find."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets for form in _forms_of(secret)}
+        # An empty secret would be found everywhere.
+        forms = {form for secret in secrets if secret for form in _forms_of(secret)}
         self._by_first: Final[dict[str, list[str]]] = {}
         # Longest first: of two secrets with the same start, all of the longer one is redacted.
         for form in sorted(forms, key=len, reverse=True):

@@ -47,13 +47,13 @@ class Confiner:
         home: Path,
         environ: Mapping[str, str],
         private: Sequence[Path] = (),
-        protected: Sequence[Path] = (),
+        protected: Callable[[], Sequence[Path]] = tuple,
         current_private: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         """Use the sandbox that `find` returns.
 
         Commands can't read `private` and `current_private()`, which belong to daemons, and can't
-        write `protected`. `current_private` must note what it looks at (`stamps`). `home` and
+        write `protected()`. Both functions must note what they look at (`stamps`). `home` and
         `environ` lead to credentials and to the user's programs.
         """
         self._find: Final = find
@@ -63,7 +63,7 @@ class Confiner:
         self._current_private: Final = current_private
         self._keys: tuple[Path, ...] = ()
         self._secret_paths: Final = tuple(hidden_paths(home, environ))
-        self._protected: Final = tuple(protected)
+        self._protected: Final = protected
         self._found: SandboxSearchResult | None = None
         self._tools: tuple[Path, ...] | None = None
         self._closed: tuple[Path, ...] | None = None
@@ -80,6 +80,15 @@ class Confiner:
                 del self._scanners[next(iter(self._scanners))]
             self._scanners[known] = Scanner(workspace, is_protected)
         return self._scanners[known]
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """This daemon's own places, which no command can read."""
+        return self._private
+
+    def is_own(self, path: Path) -> bool:
+        """Whether a path without links leads into this daemon's configuration or own places."""
+        return any(path.is_relative_to(place) for place in (*self._protected(), *self._private))
 
     def hide(self, files: Sequence[Path]) -> None:
         """Hide these files from all later commands, in addition to what is private."""
@@ -98,7 +107,9 @@ class Confiner:
             return None
         # A mount can't keep a command from replacing a link by a repository of its own.
         is_link = (workspace / ".git").is_symlink()
-        if policy.mode == "read_only" or is_link:
+        # There, any file may be one that a shell, a desktop or a program of the user executes.
+        holds_home = self._home.resolve().is_relative_to(workspace.resolve())
+        if policy.mode == "read_only" or is_link or holds_home:
             return Enclosure.READ_ONLY
         return sandbox.most_unasked
 
@@ -248,7 +259,7 @@ class Confiner:
 
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
         folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-        paths = (git.mark, *git.directories, *git.named, *folders, *self._protected)
+        paths = (git.mark, *git.directories, *git.named, *folders, *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
 

@@ -60,12 +60,25 @@ PROTECTED_IF_THERE: Final = (
 )  # fmt: skip
 """The same, but creating them is allowed, as a placeholder would disturb other programs."""
 
+EXECUTED_AT_HOME: Final = (
+    ".ssh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
+    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".xprofile", ".xsessionrc", ".gitconfig",
+    ".config/git", ".config/fish", ".config/systemd", ".config/autostart", ".config/tiller",
+    ".local/bin", ".local/share/applications", "Library/LaunchAgents",
+)  # fmt: skip
+"""What shells, desktops, git and service managers execute for a user. A home may be a workspace, or
+a workspace may have the files that a home gets (dotfiles)."""
+
 _PROTECTED_NAMES: Final = frozenset((".git", *PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
+_EXECUTED: Final = tuple(f"/{name.casefold()}/" for name in EXECUTED_AT_HOME)
 
 
 def is_protected(path: str) -> bool:
     """Whether a path contains one of these names, at any depth and in any case."""
-    return not _PROTECTED_NAMES.isdisjoint(path.casefold().split("/"))
+    folded = path.casefold()
+    if not _PROTECTED_NAMES.isdisjoint(folded.split("/")):
+        return True
+    return any(name in f"/{folded}/" for name in _EXECUTED)
 
 
 def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 A running turn is not affected by later changes of any of these.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,11 +90,9 @@ def freeze_context(
     permissions = _permissions(services, snapshot, configuration, agent, overrides, inherited)
     depth = inherited.depth if inherited else 0
     traits = traits_of(model.provider_model, configuration.families)
-    named = next((n for n in (overrides.tools, settings.tools, agent.tools) if n is not None), None)
-    hosted = offered_hosted_tools(model.hosted_tools, named, permissions.rules)
-    usable = _usable_tools(
-        services, named, depth, model.hosted_tools, read_only=permissions.read_only
-    )
+    named = agent.tools if (chosen := _chosen_tools(settings, overrides)) is None else chosen
+    hosted = offered_hosted_tools(model.hosted_tools, named, permissions)
+    usable = _usable_tools(services, named, depth, model.hosted_tools, permissions)
     tools = {name: tool for name, tool in usable.items() if name not in hosted}
     # Whoever names tools gets those.
     edit_tool = traits.edit_tool if named is None else "both"
@@ -148,6 +146,11 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         output_schema=shown.output_schema,
     )
     frozen = freeze_context(services, snapshot, overrides)
+    without_choice = freeze_context(services, snapshot, structs.replace(overrides, tools=None))
+    permissions = frozen.context.permissions
+    if {*without_choice.context.shown().tools} <= {*shown.tools}:
+        # Nobody chose tools for this turn, so its sub-agents are not limited to them either.
+        permissions = structs.replace(permissions, tools=snapshot.settings.tools)
     spent = Spent(
         turn.step + turn.delegated_steps,
         turn.usage.tokens,
@@ -158,6 +161,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     context = structs.replace(
         frozen.context,
         turn_id=turn.turn_id,
+        permissions=permissions,
         # Instructions may have changed on disk; the turn goes on with those it began with.
         prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
@@ -238,7 +242,7 @@ def _permissions(
     if above:
         mode = strictest(mode, above.sandbox.mode)
     rules = (
-        *_own_output_rules(services.files.spill_directory(snapshot.session_id)),
+        *_own_rules(services, snapshot),
         # The owner's rules include those of the configuration.
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
@@ -249,7 +253,14 @@ def _permissions(
         approve=overrides.approve or settings.approve or configuration.approve,
         read_only=read_only,
         sandbox=structs.replace(configuration.sandbox, mode=mode),
+        # The prompt of a sub-agent chooses no tools, so the owner's choice is the only one.
+        tools=above.tools if above else _chosen_tools(settings, overrides),
     )
+
+
+def _chosen_tools(settings: Settings, overrides: TurnOverrides) -> tuple[str, ...] | None:
+    """Return the tools that the user chose for a turn or its session; None if they chose none."""
+    return settings.tools if overrides.tools is None else overrides.tools
 
 
 def choose_tools(
@@ -304,17 +315,21 @@ def _usable_tools(
     named: tuple[str, ...] | None,
     depth: int,
     hosted_tools: Container[str],
-    *,
-    read_only: bool,
+    permissions: Permissions,
 ) -> dict[str, Tool]:
     def is_usable(tool: Tool) -> bool:
         if tool.effect == "agent":
             return depth < DEPTH_MAX
         # A `command` tool stays: the sandbox makes its commands read-only.
-        return not (read_only and tool.effect == "write")
+        return not (permissions.read_only and tool.effect == "write")
 
+    allowed = services.tools.available()
+    if permissions.tools is not None:
+        # Hosted tools among them are known for the owner's model only.
+        known = [n for n in permissions.tools if n in allowed or n.startswith(MCP_PREFIX)]
+        allowed = choose_tools(services, tuple(known))
     chosen = choose_tools(services, named, hosted_tools)
-    return {name: tool for name, tool in chosen.items() if is_usable(tool)}
+    return {name: tool for name, tool in chosen.items() if name in allowed and is_usable(tool)}
 
 
 def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:
@@ -336,10 +351,25 @@ def _spent_so_far(snapshot: Snapshot) -> Spent:
     return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)
 
 
-def _own_output_rules(directory: Path) -> tuple[Rule, ...]:
-    """Return rules by which the model may read the full output of its own calls.
+def _own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
+    """Yield rules that keep the daemon's own files, such as its token and its log, from the model.
 
-    They are the weakest, so the user's rules can override them.
+    It may read the full output of its own calls, which is stored among them. These rules are the
+    weakest, so the user's can override them.
     """
-    path = globs.escape(str(directory))
-    return tuple(Rule("external_directory", pattern, "allow") for pattern in (path, f"{path}/*"))
+    root = Path(snapshot.workspace).resolve()
+    for place in services.commands.confiner.private:
+        yield from (Rule("read", pattern, "deny") for pattern in _patterns_of(place, root))
+    outputs = services.files.spill_directory(snapshot.session_id)
+    for permission in ("read", "external_directory"):
+        yield from (Rule(permission, pattern, "allow") for pattern in _patterns_of(outputs, root))
+
+
+def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
+    """Yield patterns for a place and what is in it; in the workspace, paths are relative to it."""
+    for path in (
+        place,
+        *([place.relative_to(workspace)] if place.is_relative_to(workspace) else ()),
+    ):
+        text = globs.escape(str(path))
+        yield from (text, f"{text}/*")

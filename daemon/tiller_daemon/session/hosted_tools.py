@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiller_daemon.policy.rules import BUILT_IN, evaluate
-from tiller_protocol.settings import Rule
+from tiller_daemon.turn.context import Permissions
 
 PERMISSION = "hosted_tool"
 
 
 def offered_hosted_tools(
-    configured: dict[str, dict[str, Any]], names: Sequence[str] | None, rules: Sequence[Rule]
+    configured: dict[str, dict[str, Any]], names: Sequence[str] | None, permissions: Permissions
 ) -> dict[str, dict[str, Any]]:
-    """Return the tools to offer: of those in `names`, or of all, those that no rule denies."""
-    every = (*BUILT_IN, *rules)
+    """Return the tools to offer: of those in `names`, or of all, those that the turn may use."""
+    every = (*BUILT_IN, *permissions.rules)
     return {
         name: fields
         for name, fields in configured.items()
-        if (names is None or name in names) and evaluate(PERMISSION, name, every) != "deny"
+        if all(chosen is None or name in chosen for chosen in (names, permissions.tools))
+        and evaluate(PERMISSION, name, every) != "deny"
     }

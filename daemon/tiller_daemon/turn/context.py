@@ -90,6 +90,8 @@ class Permissions(Struct, frozen=True):
     """Whether calls that may write are denied."""
     sandbox: SandboxPolicy
     """What commands may do."""
+    tools: tuple[str, ...] | None = None
+    """The tools that the user allows the turn and its sub-agents, as patterns; None allows all."""
 
 
 class Budgets(Struct, frozen=True):

@@ -165,9 +165,10 @@ def _with_time_to_return(
         return failed
     if failed.retryable and asked_s <= min(limits.retry_after_s, limits.total_s - waited_s):
         return failed
-    when = f"in {_duration(asked_s)}"
+    when = "much later"
     if asked_s <= DATED_S_MAX:
-        when += f", after {datetime.fromtimestamp(now + asked_s, UTC):%Y-%m-%d %H:%M} UTC"
+        date = datetime.fromtimestamp(now + asked_s, UTC)
+        when = f"in {_duration(asked_s)}, after {date:%Y-%m-%d %H:%M} UTC"
     return ModelError(
         failed.kind,
         f"{failed.message} Try again {when}.",

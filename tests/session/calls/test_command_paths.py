@@ -25,7 +25,7 @@ def command(text: str) -> Requirement:
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
     """What a line needs besides, and is not simply allowed."""
     asked: dict[str, tuple[str, ...]] = {}
-    for need in further_requirements([command(text)], workspace):
+    for need in further_requirements([command(text)], workspace, lambda _: False):
         for subject in need.subjects:
             if evaluate(need.permission, subject, (*BUILT_IN, *rules)) != "allow":
                 asked[need.permission] = (*asked.get(need.permission, ()), subject)
@@ -66,7 +66,10 @@ def workspace(tmp_path: Path) -> Path:
 def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) -> None:
     named = tuple(one.format(workspace.parent) for one in subjects)
     assert beyond(text, workspace) == [("external_directory", named)]
-    requirements = (command(text), *further_requirements([command(text)], workspace))
+    requirements = (
+        command(text),
+        *further_requirements([command(text)], workspace, lambda _: False),
+    )
     assert decide(requirements, [], "ask").action == "ask"
     assert decide(requirements, granted_by_always(requirements), "ask").action == "allow"
 
@@ -169,7 +172,7 @@ def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> N
 def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, asks):
     """An agent's way out of its sandbox would be a hook that the user's own git runs."""
     write = Requirement("write", (path,), kind="path")
-    requirements = (write, *further_requirements((write,), Path("/w")))
+    requirements = (write, *further_requirements((write,), Path("/w"), lambda _: False))
     rules = (Rule("write", "*", "allow"), Rule("bash", "*", "allow"))
     verdict = decide(requirements, rules, "ask")
     assert verdict.action == ("ask" if asks else "allow")

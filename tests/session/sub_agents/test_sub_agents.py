@@ -134,6 +134,33 @@ async def test_a_read_only_agent_has_read_only_sub_agents(autojump_clock, start)
     assert world.usage.begun == []
 
 
+async def test_the_tools_that_the_user_chose_are_those_of_sub_agents_too(autojump_clock, start):
+    change = calls(CallPart("change", arguments={"say": "x"}))
+    world, boss = await start(calls(task("change it", "worker")), worker=(change,))
+    chosen = TurnOverrides(tools=("look", "task"))
+    await world.must(UserInput(boss, "go", overrides=chosen))
+    await world.ended(boss)
+    (child,) = await sub_agents(world, boss)
+    (call,) = [i for i in (await snapshot(world, child)).items if isinstance(i, ToolCall)]
+    assert call.error_kind == "invalid"
+    assert call.output.partition("Tools: ")[2] == "look, task."
+    assert world.usage.begun == []
+
+
+async def test_the_tools_of_an_agent_are_its_own(autojump_clock, start):
+    change = calls(CallPart("change", arguments={"say": "x"}))
+    world, boss = await start(calls(task("change it", "worker")), worker=(change,))
+    lead = structs.replace(WORKER, model=None, tools=("look", "task"))
+    world.configuration = structs.replace(
+        world.configuration, agents={"worker": WORKER, "lead": lead}
+    )
+    await world.must(UserInput(boss, "go", overrides=TurnOverrides(agent="lead")))
+    await world.ended(boss)
+    (child,) = await sub_agents(world, boss)
+    (call,) = [i for i in (await snapshot(world, child)).items if isinstance(i, ToolCall)]
+    assert call.state == "completed"
+
+
 async def test_what_a_sub_agent_spends_is_counted_where_it_works_for(autojump_clock, start):
     world, boss = await start(
         calls(task(), CallPart("look", arguments={})), worker=(calls(LOOK), says("three"))

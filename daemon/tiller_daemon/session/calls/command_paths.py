@@ -7,7 +7,7 @@ words of the line count, and for protected files only paths of files that exist.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tiller_daemon.files.paths import PathProblem, locate, printable
@@ -28,14 +28,17 @@ _PARTS = re.compile(r"[=:]")
 
 
 def further_requirements(
-    requirements: Sequence[Requirement], workspace: Path
+    requirements: Sequence[Requirement], workspace: Path, is_own: Callable[[Path], bool]
 ) -> tuple[Requirement, ...]:
-    """Return further permissions for a call: to see hidden files, and to write executed ones."""
+    """Return further permissions for a call: to see hidden files, and to write executed ones.
+
+    `is_own` tells whether a path leads to the daemon's own files.
+    """
     reading = [line for line in _lines(requirements) if needed_enclosure(line) < Enclosure.SESSION]
     return (
         *_outside_requirements(reading, workspace),
         *_file_requirements(reading, workspace),
-        *_protected_path_requirements(requirements),
+        *_protected_path_requirements(requirements, workspace, is_own),
     )
 
 
@@ -70,7 +73,9 @@ def _lines(requirements: Iterable[Requirement]) -> list[str]:
     return [line for requirement in commands for line in requirement.subjects]
 
 
-def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+def _protected_path_requirements(
+    requirements: Iterable[Requirement], workspace: Path, is_own: Callable[[Path], bool]
+) -> tuple[Requirement, ...]:
     """Return the permission to write files that make git, an editor or an agent run something.
 
     No command in a sandbox can write them. Tools ask a separate question, so that the permission to
@@ -78,7 +83,10 @@ def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[R
     """
     written = (each for each in requirements if each.permission == "write" and each.kind == "path")
     protected = [
-        text for requirement in written for text in requirement.subjects if is_protected(text)
+        text
+        for requirement in written
+        for text in requirement.subjects
+        if is_protected(text) or is_own((workspace / text).resolve())
     ]
     title = f"Write files that may make other programs run something: {', '.join(protected)}"
     return _path_requirements(PROTECTED_PATH, protected, title)

@@ -85,7 +85,9 @@ class TurnTools(Struct, frozen=True):
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
-        requirements = (*requirements, *further_requirements(requirements, self.workspace))
+        is_own = self.enclosures.confiner.is_own
+        further = further_requirements(requirements, self.workspace, is_own)
+        requirements = (*requirements, *further)
         if not _commands(requirements):
             return requirements
         most = self.enclosures.most_unasked
@@ -265,9 +267,9 @@ class PreparedToolCall:
         )
         try:
             check = await self._check_of_changes()
-            result = await self._run_tool(environment)
-            added = new_instructions(self._requirements, environment)
-            added += await turn.enclosures.disable_new_repositories(enclosed)
+            async with turn.enclosures.no_new_repositories(enclosed) as notes:
+                result = await self._run_tool(environment)
+            added = new_instructions(self._requirements, environment) + "".join(notes)
             if check:
                 added += await or_send_result(check.new_errors, result, environment.user.output)
             return structs.replace(

@@ -4,7 +4,8 @@ The policy decides, the package `sandbox` makes the enclosures. This module conn
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,12 +140,20 @@ class TurnEnclosures(Struct, frozen=True):
             if enclosure < Enclosure.SESSION or evaluate("read", name, rules) == "deny":
                 yield path
 
-    async def disable_new_repositories(self, enclosed: CallEnclosure) -> str:
-        """Disable git repositories that a build has created; return a note for the model."""
-        confined = enclosed.confined
-        if confined is None or confined.enclosure is not Enclosure.BUILD:
-            return ""
-        return await trio.to_thread.run_sync(self._disable_new, set(enclosed.repositories))
+    @asynccontextmanager
+    async def no_new_repositories(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
+        """Run a build inside: the git repositories that it creates are disabled when it ends.
+
+        So they are if it is interrupted. The list that this yields gets a note for the model.
+        """
+        notes: list[str] = []
+        try:
+            yield notes
+        finally:
+            if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
+                with trio.CancelScope(shield=True):
+                    before = set(enclosed.repositories)
+                    notes.append(await trio.to_thread.run_sync(self._disable_new, before))
 
     def _disable_new(self, before: set[Path]) -> str:
         workspace = Path(self.context.workspace)
