@@ -37,7 +37,7 @@ def judged(text: str, workspace: Path) -> None:
     """What a call is judged with: its needs, and twice what becomes of it."""
     parse.cache_clear()
     requirements = BASH.requirements(BashArguments(text), workspace)
-    requirements = (*requirements, *further_requirements(requirements, workspace))
+    requirements = (*requirements, *further_requirements(requirements, workspace, lambda _: False))
     decide(requirements, (), "ask")
     decide(requirements, (), "ask")
 
