@@ -99,6 +99,18 @@ class Neovim:
         """The text of the chat."""
         return await self.lua(f"return {_CHAT}")
 
+    async def chat_again(self) -> str:
+        """The text of the chat after it has followed the session from its first event again."""
+        await self.lua(
+            "local tiller = require('tiller')\n"
+            "local id = tiller.session.id\n"
+            "tiller.rpc:unfollow(id)\n"
+            "tiller.session = nil\n"
+            "tiller.follow(id)"
+        )
+        await self.until("require('tiller').is_live")
+        return await self.chat()
+
     async def said(self) -> list[str]:
         """The notifications so far."""
         return await self.lua("return said")

@@ -61,6 +61,7 @@ async def test_an_edit_is_approved_with_its_diff_and_the_buffer_is_reloaded(
     shown = await neovim.chat()
     assert "✓ allowed once by neovim" in shown
     assert "All done.\n── completed" in shown
+    assert await neovim.chat_again() == shown
 
 
 async def test_a_message_steers_the_running_turn_or_waits_for_its_end(
@@ -81,6 +82,7 @@ async def test_a_message_steers_the_running_turn_or_waits_for_its_end(
     assert "» leave the tests (steering)\nseen" in shown
     assert "» then the docs (queued)\nafter it" in shown
     assert "⧗" not in shown
+    assert await neovim.chat_again() == shown
     snapshot = await frontend.snapshot(session_id)
     assert said_in(tuple(snapshot.items)) == ["go", "leave the tests", "then the docs"]
 
@@ -129,23 +131,23 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
 ) -> None:
     daemon = new_daemon()
     daemon.start()
-    steps = text("one"), text("two"), text("three")
-    daemon.play("main", *steps)
+    daemon.play("main", text("one"), hang("in the middle"), text("three"))
     neovim = await open_neovim(daemon, workspace)
     await neovim.command("Tiller first")
     await neovim.until_shown("one\n── completed")
-    daemon.kill9()
-    await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
-    daemon.start()
     await neovim.command("Tiller second")
-    await neovim.until_shown("two\n── completed")
+    await neovim.until_shown("in the middle")
+    daemon.kill9()  # `tiller rpc` starts it again
+    await neovim.until_shown("── interrupted")
     await neovim.lua("vim.loop.kill(vim.fn.jobpid(require('tiller').rpc.job), 9)")
     await neovim.command("Tiller third")
     await neovim.until_shown("three\n── completed")
     shown = await neovim.chat()
-    for words in ("» first\none\n", "» second\ntwo\n", "» third\nthree\n"):
-        assert shown.count(words) == 1
-    assert shown.count("── completed") == 3
+    for words in ("» first\none\n", "» second\nin the middle", "» third\n", "three\n── completed"):
+        assert shown.count(words) == 1, shown
+    assert await neovim.chat_again() == shown
+    await neovim.lua("require('tiller').rpc:submit({ type = 'shutdown' })")
+    await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
 
 
 async def test_the_screen_of_a_terminal_shows_the_chat_and_takes_keys(

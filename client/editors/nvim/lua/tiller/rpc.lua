@@ -30,6 +30,7 @@ function M.new(command, handlers)
     order = {}, -- tags in the order of their submission
     connected = false, -- the process has said that it is
     followed = {}, -- by session: the last event that was handed over
+    leaving = {}, -- sessions whose last events may still be on their way
     next_tag = 1,
     rest = {}, -- pieces of a line that has not ended
     said = {}, -- what the process wrote to stderr
@@ -41,7 +42,7 @@ function Rpc:start()
   if self.job then
     return
   end
-  self.rest, self.said = {}, {}
+  self.rest, self.said, self.leaving = {}, {}, {}
   local arguments = vim.list_extend(vim.deepcopy(self.command), { 'rpc', '--name', 'neovim' })
   local started, job = pcall(vim.fn.jobstart, arguments, {
     on_stdout = function(job, data) self:_read(job, data) end,
@@ -87,6 +88,7 @@ end
 function Rpc:unfollow(session_id)
   if self.followed[session_id] and self.connected then
     self:_send({ unfollow = session_id })
+    self.leaving[session_id] = true
   end
   self.followed[session_id] = nil
 end
@@ -137,8 +139,7 @@ function Rpc:_handle(line)
   if line.event then
     local event = line.event
     local last = self.followed[event.session_id]
-    -- One that was on its way when the session was unfollowed, or that another process sent before.
-    if last and event.seq > last then
+    if last and event.seq > last and not self.leaving[event.session_id] then
       self.followed[event.session_id] = event.seq
       handlers.event(event)
     end
@@ -152,6 +153,7 @@ function Rpc:_handle(line)
     self.followed[line.started_over] = 0
     handlers.started_over(line.started_over)
   elseif line.unfollowed then
+    self.leaving[line.unfollowed.session_id] = nil
     if line.unfollowed.message then
       self.followed[line.unfollowed.session_id] = nil
       handlers.failed(line.unfollowed.message)

@@ -17,7 +17,6 @@ function Session:reset()
   self.blocks = {} -- what is shown, in order
   self.by_id = {} -- the same by the id of the item, request or plan
   self.dirty = {} -- blocks to show anew
-  self.seq = 0
   self.workspace = ''
   self.title = ''
   self.status = 'idle'
@@ -27,12 +26,8 @@ function Session:reset()
   self.turn_id = nil -- the running turn, or the last one
 end
 
---- Take an event; one that was taken before changes nothing.
+--- Take the next event.
 function Session:apply(event)
-  if event.seq <= self.seq then
-    return
-  end
-  self.seq = event.seq
   local body = event.body
   local take = Session['_' .. body.type]
   if take then
