@@ -1,8 +1,11 @@
 """The Neovim plugin as a user has it: its commands and keys, and what its buffers show."""
 
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from e2e.gates import Gate
 from e2e.words import bash, calls, hang, read, said_in, text
@@ -12,6 +15,8 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
+
+pytestmark = pytest.mark.skipif(not shutil.which("nvim"), reason="no nvim: apt install neovim")
 
 UNKNOWN = ("Cn", "Cs")
 """Categories of code points that no character has, or that UTF-8 can't carry."""
