@@ -4,6 +4,7 @@ How a command is confined is in `sandbox`; which calls run in it is decided in t
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,10 @@ from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+"""The exit statuses of a shell for a command that it can't run."""
 
 NO_SANDBOX = 1
 """The exit status if there is no sandbox to run a command in."""
@@ -95,6 +100,11 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     here = Path.cwd()
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
     variables = child_environment(os.environ, names, "", "", configuration.env_keep)
+    # What makes the sandbox would say this in its own name, and with another status.
+    if not shutil.which(command[0], path=variables.get("PATH")):
+        there = os.sep in command[0] and Path(command[0]).exists()
+        sys.stderr.write(f"tillerd: {command[0]} {'is not executable' if there else 'not found'}\n")
+        return NOT_EXECUTABLE if there else NOT_FOUND
     # Ctrl-C ends the command; this program then returns its status.
     signal.signal(signal.SIGINT, _ignore_signal)
     try:

@@ -431,6 +431,21 @@ async def test_one_command_can_be_tried_in_the_sandbox_without_a_daemon(
     assert read(workspace / "in2") is None
 
 
+@needs_sandbox
+async def test_a_command_that_can_not_run_has_the_exit_status_of_a_shell(
+    new_daemon: NewDaemon, workspace: Path
+) -> None:
+    variables = new_daemon(DEFAULT).variables
+    assert await sandbox(variables, workspace, "--", "nosuch") == (
+        127,
+        "tillerd: nosuch not found\n",
+    )
+    (workspace / "plain").write_text("text")
+    status, said = await sandbox(variables, workspace, "--", "./plain")
+    assert (status, said) == (126, "tillerd: ./plain is not executable\n")
+    assert (await sandbox(variables, workspace, "--", "./nosuch"))[0] == 127
+
+
 async def test_without_a_command_it_is_said_what_would_hold_one(
     new_daemon: NewDaemon, workspace: Path, tmp_path: Path
 ) -> None:

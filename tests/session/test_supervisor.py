@@ -167,6 +167,7 @@ async def test_a_deleted_session_is_gone_and_one_at_work_is_busy(autojump_clock,
     world, session_id = await start(SLOW)
     await world.say(session_id, "hi")
     assert (await world.refused(SessionDelete(session_id))).code == "busy"
+    assert (await world.refused(SessionArchive(session_id))).code == "busy"
     await world.must(Interrupt(session_id))
     await world.ended(session_id)
     await world.must(SessionDelete(session_id))

@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
         places, os.environ, DAEMON_COMMAND, no_new_privileges=_can_confine_without_privileges()
     )
     if arguments.print:
-        sys.stdout.write(service.render(definition).decode(errors="replace"))
+        say(service.render(definition).decode(errors="replace"), end="")
         return 0
     return _install(places, service, definition, json=arguments.json)
 

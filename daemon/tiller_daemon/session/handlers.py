@@ -92,6 +92,9 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
         case RuleRevoke() as op:
             revoke_session_rule(state, op, pending)
         case SessionArchive() as op:
+            if op.archived and state.turn:
+                message = "A turn is running. Interrupt it first, or wait until it ends."
+                raise RejectionError("busy", message, {"turn_id": state.turn.turn_id})
             ends = op.archived and not state.outbox.fold_pending().archived
             state.put(pending, SessionArchived(op.archived))
             if ends:
