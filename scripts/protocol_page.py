@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/protocol_page.py
 
-Run it after a change of the wire or of `examples`; a test fails until then.
+Run it after a change of the wire or of `client/examples`; a test fails until then.
 """
 
 import ast

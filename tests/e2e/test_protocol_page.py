@@ -13,7 +13,7 @@ from support.daemon import Daemon
 from support.frontend import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PYTHON_FRONTEND = (sys.executable, str(ROOT / "examples" / "frontend.py"))
+PYTHON_FRONTEND = (sys.executable, str(ROOT / "client" / "examples" / "frontend.py"))
 
 
 def variables(daemon: Daemon) -> dict[str, str]:

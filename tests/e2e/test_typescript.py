@@ -152,7 +152,7 @@ async def test_a_program_that_is_not_there_is_an_error(built: Path) -> None:
 async def test_the_frontend_of_the_page_goes_on_when_the_daemon_is_killed_and_started(
     built: Path, new_daemon: Callable[[], Daemon], workspace: Path
 ) -> None:
-    shutil.copy(ROOT / "examples" / "frontend.ts", built / "frontend.mts")
+    shutil.copy(ROOT / "client" / "examples" / "frontend.ts", built / "frontend.mts")
     options = ("--noCheck", "--module", "nodenext", "--target", "es2022")
     compile_ts(built, *options, "frontend.mts")
     await check_it_goes_on(new_daemon(), workspace, "node", str(built / "frontend.mjs"))
