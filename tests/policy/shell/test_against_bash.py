@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,12 @@ PLAIN_PIECES = [
         "{}",
     ),
 ]
+NOBODY = 65_534
+_UNPRIVILEGED: Any = (
+    {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+)
+"""A line may redirect into any path, such as a broken `/dev/null`, and root may create it there."""
+
 REPORTING = """
 exec 9>&{descriptor}; PATH=/nonexistent
 command_not_found_handle() {{ local IFS=$'\\036'; printf '%s\\037' "$*" >&9; return 0; }}
@@ -167,6 +174,7 @@ eval "$SCRIPT" 2>/dev/null
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
 def test_b38_bash_runs_nothing_that_was_not_found_in_a_plain_line(tmp_path):
     judged = 0
+    tmp_path.chmod(0o777)
     for number in range(ROUNDS):
         text = _script(random.Random(f"{SEED}-{number}"))
         parsed = parse(text)
@@ -220,6 +228,7 @@ def _run(script: str, directory: os.PathLike[str]) -> list[list[str]]:
                 stderr=subprocess.DEVNULL,
                 timeout=BASH_TIMEOUT_S,
                 check=False,
+                **_UNPRIVILEGED,
             )
         finally:
             os.close(writer)
