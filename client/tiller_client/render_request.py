@@ -27,7 +27,7 @@ ROWS_AT_ONCE = 20
 def request_block(request: Request, paint: Paint, width: int) -> str:
     """A whole request. Nothing is cut: the user might allow what is hidden."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
-    title = _row(verbatim(request.title)) or request.kind
+    title = _row(verbatim(_heading(request))) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in _subjects(request)]
     if request.detail:
@@ -47,6 +47,17 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     if count > ROWS_AT_ONCE:
         text += "\n" + paint.asking(f"  ↑ {count} lines: scroll up to see all of them")
     return text
+
+
+def _heading(request: Request) -> str:
+    """The title. A command that is cut in it is left out, as it is shown whole below it."""
+    title = request.title.removesuffix("...")
+    if request.detail_kind != "command" or title == request.title:
+        return request.title
+    command = " ".join(request.detail.split())
+    starts = (at for at in range(len(title)) if command.startswith(title[at:]))
+    about = title[: next(starts, 0)].rstrip(" :")
+    return f"{about} a command" if about == "Run" else about or request.title
 
 
 def block(text: str, width: int) -> str:

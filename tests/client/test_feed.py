@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from support.fake_daemon import FakeDaemon
-from tiller_client import connection as connection_module
+from tiller_client import daemons as daemons_module
 from tiller_client.errors import RejectedError
 from tiller_client.feed import Feed
 from tiller_client.pool import ConnectionPool
@@ -56,7 +56,7 @@ def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
         assert read(feed, 2) == [1, 2]
     second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
     monkeypatch.setattr(
-        connection_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
+        daemons_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
     )
     first.sessions[SESSION].append(structs.replace(first.sessions[SESSION][1], seq=3))
     assert read(feed, 1) == [3]
@@ -67,7 +67,7 @@ def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
 def test_a_daemon_that_was_stopped_is_not_started(
     places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "start_daemon", None)
+    monkeypatch.setattr(daemons_module, "start_daemon", None)
     feed = Feed(pool, SESSION)
     with first_daemon(places) as first:
         first.add(SESSION, [SessionCreated("/w", Settings())])

@@ -313,6 +313,16 @@ def test_what_is_in_the_title_already_is_not_said_twice_but_a_detail_always_is()
         "r", "approval", "Run ls", subjects=("ls",), detail="ls", detail_kind="command"
     )
     assert request_block(request, PLAIN, 80) == "? Run ls\n    ls"
+    for title, heading in (
+        ("Run git commit...", "Run a command"),
+        (
+            "It needs more than a build. Run again: git com...",
+            "It needs more than a build. Run again",
+        ),
+        ("Something else...", "Something else..."),
+    ):
+        cut = structs.replace(request, title=title, detail="git commit -qam x", subjects=())
+        assert request_block(cut, PLAIN, 80) == f"? {heading}\n    git commit -qam x"
     read = Request("r", "approval", "Read a b", subjects=("a b",))
     assert request_block(read, PLAIN, 80) == "? Read a b"
     assert request_block(structs.replace(read, subjects=("a  b",)), PLAIN, 80) == (

@@ -19,6 +19,7 @@ from tiller_daemon import stamps
 from tiller_daemon.config import SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
+from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.slash_commands import expand_input
 from tiller_daemon.session.sub_agents.agents import list_agents
@@ -115,7 +116,7 @@ def daemon_at(root: Path, services: Services) -> Services:
         home=root,
         documents=StampedCache(),
     )
-    return replace(services, user=user, time=lambda: 1.7e9)
+    return replace(services, user=user, clock=Clock(lambda: 1.7e9, lambda: 0.0))
 
 
 def values(services: Services, root: Path) -> list[object]:

@@ -108,7 +108,7 @@ class Confiner:
         # A mount can't keep a command from replacing a link by a repository of its own.
         is_link = (workspace / ".git").is_symlink()
         # There, any file may be one that a shell, a desktop or a program of the user executes.
-        holds_home = self._home.resolve().is_relative_to(workspace.resolve())
+        holds_home = self._home.is_relative_to(workspace.resolve())
         if policy.mode == "read_only" or is_link or holds_home:
             return Enclosure.READ_ONLY
         return sandbox.most_unasked

@@ -290,16 +290,16 @@ class ActiveTurn:
         if self._session.queue.queue:
             self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
-        now, new_id = self._session.outbox.time(), self._session.services.new_id
+        services, now = self._session.services, self._session.outbox.time()
         bodies = closing_bodies(
             snapshot,
             ending,
             now,
-            new_id,
+            services.new_id,
             step_usage=self._step_usage,
             cost=self.context.model.price(self._step_usage),
             unrecorded=self._changes.is_open,
-            branch=checked_out(self.context.workspace),
+            branch=checked_out(self.context.workspace, services.user.documents),
         )
         self.put(*bodies)
         # Without the turn's id: it is about the session, which is idle after the turn.

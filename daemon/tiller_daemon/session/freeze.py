@@ -357,7 +357,7 @@ def _own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
     It may read the full output of its own calls, which is stored among them. These rules are the
     weakest, so the user's can override them.
     """
-    root = Path(snapshot.workspace).resolve()
+    root = services.user.projects.inspect(snapshot.workspace).workspace
     for place in services.commands.confiner.private:
         yield from (Rule("read", pattern, "deny") for pattern in _patterns_of(place, root))
     outputs = services.files.spill_directory(snapshot.session_id)

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.stamps import look_at
+from tiller_daemon.stamps import StampedCache, look_at
 from tiller_daemon.workspace.documents import read_document
 
 GIT_FILE_BYTES_MAX: Final = 4096
@@ -45,9 +45,9 @@ def find_repository(directory: Path) -> Repository | None:
     return None
 
 
-def checked_out(directory: str) -> str:
+def checked_out(directory: str, cache: StampedCache) -> str:
     """Return the branch of the repository around `directory`, `commit abc…`, or ''."""
-    repository = find_repository(Path(directory))
+    repository = cache.get(("checked_out", directory), lambda: find_repository(Path(directory)))
     return repository.head.removeprefix("branch ") if repository else ""
 
 
