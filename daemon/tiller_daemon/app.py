@@ -180,7 +180,7 @@ async def _serve_sessions(
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         session_nursery.start_soon(import_when_idle)
-        session_nursery.start_soon(feed_watchdog)
+        await session_nursery.start(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(stop_on_signal, server)

@@ -59,15 +59,18 @@ def notify_reloaded(problem: str) -> None:
     notify_service_manager(f"READY=1\nSTATUS={status}")
 
 
-async def feed_watchdog() -> None:
+async def feed_watchdog(*, task_status: trio.TaskStatus[None]) -> None:
     """Show systemd that the event loop runs, until cancelled; a hung daemon is killed.
 
-    It is killed by SIGABRT, so that the log gets a traceback of where it hung.
+    It is killed by SIGABRT, so that the log gets a traceback of where it hung. It has started once
+    that is prepared, as it may hang from the first moment on.
     """
     interval_s = watchdog_s(os.environ, os.getpid()) / FEEDINGS
     if interval_s == inf:
+        task_status.started()
         return
     faulthandler.enable()
+    task_status.started()
     while True:
         notify_service_manager("WATCHDOG=1")
         await trio.sleep(interval_s)
