@@ -79,7 +79,7 @@ class PendingPrompts:
         return False
 
     def drop_removed(self) -> None:
-        """Answer those that somebody else has removed; the log has been read to its end."""
+        """Answer those that somebody else has removed; no message of theirs can follow any more."""
         for prompt in self._pop(lambda prompt: prompt.left_queue):
             self._stop(prompt, "cancelled")
 
@@ -124,6 +124,8 @@ class PendingPrompts:
             message = body.error.message if body.error else "The turn failed."
             self._peer.fail(prompt.request_id, RpcError(INTERNAL_ERROR, message, {"code": code}))
         if body.queued:
+            # What still waits was not sent; what left the queue without a message was removed.
+            self.drop_removed()
             for prompt in self._pop(lambda prompt: not prompt.turn_id):
                 self._unqueue(prompt.input_id)
                 self._peer.fail(prompt.request_id, RpcError(INTERNAL_ERROR, NOT_SENT))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiller_client.acp.pending import PendingPrompts
@@ -126,6 +126,7 @@ class Session:
 
 
 @given(actions=ACTIONS)
+@example(actions=["prompt", "prompt", "prompt", "remove", "end"])
 def test_every_prompt_is_answered_once_and_rightly(actions: list[str]) -> None:
     session = Session()
     for action in actions:
