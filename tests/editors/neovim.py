@@ -30,6 +30,11 @@ vim.notify = function(message) table.insert(said, message) end
 """
 """Before each test: this checkout's `tiller`, and notifications kept where a test can read them."""
 
+CHAT = (
+    "table.concat(vim.api.nvim_buf_get_lines(require('tiller').chat.buffer, 0, -1, false), '\\n')"
+)
+"""The text of the chat, as a Lua expression."""
+
 LINES, COLUMNS = 24, 80
 
 
@@ -89,11 +94,11 @@ class Neovim:
 
     async def until_shown(self, text: str) -> None:
         """Wait until the chat shows a text."""
-        await self.until(f"({_CHAT}):find({_quoted(text)}, 1, true)")
+        await self.until(f"({CHAT}):find({_quoted(text)}, 1, true)")
 
     async def chat(self) -> str:
         """The text of the chat."""
-        return await self.lua(f"return {_CHAT}")
+        return await self.lua(f"return {CHAT}")
 
     async def chat_again(self) -> str:
         """The text of the chat after it has followed the session from its first event again."""
@@ -193,11 +198,6 @@ class NeovimTerminal:
     def rows(self) -> list[str]:
         """The screen, without blanks at the ends of rows."""
         return [row.rstrip() for row in self._screen.display]
-
-
-_CHAT = (
-    "table.concat(vim.api.nvim_buf_get_lines(require('tiller').chat.buffer, 0, -1, false), '\\n')"
-)
 
 
 def _quoted(text: str) -> str:

@@ -1,8 +1,10 @@
 """The Neovim plugin as a user has it: its commands and keys, and what its buffers show."""
 
 import shutil
+import sqlite3
 import unicodedata
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,14 @@ import pytest
 from e2e.gates import Gate
 from e2e.words import bash, calls, hang, read, said_in, text
 from editors.conftest import Opening
-from editors.neovim import Neovim, NeovimTerminal
+from editors.neovim import CHAT, Neovim, NeovimTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
+from tiller_protocol.answers import RulesResult
+from tiller_protocol.ops import RulesList
+from tiller_protocol.places import LOG_FILE
 
 pytestmark = pytest.mark.skipif(not shutil.which("nvim"), reason="no nvim: apt install neovim")
 
@@ -155,6 +160,53 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
 
 
+def put_back(daemon: Daemon, kept: bytes, log_id: str = "") -> None:
+    """Give a stopped daemon an earlier state of its log, or with `log_id` another log."""
+    path = daemon.places.state / LOG_FILE
+    for file in daemon.places.state.glob(f"{LOG_FILE}-*"):
+        file.unlink()
+    path.write_bytes(kept)
+    if log_id:
+        with closing(sqlite3.connect(path)) as log, log:
+            log.execute("UPDATE meta SET value = ? WHERE key = 'log_id'", [log_id])
+
+
+async def test_a_log_that_was_put_back_is_shown_from_its_first_event(
+    open_neovim: Opening, new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    daemon.play("main", text("one"), text("two"), text("three"))
+    path = daemon.places.state / LOG_FILE
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller first")
+    await neovim.until_shown("one\n── completed")
+    await daemon.terminate()
+    shorter = path.read_bytes()
+    daemon.start()
+    for words, answer in (("second", "two"), ("more", "three")):
+        await neovim.command(f"Tiller {words}")
+        await neovim.until_shown(f"» {words}\n{answer}\n── completed")
+    await daemon.terminate()
+    longer = path.read_bytes()
+    put_back(daemon, shorter)
+    daemon.start()  # `tiller rpc` sees that the log ends before what it had sent
+    await neovim.until(f"not ({CHAT}):find('second', 1, true)")
+    await neovim.command("Tiller third")
+    await neovim.until_shown("» third\ntwo\n── completed")
+    # A new `tiller rpc` knows nothing of the old log: the plugin itself sees that it is another.
+    await neovim.lua("require('tiller').rpc:stop()")
+    await daemon.terminate()
+    put_back(daemon, longer, log_id="another")
+    daemon.start()
+    await neovim.lua("require('tiller').rpc:start()")
+    await neovim.until_shown("» more\nthree\n── completed")
+    shown = await neovim.chat()
+    assert "third" not in shown
+    assert shown.count("» ") == 3, shown
+    assert await neovim.chat_again() == shown
+
+
 async def test_the_screen_of_a_terminal_shows_the_chat_and_takes_keys(
     daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
@@ -236,6 +288,29 @@ async def test_what_is_asked_is_shown_verbatim_and_a_rejection_has_a_reason(
     await neovim.keys("gR")
     await neovim.until_shown("── blocked")
     assert "not from there" in str((await frontend.snapshot(session_id)).items)
+
+
+@pytest.mark.parametrize("key", ["ga", "gh"])
+async def test_what_is_always_allowed_is_asked_once(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path, key: str
+) -> None:
+    again = CallPart("edit", arguments={"path": "greeting.txt", "old": "hi", "new": "hey"})
+    steps = (calls(read("greeting.txt")), calls(EDIT), calls(again), text("done"))
+    neovim, session_id = await opened(open_neovim, daemon, frontend, workspace, *steps)
+    await neovim.command("Tiller go")
+    await neovim.until_shown("ga always")
+    assert f"always here: for every session in {workspace}" in await neovim.chat()
+    await neovim.go_to("? Edit")
+    await neovim.keys(key)
+    await neovim.until_shown("done\n── completed")
+    shown = await neovim.chat()
+    said = {"ga": "✓ allowed for the session", "gh": "✓ allowed always here"}
+    assert f"{said[key]} by neovim" in shown
+    assert shown.count("? Edit") == 1
+    assert (workspace / "greeting.txt").read_text() == "hey\n"
+    listed = await frontend.must(RulesList(workspace=str(workspace), session_id=session_id))
+    assert isinstance(listed, RulesResult)
+    assert [one.workspace for one in listed.rules] == ["" if key == "ga" else str(workspace)]
 
 
 async def test_a_question_is_answered(
