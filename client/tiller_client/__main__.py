@@ -9,9 +9,10 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TextIO
 
+from tiller_client import streams
 from tiller_client.arguments import parse
+from tiller_client.errors import STATUS_INTERRUPTED, RejectedError, TillerError, UnwritableOutput
 
 THERE = ("config", "init", "doctor", "sandbox", "daemon", "service")
 """Families that are about a machine, its files and its processes: with `--host` they run there."""
@@ -28,17 +29,25 @@ def main(command_line: Sequence[str] | None = None) -> int:
     Tracebacks are shown only if TILLER_DEBUG is set.
     """
     gc.disable()  # nothing that is imported is garbage
-    _open_closed()
-    arguments = parse(command_line)
-    _prepare(sys.stdout)
-    _prepare(sys.stderr)
-    from tiller_client.errors import STATUS_INTERRUPTED, RejectedError, TillerError
-
+    streams.open_streams()
     try:
+        return _main(command_line)
+    except BrokenPipeError:
+        return STATUS_BROKEN_PIPE
+    except UnwritableOutput as error:
+        _complain(str(error))
+        return error.status
+
+
+def _main(command_line: Sequence[str] | None) -> int:
+    """Run one verb and report what has failed; raises only what the output raises."""
+    arguments: Namespace | None = None
+    try:
+        arguments = _parse(command_line)
         status = run(arguments)
-        sys.stdout.flush()
+        streams.flush(sys.stdout)
     except RejectedError as error:
-        if arguments.json:
+        if arguments and arguments.json:
             from tiller_client.console import print_json
 
             print_json(error.answer)
@@ -50,19 +59,26 @@ def main(command_line: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
     except BrokenPipeError:
-        from tiller_client.console import discard_stdout
-
-        discard_stdout()
-        return STATUS_BROKEN_PIPE
+        raise
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         return 1
     except Exception as error:
         return _report_bug(error)
     finally:
-        # They are about a daemon on this machine, and what this shell would start it with.
-        _tell_differences(unwanted=arguments.json or arguments.quiet or bool(arguments.host))
+        if arguments:
+            # They are about a daemon on this machine, and what this shell would start it with.
+            _tell_differences(unwanted=arguments.json or arguments.quiet or bool(arguments.host))
     return status
+
+
+def _parse(command_line: Sequence[str] | None) -> Namespace:
+    """Parse; what argparse prints before it ends the program is written before that."""
+    try:
+        return parse(command_line)
+    finally:
+        streams.flush(sys.stderr)
+        streams.flush(sys.stdout)
 
 
 def run(arguments: Namespace) -> int:
@@ -180,20 +196,6 @@ def _import_msgspec() -> None:
         assert msgspec
     finally:
         del sys.modules[name]
-
-
-def _open_closed() -> None:
-    """Open /dev/null for a standard stream that is closed, so that no socket takes its number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)
-            assert opened == number
-            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
-
-
-def _prepare(stream: TextIO) -> None:
-    """Use UTF-8 in every locale, as JSON requires it; replace what can't be encoded."""
-    stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
 
 
 def _complain(text: str) -> None:

@@ -1,8 +1,8 @@
 """Writes text to stdout and stderr, and maintains the rows at the bottom of a terminal.
 
-Nothing else writes to stdout and stderr. All text is sanitized here, on a terminal or not. A
-terminal gets everything in the order in which it happened. If stdout is a pipe and the verb
-separates answers, only the final message goes to stdout.
+Nothing else writes text to stdout and stderr (`streams`: what happens if that fails). All text is
+sanitized here, on a terminal or not. A terminal gets everything in the order in which it happened.
+If stdout is a pipe and the verb separates answers, only the final message goes to stdout.
 """
 
 import os
@@ -14,8 +14,10 @@ from typing import TextIO
 
 import msgspec
 
+from tiller_client import streams
 from tiller_client.errors import UsageError
 from tiller_client.render import Piece
+from tiller_client.streams import put
 from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
 
 WIDTH_PIPED = 100
@@ -37,13 +39,13 @@ _SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
 
 def print_json(struct: object) -> None:
     """Write one struct as one line of JSON to stdout, at once."""
-    sys.stdout.write(json_line(msgspec.json.encode(struct)) + "\n")
-    sys.stdout.flush()
+    put(sys.stdout, json_line(msgspec.json.encode(struct)) + "\n")
+    flush()
 
 
-def discard_stdout() -> None:
-    """Redirect stdout to /dev/null, after its reader has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def flush() -> None:
+    """Show at once what was said."""
+    streams.flush(sys.stdout)
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
@@ -68,7 +70,7 @@ def page(text: str) -> None:
     if not words or words[0] == "cat" or shutil.which(words[0]) is None:
         say(text)
         return
-    sys.stdout.flush()
+    flush()
     variables = {"LESS": PAGER_OPTIONS, **os.environ}
     # Ctrl-C belongs to the pager while it runs.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -81,9 +83,8 @@ def page(text: str) -> None:
 
 def print_raw(text: str) -> None:
     """Write text to stdout unchanged, for another program; the caller checks that it is a pipe."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-    sys.stdout.buffer.flush()
+    flush()
+    streams.put_bytes(sys.stdout.fileno(), text.encode("utf-8", "replace"))
 
 
 def is_piped() -> bool:
@@ -93,9 +94,11 @@ def is_piped() -> bool:
 
 def complain(text: str) -> None:
     """Write a sentence to stderr, prefixed with the name of the program."""
-    sys.stdout.flush()
-    _write(sys.stderr, f"tiller: {text}\n")
-    sys.stderr.flush()
+    try:
+        flush()
+    finally:
+        _write(sys.stderr, f"tiller: {text}\n")
+        streams.flush(sys.stderr)
 
 
 def confirm(question: str) -> bool:
@@ -103,7 +106,7 @@ def confirm(question: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("stdin is not a terminal, so nobody can agree; to agree now, add --yes")
     say(f"{question} [y/N] ", end="")
-    sys.stdout.flush()
+    flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -179,11 +182,10 @@ class Console:
         text = message + ("" if message.endswith("\n") else "\n")
         try:
             _write(sys.stdout, text)
-            sys.stdout.flush()
+            flush()
         except BrokenPipeError:
             if not interrupted:
                 raise
-            discard_stdout()
             self._write(text)
 
     def bottom(self, *rows: str) -> None:
@@ -216,7 +218,7 @@ class Console:
         """Note that the user pressed Enter, so that the cursor is on a new line."""
         if len(self._bottom) > 1:
             _write(self._out, "", f"\x1b[{len(self._bottom)}A{_ERASE_BELOW}")
-            self._out.flush()
+            streams.flush(self._out)
         self.moved()
 
     def moved(self) -> None:
@@ -238,20 +240,20 @@ class Console:
             _write(self._out, "\n")
         last = self.paint.dim(pad(rows[-1], self._typed_from))
         _write(self._out, last, "\r", _RESTORE_CURSOR)
-        self._out.flush()
+        streams.flush(self._out)
 
     def _write(self, text: str) -> None:
         """Write text in place of the rows at the bottom."""
         above = len(self._bottom) - 1
         erased = f"\x1b[{above}A{_ERASE_BELOW}" if above > 0 else _ERASE_LINE
         _write(self._out, text, erased if self._bottom else "")
-        self._out.flush()
+        streams.flush(self._out)
         self._bottom = ()
 
 
 def _write(stream: TextIO, text: str, before: str = "", after: str = "") -> None:
     """Write sanitized text; `before` and `after` are control sequences that move the cursor."""
-    stream.write(f"{before}{on_screen(text)}{after}")
+    put(stream, f"{before}{on_screen(text)}{after}")
 
 
 def _is_terminal(descriptor: int) -> bool:

@@ -60,6 +60,10 @@ class Detached(TillerError):
     status = STATUS_INTERRUPTED
 
 
+class UnwritableOutput(TillerError):
+    """stdout can't be written, for example because the disk is full."""
+
+
 class TimedOut(TillerError):
     """The time limit of the command was over before a turn began."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tiller_client.streams import put_bytes
 from tiller_client.watch import Wakeup
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
@@ -59,14 +60,9 @@ class LineWriter:
         self._lock = threading.Lock()
 
     def write(self, struct: msgspec.Struct) -> None:
-        """Write one line; raises `BrokenPipeError` if nobody reads any more."""
-        with self._lock, memoryview(msgspec.json.encode(struct) + b"\n") as data:
-            written = 0
-            while written < len(data):
-                try:
-                    written += os.write(self._descriptor, data[written:])
-                except BlockingIOError:  # whoever made the pipe has set it so
-                    select.select([], [self._descriptor], [])
+        """Write one line; raises as `put_bytes`."""
+        with self._lock:
+            put_bytes(self._descriptor, msgspec.json.encode(struct) + b"\n")
 
     def end(self) -> None:
         """Let no thread begin another line; the present one is written first."""

@@ -4,8 +4,11 @@ Imports the standard library only, as every start needs this module.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
+
+from tiller_client.streams import put
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +26,11 @@ class Parser(argparse.ArgumentParser):
             ):
                 self.error(f"there is no option {option}; did you mean {suggestion}?")
         return parsed, unknown
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Write help or an error; argparse would ignore that it can't be written."""
+        if message:
+            put(sys.stdout if file is sys.stdout else sys.stderr, message)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong, then exit."""

@@ -4,12 +4,13 @@ One thread: `read` never blocks, `write` blocks until the client takes what is w
 """
 
 import os
-import select
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+
+from tiller_client.streams import put_bytes
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """Longest message that is read: the largest input of the daemon in base64, and much around it."""
@@ -170,9 +171,4 @@ class Peer:
             answered(message.result if message.error is None else None, message.error)
 
     def _write(self, message: object) -> None:
-        rest = memoryview(_encode(message) + b"\n")
-        while rest:
-            try:
-                rest = rest[os.write(self._writing, rest) :]
-            except BlockingIOError:
-                select.select([], [self._writing], [])
+        put_bytes(self._writing, _encode(message) + b"\n")

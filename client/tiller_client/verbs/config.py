@@ -1,13 +1,12 @@
 """`config path|show|check`: the user's configuration file; the daemon interprets it."""
 
 import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import msgspec
 
-from tiller_client.console import print_json, say
+from tiller_client.console import flush, print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.runtime import my_places
 from tiller_client.starting import DAEMON_COMMAND
@@ -77,6 +76,6 @@ def _check(*, json: bool) -> int:
     elif checked.good:
         say(checked.message)
     else:
-        sys.stdout.flush()
+        flush()
         raise TillerError(checked.message)
     return 0 if checked.good else 1

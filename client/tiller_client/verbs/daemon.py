@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import time
 from argparse import Namespace
 from typing import NoReturn
@@ -11,7 +10,7 @@ from typing import NoReturn
 import msgspec
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import complain, print_json, say
+from tiller_client.console import complain, flush, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.runtime import lock_holder, lock_is_held, my_places
 from tiller_client.service import find_service
@@ -206,4 +205,4 @@ def _print_lines(text: str, *, json: bool) -> None:
             print_json(LogLine(line))
         else:
             say(sanitized(line))
-    sys.stdout.flush()
+    flush()

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.console import flush, print_json, say, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, my_places
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
             print_json(finding)
         else:
             say(_line(finding, paint))
-            sys.stdout.flush()
+            flush()
     return 1 if failed else 0
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say
+from tiller_client.console import flush, print_json, say
 from tiller_client.differences import RESTART
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_client.first_configuration import configuration_text, missing_text
@@ -157,7 +157,7 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
         say(f"  {number}  {one_line(choice)}")
     while True:
         say(f"1 to {len(choices)} [1] ", end="")
-        sys.stdout.flush()
+        flush()
         line = sys.stdin.readline()
         answer = line.strip() or "1"
         if not line:

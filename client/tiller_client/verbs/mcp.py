@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Final
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import complain, print_json, say, stdout_paint
+from tiller_client.console import complain, flush, print_json, say, stdout_paint
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.runtime import my_places
 from tiller_client.text import one_line
@@ -92,7 +92,7 @@ def _show(result: McpLoginResult, arguments: Namespace) -> None:
         say(f"Logged in at {name}.")
     else:
         say(f"Logged out at {name}.")
-    sys.stdout.flush()
+    flush()
 
 
 def _typed() -> str | None:

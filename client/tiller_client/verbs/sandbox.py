@@ -5,13 +5,12 @@ It runs the daemon's program; no daemon need be running.
 
 import os
 import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 import msgspec
 
-from tiller_client.console import print_json, say
+from tiller_client.console import flush, print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.starting import DAEMON_COMMAND
 from tiller_client.text import sanitized
@@ -33,7 +32,7 @@ def run(arguments: Namespace) -> int:
         raise TillerError(f"{place} is not a directory; choose one with -C DIR")
     if arguments.command:
         os.chdir(place)
-        sys.stdout.flush()
+        flush()
         os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
     done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
     message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
