@@ -1,4 +1,4 @@
-"""Faults of a turn's loop: responses that are no answer, loops, and retries."""
+"""Faults of a turn's loop: responses that are no answer, calls of the provider, loops, retries."""
 
 from fault import SESSION, TURN, Fault
 
@@ -44,6 +44,58 @@ UNFINISHED = (
         "_ResponseAssembly.complete",
         '"completed" if A else "discarded"',
         '"completed"',
+    ),
+)
+
+HOSTED = (
+    Fault(
+        "G4 calls of the provider are not sent as calls of ours",
+        TURN + "history.py",
+        "_SentItems._add",
+        "ToolCall(by_provider=True)",
+        "ToolCall(by_provider=None)",
+    ),
+    Fault(
+        "G9 calls of the provider do not run here",
+        TURN + "assembly.py",
+        "Response.calls",
+        "if not A.by_provider",
+        "",
+    ),
+    Fault(
+        "G7 a call of the provider ends with the attempt that failed",
+        TURN + "assembly.py",
+        "_ResponseAssembly.discard",
+        "A += self._hosted.discard()",
+        "self._hosted.discard()",
+    ),
+    Fault(
+        "G7 a call of the provider ends with its response",
+        TURN + "hosted_calls.py",
+        "HostedCalls.end",
+        "await self._complete(structs.replace(self._calls[A], output=NO_RESULT))",
+        "pass",
+    ),
+    Fault(
+        "G4 the result of a call of the provider is shown",
+        TURN + "hosted_calls.py",
+        "HostedCalls._update",
+        "A(B, output=C, images=D)",
+        "B",
+    ),
+    Fault(
+        "G10 steering does not come between the parts of one answer",
+        TURN + "loop.py",
+        "run_turn",
+        "not await A.compact_if_full() and not B",
+        "not await A.compact_if_full()",
+    ),
+    Fault(
+        "G10 no follow-up comes between the parts of one answer",
+        TURN + "loop.py",
+        "run_turn",
+        "A.calls or B or C.has_steering",
+        "A.calls or C.has_steering",
     ),
 )
 
@@ -109,4 +161,4 @@ RETRIES = (
     ),
 )
 
-FAULTS = UNFINISHED + LOOPS + RETRIES
+FAULTS = UNFINISHED + HOSTED + LOOPS + RETRIES

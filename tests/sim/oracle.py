@@ -48,6 +48,7 @@ class Turn:
     steps: int = 0
     calls: int = 0
     compacted: bool = False
+    paused: bool = False
 
 
 @dataclass
@@ -186,6 +187,7 @@ class Mailbox:
         """What the turn must take now: all steering, else what follows."""
         assert self.turn
         assert not self.turn.step_open, "input was taken within a step"
+        assert not self.turn.paused, "input was taken between the parts of one answer"
         taken = [given for given in self.queue if given.delivery == "steer"]
         if not taken:
             assert self.turn.steps, "a follow-up was taken before the first request"
@@ -244,12 +246,14 @@ class Mailbox:
             case StepStarted(step=step):
                 self.marks[turn_id, step] = len(self.history)
                 steering = [given for given in self.queue if given.delivery == "steer"]
-                assert turn.compacted or not steering, f"a request without {steering}"
-                turn.step_open, turn.compacted, turn.calls = True, False, 0
+                late = turn.compacted or turn.paused
+                assert late or not steering, f"a request without {steering}"
+                turn.step_open, turn.compacted, turn.calls, turn.paused = True, False, 0, False
                 turn.steps += 1
-            case StepEnded():
+            case StepEnded(finish_reason=reason):
                 turn.step_open = turn.compacted = False
-            case ItemCompleted(item=ToolCall(discarded=False)):
+                turn.paused = reason == "paused"
+            case ItemCompleted(item=ToolCall(discarded=False, by_provider=False)):
                 turn.calls += 1
             case StatusChanged(cause="compacting"):
                 turn.compacted = True

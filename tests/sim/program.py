@@ -5,15 +5,16 @@ kills and some of steering (swarm testing). `player` plays one; `show` prints on
 """
 
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ModelErrorKind
 from tiller_daemon.models.scripted import (
     CallPart,
     Failure,
     HangPart,
+    HostedCallPart,
     Part,
     ReasoningPart,
     Script,
@@ -67,6 +68,12 @@ WINDOW_TOKENS = 4_000
 
 
 RESUMES_SHARE = 0.5
+
+HOSTED_SHARE = 0.15
+"""In so many responses the provider runs calls itself."""
+
+HOSTED_OUTPUTS = {"web_search": "found", "web_fetch": "page"}
+"""What the provider's tools return."""
 
 
 class Action(Struct, frozen=True):
@@ -159,6 +166,8 @@ def _actions(draw: Random) -> tuple[Action, ...]:
 
 def _step(draw: Random, window: int | None) -> ScriptStep:
     parts = [_part(draw) for _ in range(draw.choice((0, 1, 1, 2, 2, 3, 4)))]
+    if draw.random() < HOSTED_SHARE:
+        parts += _hosted_parts(draw)
     if draw.random() < 0.3:
         parts += [CallPart("look", {"seconds": draw.choice(CALL_S), "say": say}) for say in "xyz"]
     kinds: list[ModelErrorKind] = [
@@ -178,7 +187,9 @@ def _step(draw: Random, window: int | None) -> ScriptStep:
     )
     used = draw.randint(100, int(0.9 * window)) if window else draw.randint(1, 300)
     usage = draw.choice((None, ScriptedUsage(used, 0, 20)))
-    finish = draw.choice((*(None,) * 15, "stop", "stop", "length", "length", "content_filter"))
+    finish = draw.choice(
+        (*(None,) * 15, "stop", "stop", "length", "length", "content_filter", "paused")
+    )
     return ScriptStep(tuple(parts), failures, finish, usage)
 
 
@@ -204,6 +215,17 @@ _ODD_PARTS: tuple[Part, ...] = (
     CallPart("question", arguments={"text": "which?", "choices": ["this", "that"]}),
     CallPart("question", arguments={"text": "which?"}),
 )
+
+
+def _hosted_parts(draw: Random) -> list[Part]:
+    """Calls that the provider runs: one that takes time, perhaps two at once, perhaps no end."""
+    search = HostedCallPart("web_search", {"query": "x"}, "", "running", "search")
+    parts: list[Part] = [search, WaitPart(draw.choice(CALL_S))]
+    if draw.random() < 0.5:
+        parts.insert(1, HostedCallPart("web_fetch", {}, HOSTED_OUTPUTS["web_fetch"]))
+    states: tuple[Literal["completed", "failed"], ...] = ("completed", "completed", "failed")
+    ended = structs.replace(search, output=HOSTED_OUTPUTS["web_search"], state=draw.choice(states))
+    return [*parts, *draw.choice(((ended,), (ended,), ())), TextPart("by what I found")]
 
 
 _TOOLS = ("look", "look", "look", "peek", "change", "change", "guarded", "guarded", "LOOK")

@@ -19,8 +19,8 @@ from tiller_protocol.events import (
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
 
 STATES = (
-    "streaming", "before first token", "one tool", "several tools", "approval", "question",
-    "retry wait", "compaction", "title", "own command",
+    "streaming", "before first token", "one tool", "several tools", "hosted tool", "approval",
+    "question", "retry wait", "compaction", "title", "own command",
 )  # fmt: skip
 """Every state in which a turn can be interrupted; `title` is that of an earlier one, on its way."""
 
@@ -69,6 +69,8 @@ def _states_of(turn: Sequence[Event]) -> Iterator[str]:
             case ItemCompleted(item=ToolCall(error_kind="aborted" | "lost") as call):
                 if call.by_user:
                     yield "own command"
+                elif call.by_provider:
+                    yield "hosted tool"
                 elif call.started_at is not None:
                     running += 1
                 else:

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 
 from sim.batches import of_every_program
 from sim.player import Seen, SessionSeen
+from sim.program import HOSTED_OUTPUTS
 from sim.sessions import beginning
 from sim.states import turns_of
 from support.wires import check_on_every_wire
 from support.world import Span
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.turn.history import for_request
+from tiller_daemon.turn.hosted_calls import NO_RESULT
 from tiller_protocol.events import (
     Event,
+    ItemCompleted,
     ItemStarted,
     RequestOpened,
     RequestResolved,
@@ -105,6 +108,25 @@ def test_g9_lock_a_call_that_writes_comes_between_those_before_and_behind_it(see
 
 
 @of_every_program
+def test_calls_of_the_provider_are_shown_to_their_end_and_neither_run_nor_sent_as_calls(
+    seen: Seen,
+) -> None:
+    for request in seen.requests:
+        assert not [item for item in request.items if _is_hosted(item)]
+    run = {span.call_id for span in seen.spans}
+    for session in seen.sessions.values():
+        asked = {e.body.request.item_id for e in session.log if isinstance(e.body, RequestOpened)}
+        for event in session.log:
+            match event.body:
+                case ItemCompleted(item=ToolCall(by_provider=True) as call):
+                    assert call.id not in run
+                    assert call.id not in asked
+                    _check_hosted(call)
+                case _:
+                    pass
+
+
+@of_every_program
 def test_b37_a_no_ends_the_turn_exactly_if_it_gives_no_reason(seen: Seen) -> None:
     for session in seen.sessions.values():
         for turn in turns_of(session.log):
@@ -120,6 +142,26 @@ def test_b37_a_no_ends_the_turn_exactly_if_it_gives_no_reason(seen: Seen) -> Non
                 said_no = ended.error is not None and ended.error.code == "rejected"
                 assert ends or not said_no, turn
                 assert not ends or ended.outcome not in ("completed", "limit_reached"), turn
+
+
+def _is_hosted(item: Item) -> bool:
+    return isinstance(item, ToolCall) and item.by_provider
+
+
+def _check_hosted(call: ToolCall) -> None:
+    """It ended as the provider said, or as the response that it belongs to."""
+    match call.error_kind:
+        case None:
+            assert (call.state, call.discarded) == ("completed", False)
+            assert call.output in (HOSTED_OUTPUTS[call.name], NO_RESULT)
+        case "failed":
+            assert call.output == HOSTED_OUTPUTS[call.name]
+        case "skipped":
+            assert call.discarded, call
+            assert call.output == "", call
+        case kind:
+            assert kind in ("aborted", "lost"), call
+            assert HOSTED_OUTPUTS[call.name] not in call.output, "what had a result has lost it"
 
 
 def _notice_behind(rest: Sequence[Event]) -> list[Item]:

@@ -9,6 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from sim.batches import FIRST_SEED, judge, must_end, play_safely
 from sim.judges import CHECKS
@@ -20,6 +21,7 @@ from tiller_daemon.models.scripted import (
     CallPart,
     Failure,
     HangPart,
+    HostedCallPart,
     ReasoningPart,
     Script,
     ScriptedUsage,
@@ -77,6 +79,15 @@ def scenes(state: str) -> tuple[Scene, ...]:
             return (
                 Scene(ScriptStep((look, look, change))),
                 Scene(ScriptStep((CallPart("look", {"seconds": 0.2}), look, look))),
+            )
+        case "hosted tool":
+            search = HostedCallPart("web_search", {"query": "x"}, state="running", call_id="one")
+            other = structs.replace(search, call_id="two")
+            found = structs.replace(search, output="found", state="completed")
+            return (
+                Scene(ScriptStep((search, HangPart()))),
+                Scene(ScriptStep((TextPart("so"), found, search, other, HangPart()))),
+                Scene(ScriptStep((CallPart("look", {}), search, HangPart()))),
             )
         case "approval":
             return Scene(ScriptStep((guarded,))), Scene(ScriptStep((look, peek, peek)))
