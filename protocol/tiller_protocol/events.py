@@ -26,7 +26,7 @@ from tiller_protocol.items import (
     Usage,
     UsdCost,
 )
-from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings
+from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings, TurnChoices
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -130,6 +130,13 @@ class TurnStarted(Body, frozen=True, tag="turn_started"):
     """A turn begins."""
 
     context: Annotated[TurnContextShown, doc("Does not change until the turn ends.")]
+    choices: Annotated[
+        TurnChoices | None,
+        doc(
+            "Choices for this turn, which `turn_continue` takes over; absent: it asks no model "
+            "for an answer."
+        ),
+    ] = None
 
 
 class TurnEnded(Body, frozen=True, tag="turn_ended"):

@@ -44,6 +44,7 @@ from tiller_protocol.items import (
     ToolCall,
     Usage,
 )
+from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Mark, Reverted, Snapshot, find_mark
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost, is_continued
 
@@ -85,7 +86,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.turns += 1
             snapshot.context_window = body.context.context_window
             snapshot.reverted = []
-            _mark(snapshot, 0, event.time)
+            _mark(snapshot, 0, event.time, body.choices)
         case TurnEnded():
             _end_turn(snapshot, body)
         case StepStarted():
@@ -146,12 +147,12 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
     snapshot.branch = body.branch or snapshot.branch
 
 
-def _mark(snapshot: Snapshot, step: int, time: float) -> None:
+def _mark(snapshot: Snapshot, step: int, time: float, choices: TurnChoices | None = None) -> None:
     if turn := snapshot.turn:
         agent, read_only = turn.context.agent, turn.context.read_only
         items = len(snapshot.items)
         mark = Mark(turn.turn_id, snapshot.seq, items, step, agent, read_only, time)
-        snapshot.marks.append(mark)
+        snapshot.marks.append(structs.replace(mark, choices=choices))
 
 
 def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:

@@ -203,7 +203,7 @@ class TurnContinue(Op, frozen=True, tag="turn_continue"):
 
     session_id: SessionRef
     overrides: Annotated[
-        TurnOverrides, doc("Choices for the turn; those of an earlier turn do not carry over.")
+        TurnOverrides, doc("Choices for the turn, on top of those of a turn that it goes on from.")
     ] = TurnOverrides()
 
 

@@ -109,3 +109,10 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         dict[str, Any] | None,
         doc("Fields of the provider's own request; they override configured ones."),
     ] = None
+
+
+class TurnChoices(Struct, frozen=True, omit_defaults=True):
+    """What was chosen for one turn only."""
+
+    overrides: Annotated[TurnOverrides, doc("Choices of its input.")] = TurnOverrides()
+    system: Annotated[str, doc("What its input added to the system prompt.")] = ""

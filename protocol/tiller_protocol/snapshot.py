@@ -24,7 +24,7 @@ from tiller_protocol.items import (
     Usage,
     UsdCost,
 )
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnChoices
 from tiller_protocol.turns import OpenTurn
 
 
@@ -41,6 +41,9 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     duration_s: Annotated[
         float | None,
         doc("Of a turn that has ended: seconds, without those in which no daemon ran."),
+    ] = None
+    choices: Annotated[
+        TurnChoices | None, doc("As in `turn_started`; absent for steps as well.")
     ] = None
 
 

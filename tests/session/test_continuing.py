@@ -9,9 +9,10 @@ from support.world import World
 from tiller_daemon.models.scripted import CallPart, Failure, HangPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.starting import CONTINUED
 from tiller_protocol.answers import Queued, SessionResult, Started
-from tiller_protocol.events import QueueChanged, StepStarted, TurnStarted
+from tiller_protocol.events import QueueChanged, StepStarted, TurnContextShown, TurnStarted
 from tiller_protocol.items import Notice, UserMessage
 from tiller_protocol.ops import (
+    Compact,
     Interrupt,
     QueueEdit,
     Revert,
@@ -20,7 +21,7 @@ from tiller_protocol.ops import (
     Shell,
     TurnContinue,
 )
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import Budget, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 HANGS = ScriptStep(parts=(HangPart(),))
@@ -191,6 +192,101 @@ async def test_a_turn_at_its_limit_continues(autojump_clock, start):
     assert (await world.ended(session_id)).outcome == "limit_reached"
     await world.must(TurnContinue(session_id))
     assert (await world.ended(session_id, 2)).outcome == "completed"
+
+
+CHOICES = TurnOverrides(
+    agent="plan",
+    model="other",
+    variant="careful",
+    approve="never",
+    sandbox="read_only",
+    max_steps=5,
+    turn_budget=Budget(tokens=9_000),
+    tools=("look", "peek"),
+    output_schema={"type": "string"},
+    options={"seed": 7},
+)
+
+
+def contexts(world: World, session_id: str) -> list[TurnContextShown]:
+    bodies = [event.body for event in world.published[session_id]]
+    return [body.context for body in bodies if isinstance(body, TurnStarted)]
+
+
+@pytest.mark.parametrize("between", ["nothing", "compaction", "command", "restart", "revert"])
+async def test_a_continued_turn_has_every_choice_of_the_turn_that_it_goes_on_from(
+    autojump_clock, nursery, start, between
+):
+    """Whatever came between that asked no model for an answer."""
+    world, session_id = await start(OK)
+    answers = ScriptStep(parts=(TextPart('"ok"'),), repeat=True)
+    world.scripts["other"] = Script((LOOKS, LOOKS, FAILS, answers))
+    world.scripts["s"] = Script((OK,), compaction=OK)
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    await world.say(session_id, "go", overrides=CHOICES, system="Speak Latin.")
+    assert (await world.ended(session_id, 2)).outcome == "failed"
+    turns = 3
+    match between:
+        case "compaction":
+            await world.must(Compact(session_id))
+        case "command":
+            await world.must(Shell(session_id, "0"))
+        case "restart":
+            await world.kill()
+            await world.boot(nursery)
+        case "revert":
+            await world.say(session_id, "never mind")
+            await world.ended(session_id, 3)
+            third = next(
+                m for m in (await snapshot_of(world, session_id)).marks[::-1] if not m.step
+            )
+            await world.must(Revert(session_id, third.turn_id))
+            turns = 4
+        case _:
+            pass
+    if between in ("compaction", "command"):
+        await world.ended(session_id, 3)
+        turns = 4
+    world.model.requests.clear()
+    await world.must(TurnContinue(session_id))
+    assert (await world.ended(session_id, turns)).outcome == "completed"
+    before, after = contexts(world, session_id)[1], contexts(world, session_id)[-1]
+    assert after == before
+    assert before.system_prompt.endswith("Speak Latin.")
+    assert (before.agent, before.max_steps, before.tools) == ("plan", 5, ("look", "peek"))
+    sent = world.model.requests[-1]
+    assert (sent.model, sent.variant, sent.options) == ("other", "careful", {"seed": 7})
+
+
+async def test_choices_for_the_continued_turn_come_on_top_and_last(autojump_clock, start):
+    world, session_id = await start(OK)
+    world.scripts["other"] = Script((FAILS, FAILS, FAILS, FAILS))
+    await world.say(session_id, "go", overrides=CHOICES)
+    await world.ended(session_id)
+    await world.must(TurnContinue(session_id, TurnOverrides(max_steps=9)))
+    await world.ended(session_id, 2)
+    await world.must(TurnContinue(session_id, TurnOverrides(model="s", tools=())))
+    await world.ended(session_id, 3)
+    first, second, third = contexts(world, session_id)
+    assert second == structs.replace(first, max_steps=9)
+    assert (third.max_steps, third.model, third.tools) == (9, "s", ())
+    assert world.model.requests[-1].options == {}, "they were fields of another model's requests"
+
+
+async def test_what_waited_has_the_choices_of_the_session(autojump_clock, start):
+    world, session_id = await start(HANGS, OK)
+    await world.say(session_id, "go", overrides=TurnOverrides(max_steps=7), system="Speak Latin.")
+    await world.until_body(session_id, StepStarted)
+    await world.say(session_id, "next", delivery="queue")
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    await world.must(TurnContinue(session_id))
+    await world.ended(session_id, 2)
+    first, second = contexts(world, session_id)
+    assert first.max_steps == 7
+    assert second.max_steps != 7
+    assert "Latin" not in second.system_prompt
 
 
 async def test_what_is_answered_is_not_continued_and_a_running_turn_is_busy(autojump_clock, start):

@@ -3,22 +3,29 @@
 import math
 from collections import Counter
 
+from msgspec import convert, to_builtins
+
 from sim.batches import of_every_program
 from sim.oracle import Mailbox, mailbox_of, messages_of
 from sim.player import Seen
 from sim.sessions import beginning, lasting_answers
 from tiller_protocol.answers import Accepted, AnyAnswer, Queued, Rejected, Started, Steered
 from tiller_protocol.events import (
+    HistoryReverted,
     ItemStarted,
     QueueChanged,
     RequestOpened,
     ToolCallUpdated,
+    TurnStarted,
 )
-from tiller_protocol.items import ToolCall, UserMessage
+from tiller_protocol.items import Item, Notice, ToolCall, UserMessage
 from tiller_protocol.ops import (
+    AnyOp,
     QueueEdit,
+    TurnContinue,
     UserInput,
 )
+from tiller_protocol.settings import TurnChoices, TurnOverrides
 
 INSTANT_S = 0.05
 """What happens within this time may have been under way; pieces of a stream wait for less."""
@@ -88,6 +95,33 @@ def test_g10_steering_for_no_turn_is_handed_back_in_the_answer(seen: Seen) -> No
                 op = seen.ops[submission_id]
                 if isinstance(op, UserInput):
                     assert answer.data["input"]["text"] == op.text
+
+
+@of_every_program
+def test_g6_a_turn_has_the_choices_of_its_input_or_of_the_turn_that_it_goes_on_from(
+    seen: Seen,
+) -> None:
+    for session in seen.sessions.values():
+        bodies = [event.body for event in session.log]
+        if session.snapshot.parent_id or any(isinstance(b, HistoryReverted) for b in bodies):
+            continue  # which turn was the latest is then another question
+        latest = TurnOverrides()
+        for number, event in enumerate(session.log):
+            if isinstance(event.body, TurnStarted) and event.body.choices:
+                op = seen.ops[event.submission_id or ""]
+                begins = next(b.item for b in bodies[number:] if isinstance(b, ItemStarted))
+                latest = _choices_for(op, begins, latest)
+                assert event.body.choices == TurnChoices(latest), op
+
+
+def _choices_for(op: AnyOp, begins: Item, latest: TurnOverrides) -> TurnOverrides:
+    """What was chosen for the turn that `op` started and that begins with this item."""
+    if isinstance(op, TurnContinue) and isinstance(begins, Notice):
+        given = to_builtins(latest) | to_builtins(op.overrides)
+        return convert(given, TurnOverrides)
+    if isinstance(op, UserInput) and op.text != getattr(begins, "text", ""):
+        return TurnOverrides()  # older input goes first
+    return op.overrides if isinstance(op, UserInput | TurnContinue) else TurnOverrides()
 
 
 def _check_input(

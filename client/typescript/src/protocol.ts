@@ -261,7 +261,7 @@ export interface TurnContinue {
   type: "turn_continue";
   /** The session. */
   session_id: string;
-  /** Choices for the turn; those of an earlier turn do not carry over. */
+  /** Choices for the turn, on top of those of a turn that it goes on from. */
   overrides?: TurnOverrides;
 }
 
@@ -846,6 +846,16 @@ export interface Mark {
   at?: number;
   /** Of a turn that has ended: seconds, without those in which no daemon ran. */
   duration_s?: number | null;
+  /** As in `turn_started`; absent for steps as well. */
+  choices?: TurnChoices | null;
+}
+
+/** What was chosen for one turn only. */
+export interface TurnChoices {
+  /** Choices of its input. */
+  overrides?: TurnOverrides;
+  /** What its input added to the system prompt. */
+  system?: string;
 }
 
 /** What a revert removed from history. */
@@ -1022,6 +1032,8 @@ export interface TurnStarted {
   type: "turn_started";
   /** Does not change until the turn ends. */
   context: TurnContextShown;
+  /** Choices for this turn, which `turn_continue` takes over; absent: it asks no model for an answer. */
+  choices?: TurnChoices | null;
 }
 
 /** The last event of a turn: none of its processes, tasks or requests is left. */

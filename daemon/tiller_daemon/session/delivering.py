@@ -16,7 +16,7 @@ from tiller_daemon.session.sub_agents.background_tasks import (
 )
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import QueuedInput, UserMessage
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Snapshot
 
 TURNS_MAX = 20
@@ -57,7 +57,7 @@ def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput)
     if _turns_since_user(state.outbox.fold_pending()) >= TURNS_MAX:
         return f"reports have started {TURNS_MAX} turns in a row"
     try:
-        start_turn(state, report, TurnOverrides(), pending)
+        start_turn(state, report, TurnChoices(), pending)
     except RejectionError as rejection:
         return f"no turn could start ({rejection.message.rstrip('.')})"
     return ""

@@ -40,8 +40,8 @@ from tiller_daemon.turn.context import (
 )
 from tiller_daemon.turn.prompt import GivenPrompt
 from tiller_daemon.workspace.agents import AgentDefinition
-from tiller_protocol.settings import Rule, Settings, TurnOverrides
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.settings import Rule, Settings, TurnChoices, TurnOverrides
+from tiller_protocol.snapshot import Snapshot, find_mark
 from tiller_protocol.turns import OpenTurn
 
 MCP_PREFIX = "mcp__"
@@ -70,15 +70,14 @@ class FrozenTurn(NamedTuple):
 def freeze_context(
     services: Services,
     snapshot: Snapshot,
-    overrides: TurnOverrides,
+    choices: TurnChoices,
     inherited: Inherited | None = None,
-    addition: str = "",
 ) -> FrozenTurn:
     """Return the frozen state of a new turn; raises `RejectionError` for an invalid choice.
 
     The layers, weakest first: configuration, the owner of a sub-agent's turn, agent, session, turn.
-    `addition` ends the system prompt.
     """
+    overrides = choices.overrides
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     agents = list_agents(services, snapshot.workspace)
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
@@ -98,7 +97,7 @@ def freeze_context(
     edit_tool = traits.edit_tool if named is None else "both"
     offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
-    given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, addition)
+    given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, choices.system)
     system_prompt = build_system_prompt(services, snapshot.workspace, given, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
@@ -129,12 +128,13 @@ def freeze_context(
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
     """Return the frozen state of an unfinished turn found in the log, so that it can go on.
 
-    Rules and model options are the current ones, as no event records them. Raises `RejectionError`
-    if the turn can't go on, for example because its model no longer exists.
+    Rules and configured options of the model are the current ones, as no event records them. Raises
+    `RejectionError` if the turn can't go on, for example because its model no longer exists.
     """
-    shown = turn.context
+    shown, chosen = turn.context, _choices_of(snapshot, turn)
     available = {*services.tools.available(), *services.model(shown.model).hosted_tools}
-    overrides = TurnOverrides(
+    overrides = structs.replace(
+        chosen,
         agent=shown.agent,
         model=shown.model,
         variant=shown.variant,
@@ -143,14 +143,11 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         max_steps=shown.max_steps,
         turn_budget=shown.turn_budget,
         tools=tuple(name for name in shown.tools if name in available),
-        output_schema=shown.output_schema,
     )
-    frozen = freeze_context(services, snapshot, overrides)
-    without_choice = freeze_context(services, snapshot, structs.replace(overrides, tools=None))
-    permissions = frozen.context.permissions
-    if {*without_choice.context.shown().tools} <= {*shown.tools}:
-        # Nobody chose tools for this turn, so its sub-agents are not limited to them either.
-        permissions = structs.replace(permissions, tools=snapshot.settings.tools)
+    frozen = freeze_context(services, snapshot, TurnChoices(overrides))
+    # Its sub-agents are limited to tools that somebody chose, not to those that it had.
+    allowed = _chosen_tools(snapshot.settings, chosen)
+    permissions = structs.replace(frozen.context.permissions, tools=allowed)
     spent = Spent(
         turn.step + turn.delegated_steps,
         turn.usage.tokens,
@@ -175,6 +172,12 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         before=structs.replace(before, steps=before.steps - turn.step, turn_steps=turn.step),
     )
     return frozen._replace(context=context)
+
+
+def _choices_of(snapshot: Snapshot, turn: OpenTurn) -> TurnOverrides:
+    begin = find_mark(snapshot, turn.turn_id, 0)
+    choices = None if begin is None else snapshot.marks[begin].choices
+    return choices.overrides if choices else TurnOverrides()
 
 
 def _turn_model(

@@ -15,7 +15,7 @@ from tiller_daemon.session.freeze import (
     freeze_context,
     merge_settings,
 )
-from tiller_daemon.session.model_choice import without_foreign_variant
+from tiller_daemon.session.model_choice import continued_choices, without_foreign_variant
 from tiller_daemon.session.reverting import files_kept_warnings
 from tiller_daemon.session.rules import answer_request, revoke_session_rule
 from tiller_daemon.session.session_end import notify_session_end
@@ -62,7 +62,7 @@ from tiller_protocol.ops import (
     Unrevert,
     UserInput,
 )
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import TurnChoices, TurnOverrides
 from tiller_protocol.snapshot import find_mark
 
 
@@ -195,13 +195,13 @@ def _input_while_idle(
         message = first_message(queued)
         state.put(pending, ItemStarted(message), ItemCompleted(message))
         return None
-    first, addition = queued, op.system
+    first, choices = queued, TurnChoices(overrides, op.system)
     if op.delivery != "start" and state.queue.queue:
         # Older input goes first, and what was chosen for the turn of this one is not for that.
-        overrides, addition = TurnOverrides(), ""
+        choices = TurnChoices()
         state.queue.put(queued)
         first = state.queue.take_follow_ups("one_at_a_time")[0]
-    started = start_turn(state, first, overrides, pending, addition)
+    started = start_turn(state, first, choices, pending)
     return started if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
 
 
@@ -231,7 +231,7 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) 
             state.queue.move(position, op.position)
         case "promote":
             if state.turn is None:
-                return start_turn(state, state.queue.take(position), TurnOverrides(), pending)
+                return start_turn(state, state.queue.take(position), TurnChoices(), pending)
             state.queue.promote(position)
     state.put(pending, state.queue.changed())
     return None
@@ -242,22 +242,23 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
-    first = None
     if state.queue.queue:
         first = state.queue.take_follow_ups("one_at_a_time")[0]
-    elif is_answered(snapshot.items) and snapshot.last_outcome in (None, "completed"):
+        return start_turn(state, first, TurnChoices(op.overrides), pending)
+    if is_answered(snapshot.items) and snapshot.last_outcome in (None, "completed"):
         message = (
             "There is nothing to continue: no input waits, and the model has answered. "
             "Send a message."
         )
         raise RejectionError("empty_input", message)
-    return start_turn(state, first, op.overrides, pending)
+    choices = continued_choices(state.services, snapshot.marks, op.overrides)
+    return start_turn(state, None, choices, pending)
 
 
 def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
-    frozen = freeze_context(state.services, state.outbox.fold_pending(), TurnOverrides())
+    frozen = freeze_context(state.services, state.outbox.fold_pending(), TurnChoices())
     return start_without_input(state, frozen, run_compaction, pending)
 
 
@@ -297,7 +298,8 @@ def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
-    frozen = freeze_context(state.services, snapshot, TurnOverrides(tools=(TOOL,)))
+    only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
+    frozen = freeze_context(state.services, snapshot, only_tool)
     return start_without_input(state, frozen, UserCommand(op.command), pending)
 
 

@@ -1,7 +1,7 @@
 """Which model a turn asks, and in which variant: several layers may choose, the strongest wins."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -9,7 +9,10 @@ from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.settings import Settings, TurnChoices, TurnOverrides
+from tiller_protocol.snapshot import Mark
+
+Chosen = TypeVar("Chosen", Settings, TurnOverrides)
 
 
 class ModelChoice(NamedTuple):
@@ -51,11 +54,33 @@ def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[Cho
     return model, ""
 
 
-def without_foreign_variant(services: Services, settings: Settings) -> Settings:
-    """Return settings whose variant is gone if their model does not have it."""
-    if has_variant(services.model(settings.model), settings.variant or ""):
-        return settings
-    return structs.replace(settings, variant=None)
+def without_foreign_variant(services: Services, choice: Chosen) -> Chosen:
+    """Return a choice whose variant is gone if its model does not have it."""
+    if has_variant(services.model(choice.model), choice.variant or ""):
+        return choice
+    return structs.replace(choice, variant=None)
+
+
+def continued_choices(
+    services: Services, marks: Sequence[Mark], overrides: TurnOverrides
+) -> TurnChoices:
+    """Return the choices of the model's latest turn, with `overrides` on top of them.
+
+    Another model takes over no options, which are fields of the other one's requests.
+    """
+    before = next((m.choices for m in reversed(marks) if m.choices is not None), TurnChoices())
+    merged = _merged(before.overrides, overrides)
+    if overrides.model not in (None, before.overrides.model):
+        merged = structs.replace(merged, options=overrides.options)
+        if overrides.variant is None:
+            merged = without_foreign_variant(services, merged)
+    return TurnChoices(merged, before.system)
+
+
+def _merged(weaker: TurnOverrides, stronger: TurnOverrides) -> TurnOverrides:
+    names = TurnOverrides.__struct_fields__
+    chosen = {name: value for name in names if (value := getattr(stronger, name)) is not None}
+    return structs.replace(weaker, **chosen)
 
 
 def has_variant(model: ChosenModel, variant: str) -> bool:

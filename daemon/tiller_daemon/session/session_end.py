@@ -10,7 +10,7 @@ from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.project_trust import configuration_for, project_hook_sandbox
 from tiller_daemon.session.services import Services
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import TurnChoices
 
 log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ def notify_session_end(services: Services, outbox: Outbox, how: str) -> None:
         hooks = configuration_for(services, snapshot.workspace).hooks
         if not any(hook.on == "session_end" for hook in hooks):
             return
-        frozen = freeze_context(services, snapshot, TurnOverrides())
+        frozen = freeze_context(services, snapshot, TurnChoices())
     except RejectionError as rejection:
         # A session without a valid model or configuration must still be archived or deleted.
         log.warning("hook_left_out", on="session_end", reason=rejection.message)

@@ -29,7 +29,7 @@ from tiller_protocol.events import (
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Notice, QueuedInput, UserMessage
 from tiller_protocol.ops import UserInput
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import TurnChoices
 
 CONTINUED = "continued"
 """Code of the notice that a turn begins with instead of a message."""
@@ -43,17 +43,15 @@ CONTINUED_NOTICE = (
 def start_turn(
     state: SessionState,
     first: QueuedInput | None,
-    overrides: TurnOverrides,
+    choices: TurnChoices,
     pending: PendingSubmission,
-    addition: str = "",
 ) -> Started:
     """Start a turn with `first`, which was taken from the queue or is new; None continues history.
 
-    `addition` ends the system prompt. Raises `RejectionError`; then nothing has changed, and what
-    was taken is back in the queue.
+    Raises `RejectionError`; then nothing has changed, and what was taken is back in the queue.
     """
     try:
-        return _start_turn(state, first, overrides, pending, addition)
+        return _start_turn(state, first, choices, pending)
     except RejectionError:
         state.queue.restore(state.outbox.fold_pending().queue)
         raise
@@ -82,15 +80,14 @@ def first_message(queued: QueuedInput) -> UserMessage:
 def _start_turn(
     state: SessionState,
     first: QueuedInput | None,
-    overrides: TurnOverrides,
+    choices: TurnChoices,
     pending: PendingSubmission,
-    addition: str,
 ) -> Started:
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
-    frozen = freeze_context(state.services, snapshot, overrides, inherited, addition)
+    frozen = freeze_context(state.services, snapshot, choices, inherited)
     # Only new input can still be rejected; what waited in the queue gets a warning.
     if isinstance(pending.op, UserInput) and first and first.images is pending.images:
         check_image_support(pending.op, pending.images, frozen.model)
@@ -103,7 +100,7 @@ def _start_turn(
     tasks = task_calls(first, state.services.new_id) if first else ()
     earlier = state.services.histories.take(snapshot.session_id)
     history = History([*snapshot.items, message, *notices, *tasks], snapshot.pruned, earlier)
-    bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
+    bodies: list[AnyBody] = [TurnStarted(context.shown(), choices), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
     for item in (message, *notices):
