@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from e2e.words import always, said_in
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, said_in
 from support import tiny_mcp
 from support.daemon import CONFIG, Daemon
-from support.frontend import Frontend
-from tiller_protocol.answers import CatalogResult, CommandSummary
+from support.frontend import Frontend, new_id
+from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import Catalog, UserInput
 
@@ -140,12 +141,18 @@ async def test_other_text_stays_as_it_is(frontend: Frontend, workspace: Path, te
 async def test_a_running_turn_is_steered_with_a_resource(
     frontend: Frontend, workspace: Path
 ) -> None:
-    session_id = await frontend.session(workspace, always("done"))
-    await frontend.say(session_id, "first")
-    await frontend.turn_ended(session_id)
-    await frontend.say(session_id, "now @tiny:note://one", delivery="queue")
-    await frontend.turn_ended(session_id, 2)
-    assert "[note://one of the MCP server" in said_in(frontend.requests(session_id)[-1].items)[-1]
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), always("done"))
+    await frontend.say(session_id)
+    await gate.reached()
+    steered = await frontend.say(session_id, "now @tiny:note://one", delivery="steer")
+    assert isinstance(steered, Steered)
+    gate.open()
+    assert (await frontend.turn_ended(session_id)).steps == 2
+    first, steering = said_in(frontend.requests(session_id)[-1].items)
+    assert first == "go"
+    assert steering.startswith("now @tiny:note://one\n\n[note://one of the MCP server tiny")
+    assert steering.endswith("says @general")
 
 
 async def test_a_changed_list_of_prompts_is_seen(frontend: Frontend, workspace: Path) -> None:
@@ -159,7 +166,11 @@ async def test_the_same_input_again_reads_nothing_again(
     frontend: Frontend, workspace: Path
 ) -> None:
     session_id = await frontend.session(workspace, always("done"))
-    op = UserInput(session_id, "@tiny:note://one")
-    first = await frontend.must(op, "01J0000000000000000000000A")
-    assert await frontend.must(op, "01J0000000000000000000000A") == first
+    op, submission_id = UserInput(session_id, "@tiny:note://counted"), new_id()
+    first = await frontend.must(op, submission_id)
+    assert await frontend.must(op, submission_id) == first
     await frontend.turn_ended(session_id)
+    assert "read 1 times" in said_in(frontend.requests(session_id)[-1].items)[-1]
+    await frontend.must(op)
+    await frontend.turn_ended(session_id, 2)
+    assert "read 2 times" in said_in(frontend.requests(session_id)[-1].items)[-1]

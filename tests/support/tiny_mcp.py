@@ -52,6 +52,7 @@ PICTURE = (
 )
 
 cancelled: list[Any] = []
+counted: list[str] = []
 seen: list[str] = []
 
 
@@ -155,6 +156,9 @@ def resource(request: Any, uri: str) -> None:
             contents = {"uri": uri, "mimeType": "image/png", "blob": PICTURE}
         case "note://long":
             contents = {"uri": uri, "text": "so " * 100_000}
+        case "note://counted":
+            counted.append(uri)
+            contents = {"uri": uri, "text": f"read {len(counted)} times"}
         case "note://silent":
             return
         case _:
