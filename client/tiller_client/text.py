@@ -30,6 +30,12 @@ _NOTATION = frozenset("⟨" + "".join(map(chr, range(0x2400, 0x2422))))
 _JOINING_LETTERS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff]")
 """Hangul vowels and finals, which terminals combine with the letter before, or drop."""
 
+_WIDER = re.compile(
+    "[\u2630-\u2637\u268a-\u268f\u4dc0-\u4dff\U0001d300-\U0001d356\U0001d360-\U0001d376"
+    "\U0001f1e6-\U0001f1ff]"
+)
+"""Wide since Unicode 16, and letters of flags: some terminals use two columns, some one."""
+
 _SPACE = re.compile(r"\s+")
 _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
@@ -102,7 +108,7 @@ def on_screen(text: str) -> str:
 
 def cells(text: str) -> int:
     """Number of columns that a terminal uses for a sanitized line."""
-    return sum(_cell(character) for character in text)
+    return len(text) if text.isascii() else sum(_cell(character) for character in text)
 
 
 def cut(text: str, width: int) -> str:
@@ -300,4 +306,5 @@ def _is_mark(character: str) -> bool:
 def _cell(character: str) -> int:
     if unicodedata.category(character) in ("Cf", "Me", "Mn") or _JOINING_LETTERS.match(character):
         return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    is_wide = unicodedata.east_asian_width(character) in "WF" or _WIDER.match(character)
+    return 2 if is_wide else 1

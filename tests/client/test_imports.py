@@ -23,7 +23,9 @@ HELP_MODULES_MAX = 83
 EXEC_MODULES_MAX = 142
 """Modules in memory when `tiller exec` submits its turn to a running daemon."""
 
-HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "rich", "httpx2"}
+HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "rich", "httpx2"} | {
+    *("markdown_it", "pygments", "PIL"),
+}
 FOREIGN_TO_HELP = HEAVY | {"msgspec", "pathlib", "socket", "subprocess", "json", "tiller_daemon"}
 FOREIGN_TO_EXEC = HEAVY | {
     *("typing_extensions", "dataclasses", "hashlib", "json", "subprocess", "sqlite3"),

@@ -1,0 +1,235 @@
+"""Makes rows of blocks of Markdown: paragraphs, headings, lists, quotes, code, tables.
+
+`markdown` decides which blocks there are, `inline` makes the text within them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+
+from tiller_client.chat.reading import tables
+from tiller_client.chat.reading.code import Highlighter
+from tiller_client.chat.reading.inline import spans
+from tiller_client.chat.reading.layout import folded, row_cells, wrapped
+from tiller_client.chat.reading.style import Row, Span, Theme
+
+NESTED_COLUMNS_MIN = 12
+"""Narrower blocks are not indented any more, however deep they are."""
+
+TASK_CHARS = 4
+"""Of `[x] ` at the beginning of an item."""
+
+INLINE_CHARS_MAX = 8_000
+"""Longer paragraphs are shown as they are: the cost of looking for pairs of marks is quadratic."""
+
+_BULLETS = "•◦▪"
+
+
+class Piece(NamedTuple):
+    """What can be shown for itself: a block, or an item of a list that is no block of another."""
+
+    node: SyntaxTreeNode
+    number: int | None = None
+    """Of an item in a numbered list."""
+    follows: bool = False
+    """Whether it follows another item of its list, without a blank line between them."""
+
+    @property
+    def begin(self) -> int:
+        """Its first line."""
+        return _begin(self.node)
+
+
+class Continued(NamedTuple):
+    """The first list in a text continues one whose first items were shown before."""
+
+    number: int | None
+    """Of the next item."""
+    after_blank: bool
+    """Whether a blank line is before the next item."""
+
+
+def parsed(source: str) -> SyntaxTreeNode:
+    """The blocks of a text.
+
+    HTML is text here, and so are definitions of links: a link may come long before its definition,
+    when it can't be changed any more.
+    """
+    return SyntaxTreeNode(_PARSER.parse(source))
+
+
+def pieces(root: SyntaxTreeNode, continued: Continued | None = None) -> list[Piece]:
+    """The pieces of a text, in order."""
+    found: list[Piece] = []
+    for block in root.children:
+        if block.type in ("bullet_list", "ordered_list"):
+            found += _items(block, None if found else continued)
+        else:
+            found.append(Piece(block))
+    return found
+
+
+def after(piece: Piece, following: Piece) -> Continued:
+    """What to know about a list that was cut between two of its items."""
+    number = None if following.number is None else following.number
+    return Continued(number, _end(piece.node) < following.begin)
+
+
+def piece_rows(piece: Piece, width: int, theme: Theme) -> list[Row]:
+    """The rows of a piece, without a blank line around them."""
+    if piece.node.type == "list_item":
+        return _item_rows(piece, width, theme, 0)
+    return _block_rows(piece.node, width, theme, 0)
+
+
+def fence_row(info: str) -> Row:
+    """The first or last row of a code block."""
+    return [Span(f"```{info}", ("muted",))]
+
+
+def code_rows(row: Iterable[Span], width: int) -> list[Row]:
+    """The rows of a line of code."""
+    return folded(row, width)
+
+
+def language(info: str) -> str:
+    """The language in what follows a fence, such as `py` of `py title="a.py"`."""
+    return info.split(maxsplit=1)[0].lower() if info.split() else ""
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.validateLink = _is_named  # `Theme.can_link` decides what may be opened
+    parser.core.ruler.at("inline", _parse_inline)
+    return parser.disable(["reference", "html_block", "html_inline"])
+
+
+def _parse_inline(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.type != "inline":
+            continue
+        token.children = []
+        if len(token.content) <= INLINE_CHARS_MAX:
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
+        else:
+            token.children.append(Token("text", "", 0, content=token.content))
+
+
+def _is_named(url: str) -> bool:
+    return bool(url)
+
+
+_PARSER = _parser()
+
+
+def _items(block: SyntaxTreeNode, continued: Continued | None = None) -> Iterator[Piece]:
+    number = None
+    if block.type == "ordered_list":
+        number = int(block.attrs.get("start", 1))
+        if continued and continued.number is not None:
+            number = continued.number
+    follows = continued is not None and not continued.after_blank
+    for at, item in enumerate(block.children):
+        if at:
+            follows = _end(block.children[at - 1]) >= _begin(item)
+        yield Piece(item, None if number is None else number + at, follows)
+
+
+def _block_rows(node: SyntaxTreeNode, width: int, theme: Theme, depth: int) -> list[Row]:
+    match node.type:
+        case "heading":
+            level = int(node.tag.removeprefix("h"))
+            roles = ("bold", "heading", "underline") if level == 1 else ("bold", "heading")
+            hint = theme.glyph(f"{node.markup[:1] * level} ", f"heading {level}: ")
+            mark = [Span(hint.replace("=", "#").replace("-", "#"))] if theme.kind == "none" else []
+            return wrapped([*mark, *spans(node, theme, roles)], width)
+        case "bullet_list" | "ordered_list":
+            return [
+                row
+                for piece in _items(node)
+                for row in (
+                    *([] if piece.follows or piece.node is node.children[0] else [[]]),
+                    *_item_rows(piece, width, theme, depth),
+                )
+            ]
+        case "blockquote":
+            bar = [Span(theme.glyph("│ ", "> "), ("muted",))]
+            return _hung(node.children, bar, bar, width, theme, depth)
+        case "fence":
+            return _fence_rows(node, width)
+        case "code_block":
+            lines = node.content.removesuffix("\n").split("\n")
+            return [
+                row for line in lines for row in folded([Span(f"    {line}", ("code",))], width)
+            ]
+        case "table":
+            return tables.table_rows(node, width, theme)
+        case "hr":
+            return [[Span(theme.glyph("─" * width, "---"), ("muted",))]]
+        case _:
+            return wrapped(spans(node, theme), width)
+
+
+def _fence_rows(node: SyntaxTreeNode, width: int) -> list[Row]:
+    info = node.info.strip()
+    highlighter = Highlighter(language(info))
+    lines = node.content.removesuffix("\n").split("\n") if node.content else []
+    code = [row for line in lines for row in code_rows(highlighter.line(line), width)]
+    return [*folded(fence_row(info), width), *code, fence_row("")]
+
+
+def _item_rows(piece: Piece, width: int, theme: Theme, depth: int) -> list[Row]:
+    if piece.number is not None:
+        text = f"{piece.number}. "
+    else:
+        text = theme.glyph(f"{_BULLETS[min(depth, len(_BULLETS) - 1)]} ", "- ")
+    marker = [Span(text, ("muted",))]
+    if (done := _task_state(piece.node)) is not None:
+        box = theme.glyph("☑ ", "done: ") if done else theme.glyph("☐ ", "to do: ")
+        marker = [Span(box, ("good",) if done else ("muted",))]
+    rest = [Span(" " * row_cells(marker))]
+    return _hung(piece.node.children, marker, rest, width, theme, depth + 1)
+
+
+def _task_state(item: SyntaxTreeNode) -> bool | None:
+    """Whether the task of an item is done; `None` if the item is none. Takes the mark away."""
+    text = item
+    while text.children and text.children[0].type in ("paragraph", "inline", "text"):
+        text = text.children[0]
+    if text.type != "text" or text.token is None:
+        return None
+    mark = text.content[:TASK_CHARS].lower()
+    if mark not in ("[ ] ", "[x] "):
+        return None
+    text.token.content = text.content[TASK_CHARS:]
+    return mark == "[x] "
+
+
+def _hung(
+    nodes: list[SyntaxTreeNode], first: Row, rest: Row, width: int, theme: Theme, depth: int
+) -> list[Row]:
+    """Blocks with a mark before their first row, and something as wide before the others."""
+    inner = width - row_cells(first)
+    is_deep = inner < NESTED_COLUMNS_MIN
+    rows: list[Row] = []
+    for at, node in enumerate(nodes):
+        if at and _end(nodes[at - 1]) < _begin(node):
+            rows.append([])
+        rows += _block_rows(node, width if is_deep else inner, theme, depth)
+    if is_deep:
+        return [list(first), *rows]
+    return [[*(rest if at else first), *row] for at, row in enumerate(rows or [[]])]
+
+
+def _begin(node: SyntaxTreeNode) -> int:
+    return node.map[0] if node.map else 0
+
+
+def _end(node: SyntaxTreeNode) -> int:
+    """The line behind the last one of a block, without blank lines at its end."""
+    with_lines = [child for child in node.children if child.map]
+    return _end(with_lines[-1]) if with_lines else (node.map[1] if node.map else 0)

@@ -1,0 +1,141 @@
+"""Colours code line by line, as it arrives; a coloured line never changes.
+
+Pygments colours whole texts. Here its state goes from line to line instead, so that the cost of a
+line does not depend on how many came before.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tiller_client.chat.reading.style import Row, Span
+
+HELD_LINES_MAX = 200
+"""Lines of a comment or string that are read again with the next one; later ones start afresh."""
+
+LINE_CHARS_MAX = 2_000
+"""Longer lines stay plain: they are data or minified, and some lexers are slow with them."""
+
+_ROLES = (
+    ("Comment.Preproc", "keyword"),
+    ("Comment", "comment"),
+    ("Keyword.Type", "type"),
+    ("Keyword", "keyword"),
+    ("Operator.Word", "keyword"),
+    ("Name.Builtin", "type"),
+    ("Name.Class", "type"),
+    ("Name.Exception", "type"),
+    ("Name.Function", "name"),
+    ("Name.Tag", "name"),
+    ("Name.Attribute", "type"),
+    ("Name.Decorator", "type"),
+    ("Literal.String", "string"),
+    ("Literal.Number", "number"),
+    ("Generic.Deleted", "bad"),
+    ("Generic.Inserted", "good"),
+    ("Generic.Heading", "name"),
+    ("Generic.Subheading", "name"),
+)
+"""Roles by the beginning of a token's type; the first that fits."""
+
+_LONG_TOKENS = ("comment", "string")
+
+
+class Highlighter:
+    """One piece of code, from its first line on."""
+
+    def __init__(self, language: str = "", path: str = "") -> None:
+        """By the word after a fence, or the name of the file; code in neither stays plain."""
+        self._lexer: Any = _lexer(language, path) if language or path else None
+        self._stack = ["root"]
+        self._held = ""
+        self._held_lines = 0
+
+    def line(self, text: str) -> Row:
+        """Colour the next line, without its newline."""
+        if self._lexer is None or len(text) > LINE_CHARS_MAX:
+            return [Span(text)]
+        source = f"{self._held}{text}\n"
+        pieces, stack, is_open = self._tokens(source)
+        row = _part(pieces, len(self._held), len(source) - 1)
+        if is_open and self._held_lines < HELD_LINES_MAX:
+            self._held, self._held_lines = source, self._held_lines + 1
+        else:
+            self._held, self._held_lines, self._stack = "", 0, stack
+        return row
+
+    def _tokens(self, source: str) -> tuple[list[tuple[int, str, str]], list[str], bool]:
+        """Tokens as position, role and text; the state behind them; whether the last is open.
+
+        Many lexers know a comment of several lines only by its end, so one is tried.
+        """
+        if "/*" in source:
+            pieces, stack = self._lexed(f"{source}*/")
+            at, role, text = pieces[-1] if pieces else (0, "", "")
+            if role == "comment" and at + len(text) > len(source) and "\n" in text:
+                return pieces, stack, True
+        pieces, stack = self._lexed(source)
+        _, role, text = pieces[-1] if pieces else (0, "", "")
+        return pieces, stack, role in _LONG_TOKENS and "\n" in text[:-1]
+
+    def _lexed(self, source: str) -> tuple[list[tuple[int, str, str]], list[str]]:
+        lexer = self._lexer
+        if not _has_plain_states(lexer):
+            return list(_named(lexer.get_tokens_unprocessed(source))), ["root"]
+        from pygments.lexer import ExtendedRegexLexer, LexerContext
+
+        context = LexerContext(source, 0, list(self._stack))
+        # This is the loop of `RegexLexer` with a state that can be passed in and read.
+        try:
+            loop: Any = ExtendedRegexLexer.get_tokens_unprocessed
+            found = list(_named(loop(lexer, context=context)))
+        except TypeError:  # a rule of this lexer takes no context
+            return list(_named(lexer.get_tokens_unprocessed(source))), ["root"]
+        return found, list(context.stack)
+
+
+def _has_plain_states(lexer: object) -> bool:
+    """Whether all that a lexer remembers is a stack of states."""
+    from pygments.lexer import ExtendedRegexLexer, RegexLexer
+
+    if isinstance(lexer, ExtendedRegexLexer):
+        loop = ExtendedRegexLexer.get_tokens_unprocessed
+        return type(lexer).get_tokens_unprocessed is loop
+    return isinstance(lexer, RegexLexer)
+
+
+def _lexer(language: str, path: str) -> object:
+    """The lexer for a language or a file; `None` if there is none."""
+    from pygments import lexers
+    from pygments.util import ClassNotFound
+
+    find: Any = lexers
+    try:
+        if language:
+            return find.get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        lexer_class = find.find_lexer_class_for_filename(path)
+        return lexer_class(stripnl=False, ensurenl=False) if lexer_class else None
+    except ClassNotFound:
+        return None
+
+
+def _named(tokens: Iterable[tuple[int, Any, str]]) -> Iterator[tuple[int, str, str]]:
+    """Replace the types of tokens by roles."""
+    for at, kind, text in tokens:
+        name = str(kind).removeprefix("Token.")
+        role = next((role for prefix, role in _ROLES if name.startswith(prefix)), "")
+        yield at, role, text
+
+
+def _part(pieces: Iterable[tuple[int, str, str]], begin: int, end: int) -> Row:
+    """The spans of the tokens between two positions; neighbours of one role are one span."""
+    row: Row = []
+    for at, role, text in pieces:
+        shown = text[max(0, begin - at) : max(0, end - at)]
+        if not shown:
+            continue
+        roles = (role,) if role else ()
+        if row and row[-1].roles == roles:
+            row[-1] = Span(row[-1].text + shown, roles)
+        else:
+            row.append(Span(shown, roles))
+    return row

@@ -1,0 +1,46 @@
+"""The colours of each role, for dark and light backgrounds; a table and nothing else.
+
+Those of the text have a contrast of 4.5 or more to black or white (WCAG 2.2, level AA).
+"""
+
+from typing import NamedTuple
+
+
+class Colour(NamedTuple):
+    """One colour: its code among the 16, and red, green and blue in hexadecimal."""
+
+    basic: str
+    """Code of the terminal's own palette; empty: the terminal's own text colour."""
+    dark: str = ""
+    """On a dark background; empty: `basic`."""
+    light: str = ""
+    """On a light background; empty: `basic`."""
+    behind: bool = False
+    """Whether it is the colour behind the text."""
+
+
+COLOURS = {
+    # States and marks.
+    "good": Colour("32", "7fc77f", "1a7f37"),
+    "bad": Colour("31", "ff8080", "cf222e"),
+    "asking": Colour("33", "e5c07b", "8a5a00"),
+    "muted": Colour("90", "9aa0a8", "656d76"),
+    "user": Colour("36", "7dcfff", "0b6e99"),
+    "agent": Colour("35", "c9a6ff", "7b3fbf"),
+    # Prose.
+    "heading": Colour("36", "7dcfff", "0b6e99"),
+    "code": Colour("36", "9cdcfe", "0550ae"),
+    "link": Colour("34", "7aa2f7", "0550ae"),
+    # Code.
+    "keyword": Colour("35", "c792ea", "8250df"),
+    "string": Colour("32", "a5d6a7", "116329"),
+    "comment": Colour("90", "8b949e", "656d76"),
+    "number": Colour("33", "f0a868", "953800"),
+    "name": Colour("34", "82aaff", "0550ae"),
+    "type": Colour("36", "7fdbca", "0b6e6e"),
+    # Changes: the text of a line in 16 colours, else what is behind it.
+    "added": Colour("32", "12351f", "dafbe1", behind=True),
+    "removed": Colour("31", "42181b", "ffebe9", behind=True),
+    "added_word": Colour("1;4", "1f6f3b", "aceebb", behind=True),
+    "removed_word": Colour("1;4", "8a2a31", "ffcecb", behind=True),
+}

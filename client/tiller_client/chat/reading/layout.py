@@ -1,0 +1,124 @@
+"""Breaks rows of spans into rows that fit; pure.
+
+Words stay whole where they fit into a line; scripts without spaces break anywhere.
+"""
+
+import re
+from collections.abc import Iterable
+
+from tiller_client.chat.reading.style import Row, Span, safe
+from tiller_client.text import cells
+
+COLUMNS_MIN = 2
+"""Narrowest column for text: one wide character."""
+
+_WORD = re.compile(r"[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
+"""Spaces, a character of a script that wraps anywhere, or a piece of a word."""
+
+
+def wrapped(row: Iterable[Span], width: int) -> list[Row]:
+    """Break a row between words into rows of at most `width` columns; one at least.
+
+    A newline in a span begins a new row. Spaces are dropped at a break, and stay at the beginning.
+    """
+    rows: list[Row] = []
+    for line in lines_of(row):
+        rows += _wrapped_line(line, max(width, COLUMNS_MIN))
+    return rows
+
+
+def folded(row: Iterable[Span], width: int) -> list[Row]:
+    """Break a row wherever its columns end, as code needs it."""
+    return _filled([safe_span(span) for span in row], max(width, COLUMNS_MIN))
+
+
+def lines_of(row: Iterable[Span]) -> list[Row]:
+    """Split a row at the newlines in its spans, and make its text safe."""
+    lines: list[Row] = [[]]
+    for span in row:
+        first, *rest = span.text.split("\n")
+        lines[-1].append(safe_span(span._replace(text=first)))
+        lines.extend([safe_span(span._replace(text=piece))] for piece in rest)
+    return [[span for span in line if span.text] for line in lines]
+
+
+def safe_span(span: Span) -> Span:
+    """A span with safe text, whose columns can be counted."""
+    return Span(safe(span.text), span.roles, span.link)
+
+
+def row_cells(row: Iterable[Span]) -> int:
+    """Number of columns of a row with safe text."""
+    return sum(cells(span.text) for span in row)
+
+
+def _wrapped_line(line: Row, width: int) -> list[Row]:
+    rows: list[Row] = [[]]
+    column = 0
+    blanks: Row = []
+    for word in _words(line):
+        if word[0].text.isspace():
+            blanks += word
+            continue
+        needed = row_cells(word)
+        gap = row_cells(blanks)
+        if column + gap + needed <= width:
+            rows[-1] += blanks + word
+            column += gap + needed
+        else:
+            if rows[-1] or needed > width:
+                if not rows[-1]:
+                    rows.pop()
+                rows.extend(_filled(word, width))
+            else:
+                rows[-1] = word  # what was before it is only an indentation that leaves no room
+            column = row_cells(rows[-1])
+        blanks = []
+    return [_joined(row) for row in rows]
+
+
+def _words(line: Row) -> Iterable[Row]:
+    """Yield runs of spaces and words; a word may consist of several spans."""
+    word: Row = []
+    for span in line:
+        for piece in _WORD.findall(span.text):
+            wide = len(piece) == 1 and cells(piece) == 2
+            apart = piece.isspace() or wide
+            if word and (apart or word[-1].text.isspace() or cells(word[-1].text[-1]) == 2):
+                yield word
+                word = []
+            word.append(Span(piece, span.roles, span.link))
+    if word:
+        yield word
+
+
+def _filled(row: Row, width: int) -> list[Row]:
+    """Fill each row with as many characters as it has columns for."""
+    rows: list[Row] = [[]]
+    column = 0
+    for span in row:
+        if span.text.isascii() and column + len(span.text) <= width:
+            rows[-1].append(span)
+            column += len(span.text)
+            continue
+        begin = 0
+        for at, character in enumerate(span.text):
+            needed = cells(character)
+            if column + needed > width:
+                rows[-1].append(span._replace(text=span.text[begin:at]))
+                rows.append([])
+                begin, column = at, 0
+            column += needed
+        rows[-1].append(span._replace(text=span.text[begin:]))
+    return [_joined(row) for row in rows]
+
+
+def _joined(row: Row) -> Row:
+    """Join neighbouring spans that look alike."""
+    joined: Row = []
+    for span in row:
+        if joined and joined[-1].roles == span.roles and joined[-1].link == span.link:
+            joined[-1] = Span(joined[-1].text + span.text, span.roles, span.link)
+        elif span.text:
+            joined.append(span)
+    return joined

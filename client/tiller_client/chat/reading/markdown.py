@@ -1,0 +1,187 @@
+"""Markdown as it streams: lines that are final, and how the rest looks now.
+
+A line is final when nothing that follows can change it: its block has ended, or it is a line of
+code. `markdown_lines` gives the same lines for a whole text.
+"""
+
+import re
+
+from tiller_client.chat.reading.blocks import (
+    Continued,
+    Piece,
+    after,
+    code_rows,
+    fence_row,
+    language,
+    parsed,
+    piece_rows,
+    pieces,
+)
+from tiller_client.chat.reading.code import Highlighter
+from tiller_client.chat.reading.layout import folded
+from tiller_client.chat.reading.style import Row, Span, Theme
+
+TAIL_LINES_MAX = 100
+"""Lines of an unfinished block that `tail` looks at: more than a terminal shows of what changes."""
+
+PARSED_AGAIN = 8
+"""A block of so many lines is parsed again when it has one more; so the cost stays linear."""
+
+_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
+
+_UNCLEAR = re.compile(r"\s*(?:[-=_*+#>|:\s]+|\d+[.)]?|[`~]{1,2}|(?:`{3,}|~{3,})[^`]*)\s*")
+"""The beginning of a line that does not show yet what it will be; showing it would flicker."""
+
+
+def markdown_lines(text: str, width: int, theme: Theme) -> list[str]:
+    """The lines of a whole text."""
+    stream = MarkdownStream(width, theme)
+    stream.fill(text)
+    return stream.close()
+
+
+class _Fence:
+    """A code block that has begun."""
+
+    def __init__(self, opening: re.Match[str]) -> None:
+        self.info = opening[3].strip()
+        self._indent = len(opening[1])
+        self._end = re.compile(rf" {{0,3}}{opening[2][0]}{{{len(opening[2])},}} *")
+        self._highlighter = Highlighter(language(self.info))
+
+    def is_end(self, line: str) -> bool:
+        """Whether a line ends the code block."""
+        return self._end.fullmatch(line) is not None
+
+    def line(self, text: str) -> Row:
+        """Colour the next line of code."""
+        return self._highlighter.line(self.unindented(text))
+
+    def unindented(self, text: str) -> str:
+        """A line of code without the indentation of its fence."""
+        blanks = len(text) - len(text.lstrip(" "))
+        return text[min(blanks, self._indent) :]
+
+
+class MarkdownStream:
+    """One message. `width` may be changed; it counts for lines that are not final yet."""
+
+    def __init__(self, width: int, theme: Theme) -> None:
+        self.width = width
+        self._theme = theme
+        self._open = ""
+        """The line that has no end yet."""
+        self._lines: list[str] = []
+        """The lines of the blocks that are not final."""
+        self._parse_at = 1
+        """How many of them there must be to be parsed again."""
+        self._fence: _Fence | None = None
+        self._continued: Continued | None = None
+        self._began = False
+
+    def feed(self, text: str) -> list[str]:
+        """Add the next piece of text; returns the lines that are final now."""
+        rows: list[Row] = []
+        for line in self._taken(text):
+            rows += self._line(line)
+        return self._shown(rows)
+
+    def tail(self) -> list[str]:
+        """The lines of what is not final, as they look now; nothing changes by this."""
+        text = _clean(self._open.removesuffix("\r"))
+        if self._fence:
+            is_shown = text and not _UNCLEAR.fullmatch(text)
+            code = [Span(self._fence.unindented(text))]
+            return self._shown(code_rows(code, self.width)) if is_shown else []
+        lines = [*self._lines[-TAIL_LINES_MAX:]]
+        if not _UNCLEAR.fullmatch(text):
+            lines.append(text)
+        continued = self._continued if len(self._lines) <= TAIL_LINES_MAX else None
+        rows: list[Row] = []
+        began = self._began
+        for piece in pieces(parsed("\n".join(lines)), continued):
+            rows += self._apart(piece, began=began)
+            began = True
+        return self._shown(rows)
+
+    def close(self) -> list[str]:
+        """The lines of the rest; the message has ended."""
+        rest, self._open = self._open, ""
+        rows = self._line(_clean(rest.removesuffix("\r"))) if rest else []
+        if self._fence:
+            self._fence = None
+            return self._shown([*rows, fence_row("")])
+        for piece in self._pieces():
+            rows += self._apart(piece, began=self._began)
+            self._began = True
+        self._lines, self._continued = [], None
+        return self._shown(rows)
+
+    def fill(self, text: str) -> None:
+        """Add text whose final lines nobody wants before `close`: it is parsed only once."""
+        self._lines += self._taken(text)
+
+    def _taken(self, text: str) -> list[str]:
+        """The lines that are complete with the next piece of text."""
+        text = self._open + text
+        # A carriage return at the end may be half of a line's end.
+        held = "\r" if text.endswith("\r") else ""
+        text = text[: len(text) - len(held)]
+        *lines, self._open = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._open += held
+        return [_clean(line) for line in lines]
+
+    def _line(self, line: str) -> list[Row]:
+        """Take the next complete line; returns the rows that are final now."""
+        if self._fence:
+            if self._fence.is_end(line):
+                self._fence = None
+                return [fence_row("")]
+            return code_rows(self._fence.line(line), self.width)
+        self._lines.append(line)
+        if len(self._lines) < self._parse_at:
+            return []
+        found = self._pieces()
+        if not found:
+            self._lines, self._parse_at = [], 1
+            return []
+        rows: list[Row] = []
+        for piece in found[:-1]:
+            rows += self._apart(piece, began=self._began)
+            self._began = True
+        return rows + self._cut(found)
+
+    def _cut(self, found: list[Piece]) -> list[Row]:
+        """Keep only the last piece, which may go on; of a code block its lines are final."""
+        last = found[-1]
+        if len(found) > 1:
+            is_item = last.node.type == "list_item" and last.node.parent is found[-2].node.parent
+            self._continued = after(found[-2], last) if is_item else None
+            self._lines = self._lines[last.begin :]
+        self._parse_at = len(self._lines) + 1 + len(self._lines) // PARSED_AGAIN
+        if last.node.type != "fence" or not (opening := _FENCE.match(self._lines[0])):
+            return []
+        self._fence = _Fence(opening)
+        rows: list[Row] = [[]] if self._began else []
+        rows += folded(fence_row(self._fence.info), self.width)
+        code, self._lines, self._parse_at = self._lines[1:], [], 1
+        self._began = True
+        for line in code:
+            rows += self._line(line)
+        return rows
+
+    def _pieces(self) -> list[Piece]:
+        return pieces(parsed("".join(f"{line}\n" for line in self._lines)), self._continued)
+
+    def _apart(self, piece: Piece, *, began: bool) -> list[Row]:
+        """The rows of a piece, apart from what is before it."""
+        rows = piece_rows(piece, self.width, self._theme)
+        return [[], *rows] if began and not piece.follows else rows
+
+    def _shown(self, rows: list[Row]) -> list[str]:
+        return [self._theme.line(row) for row in rows]
+
+
+def _clean(line: str) -> str:
+    """A line as it is parsed: with spaces for tabs, which take up the same columns."""
+    return line.replace("\0", "\ufffd").expandtabs(4)

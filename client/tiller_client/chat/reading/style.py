@@ -1,0 +1,209 @@
+"""What lines look like: spans of text with roles, and themes that turn these into escapes.
+
+Every character that is shown passes through `Theme.line`, which makes it safe. So no text of a
+model or a tool reaches the terminal as an escape, whatever the module that laid it out has missed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from tiller_client.chat.reading.colours import COLOURS, Colour
+from tiller_client.text import cells, sanitized
+
+Kind = Literal["dark", "light", "none"]
+Pictures = Literal["kitty", "iterm2", "none"]
+
+TRUECOLOR = 1 << 24
+"""Number of colours of a terminal that takes red, green and blue as they are."""
+
+TAB_COLUMNS = 4
+
+LINK_CHARS_MAX = 2_000
+"""Longer addresses are only shown: terminals ignore links that are longer than about 2,083."""
+
+LINKED_SCHEMES = frozenset({"http", "https", "file"})
+"""What a click may open; others can start programs."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
+_EMOJI_SELECTOR = "\ufe0f"
+_LINK_END = "\x1b]8;;\x1b\\"
+
+
+class Span(NamedTuple):
+    """A piece of text, what it is (names of `COLOURS` and `_ATTRIBUTES`), and where it leads."""
+
+    text: str
+    roles: tuple[str, ...] = ()
+    link: str = ""
+
+
+Row = list[Span]
+"""The spans of one line."""
+
+
+_ATTRIBUTES = {
+    "bold": "1",
+    "dim": "2",
+    "italic": "3",
+    "underline": "4",
+    "strike": "9",
+}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """How roles look in one terminal, and what else it can do."""
+
+    kind: Kind = "none"
+    """For which background; `none`: no escapes at all."""
+    colours: int = 0
+    """How many the terminal has: 0, 16, 256 or `TRUECOLOR`."""
+    links: bool = False
+    """Whether it takes links (OSC 8)."""
+    pictures: Pictures = "none"
+    """Its protocol for images."""
+    plain: bool = False
+    """Whether words stand for glyphs, as screen readers need it."""
+
+    def line(self, row: Iterable[Span]) -> str:
+        """The text of a row with its escapes; safe, whatever the row contains."""
+        return "".join(map(self._written, row)).rstrip(" ")
+
+    def glyph(self, glyph: str, word: str) -> str:
+        """A glyph, or what a screen reader is to say instead."""
+        return word if self.plain else glyph
+
+    def can_link(self, address: str) -> bool:
+        """Whether text can be a link to an address here."""
+        return self.links and self.kind != "none" and is_link(address)
+
+    def _written(self, span: Span) -> str:
+        text = safe(span.text)
+        if self.kind == "none" or not text:
+            return text
+        codes = ";".join(filter(None, (self._code(role) for role in span.roles)))
+        if codes:
+            text = f"\x1b[{codes}m{text}\x1b[0m"
+        if span.link and self.can_link(span.link):
+            text = f"\x1b]8;;{span.link}\x1b\\{text}{_LINK_END}"
+        return text
+
+    def _code(self, role: str) -> str:
+        if attribute := _ATTRIBUTES.get(role):
+            return attribute
+        colour = COLOURS[role]
+        if self.colours <= 16:
+            return colour.basic
+        return _shade(colour, light=self.kind == "light", exact=self.colours == TRUECOLOR)
+
+
+def safe(text: str) -> str:
+    """Sanitized text of one line, without what makes its width depend on the terminal.
+
+    Terminals disagree whether the emoji selector widens a character, so none gets it.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = sanitized(text).replace(_EMOJI_SELECTOR, "").replace("\n", "␊")
+    return text.expandtabs(TAB_COLUMNS)
+
+
+def width(line: str) -> int:
+    """Number of columns of a finished line, its escapes left out."""
+    return cells(_ESCAPES.sub("", line))
+
+
+def text_of(row: Iterable[Span]) -> str:
+    """The text of a row without its roles."""
+    return "".join(span.text for span in row)
+
+
+def is_link(address: str) -> bool:
+    """Whether an address may be a link: of a harmless scheme, in printable ASCII, not too long."""
+    if not (address.isascii() and address.isprintable() and len(address) <= LINK_CHARS_MAX):
+        return False
+    try:
+        return urlsplit(address).scheme in LINKED_SCHEMES
+    except ValueError:
+        return False
+
+
+def theme_for(environ: Mapping[str, str], *, plain: bool = False) -> Theme:
+    """The theme for a terminal, by the variables that it and the user set.
+
+    `TILLER_THEME` is `dark`, `light` or `none`; else `COLORFGBG`, which some terminals set, tells
+    the background. `NO_COLOR` and `TERM=dumb` mean no escapes.
+    """
+    term = environ.get("TERM", "")
+    wished = environ.get("TILLER_THEME", "")
+    if plain or environ.get("NO_COLOR") or term in ("", "dumb") or wished == "none":
+        return Theme(plain=plain)
+    kind: Kind = "light" if (wished or _background(environ)) == "light" else "dark"
+    # A multiplexer in between needs images and links wrapped for it, or drops them.
+    between = "TMUX" in environ or term.startswith(("screen", "tmux"))
+    program = environ.get("TERM_PROGRAM", "")
+    return Theme(
+        kind,
+        _colours(environ, term),
+        links=not between and _takes_links(environ, term, program),
+        pictures="none" if between else _pictures(environ, term, program),
+    )
+
+
+def _background(environ: Mapping[str, str]) -> str:
+    """The background by `COLORFGBG`, such as `0;15`: the last number is a colour of the 16."""
+    return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
+
+
+def _colours(environ: Mapping[str, str], term: str) -> int:
+    if environ.get("COLORTERM") in ("truecolor", "24bit"):
+        return TRUECOLOR
+    return 256 if "256color" in term or term.startswith(("xterm-kitty", "alacritty")) else 16
+
+
+def _takes_links(environ: Mapping[str, str], term: str, program: str) -> bool:
+    known = ("iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "Tabby", "rio")
+    vte = environ.get("VTE_VERSION", "")
+    return (
+        program in known
+        or term.startswith(("xterm-kitty", "xterm-ghostty", "alacritty", "foot"))
+        or "WT_SESSION" in environ
+        or "KONSOLE_VERSION" in environ
+        or (vte.isdecimal() and int(vte) >= 5000)  # since VTE 0.50
+    )
+
+
+def _pictures(environ: Mapping[str, str], term: str, program: str) -> Pictures:
+    if "KITTY_WINDOW_ID" in environ or term in ("xterm-kitty", "xterm-ghostty"):
+        return "kitty"
+    if program == "ghostty":
+        return "kitty"
+    return "iterm2" if program in ("iTerm.app", "WezTerm") else "none"
+
+
+def _shade(colour: Colour, *, light: bool, exact: bool) -> str:
+    """The code of a colour among 256 or more."""
+    shade = colour.light if light else colour.dark
+    if not shade:
+        return colour.basic
+    layer = 48 if colour.behind else 38
+    red, green, blue = (int(shade[at : at + 2], 16) for at in (0, 2, 4))
+    if exact:
+        return f"{layer};2;{red};{green};{blue}"
+    return f"{layer};5;{_nearest(red, green, blue)}"
+
+
+def _nearest(red: int, green: int, blue: int) -> int:
+    """The nearest of the 216 colours and 24 greys that terminals with 256 have."""
+    levels = (0, 95, 135, 175, 215, 255)
+    cube = [min(range(6), key=lambda at: abs(levels[at] - part)) for part in (red, green, blue)]
+    grey = max(0, min(23, round(((red + green + blue) / 3 - 8) / 10)))
+    wanted = (red, green, blue)
+    by_cube = sum(abs(levels[at] - part) for at, part in zip(cube, wanted, strict=True))
+    by_grey = sum(abs(8 + 10 * grey - part) for part in wanted)
+    if by_grey < by_cube:
+        return 232 + grey
+    return 16 + 36 * cube[0] + 6 * cube[1] + cube[2]

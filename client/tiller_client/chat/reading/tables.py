@@ -1,0 +1,79 @@
+"""Lays tables out: as columns where they fit, else row by row as `heading: value`."""
+
+from markdown_it.tree import SyntaxTreeNode
+
+from tiller_client.chat.reading.inline import spans
+from tiller_client.chat.reading.layout import lines_of, row_cells, wrapped
+from tiller_client.chat.reading.style import Row, Span, Theme
+
+COLUMN_CELLS_MIN = 8
+"""Narrowest column whose text is broken; a table with narrower ones is shown row by row."""
+
+_Cell = tuple[Row, str]
+"""Text of a cell, and its alignment."""
+
+
+def table_rows(node: SyntaxTreeNode, width: int, theme: Theme) -> list[Row]:
+    """The rows of a table."""
+    table = [
+        [_cell(cell, theme, heading=part.type == "thead") for cell in line.children]
+        for part in node.children
+        for line in part.children
+    ]
+    natural = [max(row_cells(cell[0]) for cell in column) for column in zip(*table, strict=True)]
+    room = width - 3 * (len(natural) - 1)
+    least = [min(columns, COLUMN_CELLS_MIN) for columns in natural]
+    if theme.plain or sum(least) > room:
+        return _records(table, width)
+    columns = _fitted(natural, least, room)
+    rule = "─┼─".join("─" * column for column in columns)
+    rows: list[Row] = []
+    for at, line in enumerate(table):
+        rows += _line_rows(line, columns)
+        if at == 0:
+            rows.append([Span(rule, ("muted",))])
+    return rows
+
+
+def _cell(node: SyntaxTreeNode, theme: Theme, *, heading: bool) -> _Cell:
+    text = lines_of(spans(node, theme, ("bold",) if heading else ()))[0]
+    return text, str(node.attrs.get("style", "")).removeprefix("text-align:")
+
+
+def _fitted(natural: list[int], least: list[int], room: int) -> list[int]:
+    """Widths of columns that fit into `room`; the widest give most."""
+    ceiling = max(natural, default=0)
+    while sum(fitted := _below(natural, least, ceiling)) > room:
+        ceiling -= 1
+    return fitted
+
+
+def _below(natural: list[int], least: list[int], ceiling: int) -> list[int]:
+    return [max(low, min(wide, ceiling)) for wide, low in zip(natural, least, strict=True)]
+
+
+def _line_rows(line: list[_Cell], columns: list[int]) -> list[Row]:
+    cells = [wrapped(cell[0], column) for cell, column in zip(line, columns, strict=True)]
+    rows: list[Row] = []
+    for at in range(max(map(len, cells))):
+        row: Row = []
+        for number, (cell, column) in enumerate(zip(cells, columns, strict=True)):
+            text = cell[at] if at < len(cell) else []
+            free = max(0, column - row_cells(text))
+            before = {"right": free, "center": free // 2}.get(line[number][1], 0)
+            row += [Span(" │ ", ("muted",))] if number else []
+            row += [Span(" " * before), *text, Span(" " * (free - before))]
+        rows.append(row)
+    return rows
+
+
+def _records(table: list[list[_Cell]], width: int) -> list[Row]:
+    """Each row of a table as lines `heading: value`, apart from the next."""
+    head, *lines = table
+    rows: list[Row] = []
+    for at, line in enumerate(lines or [head]):
+        rows += [[]] if at else []
+        for name, cell in zip(head, line, strict=True):
+            label = [*name[0], Span(": ")] if lines and name[0] else []
+            rows += wrapped([*label, *cell[0]], width)
+    return rows

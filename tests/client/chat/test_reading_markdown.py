@@ -1,0 +1,185 @@
+"""Markdown reads the same however it arrives, fits its width, and is safe on a terminal."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from wcwidth import wcswidth
+
+from tiller_client.chat.reading import markdown
+from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
+from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
+from tiller_client.text import sanitized
+
+PLAIN = Theme()
+COLOURED = Theme("dark", TRUECOLOR, links=True)
+
+PARTS = st.sampled_from(
+    [
+        *("- ", "* ", "1. ", "7) ", "> ", "    ", "  ", "\t", "\n", "\n\n", "```py\n", "```\n"),
+        *("# ", "---\n", "===\n", "| a | b |\n|---|--:|\n", "| 1 | 2 |\n", "**", "*", "`", "~~"),
+        *("[x](http://a.b/c)", "![i](d)", "[ ] ", "<b>", "&#27;", "&#x202e;", "\\", "[r]: /u\n"),
+        *("word ", "日本語", "/* ", "*/\n", 'x = """\n', "~~~\n", "\r", "\u202e", "\x1b[31m"),
+        *("\x1b]8;;", "\x9b", "\0"),
+    ]
+)
+TEXTS = st.lists(st.one_of(PARTS, st.text(max_size=8)), max_size=30).map("".join)
+WIDTHS = st.integers(20, 100)
+THEMES = st.sampled_from(
+    [PLAIN, COLOURED, Theme("light", 256), Theme("dark", 16), Theme(plain=True)]
+)
+OURS = re.compile(r"\x1b\[[0-9;]+m|\x1b\]8;;[!-~]*\x1b\\")
+
+
+def streamed(text: str, cuts: list[int], columns: int, theme: Theme = PLAIN) -> list[str]:
+    stream = MarkdownStream(columns, theme)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    lines: list[str] = []
+    for begin, end in pairwise(edges):
+        lines += stream.feed(text[begin:end])
+        stream.tail()
+    return lines + stream.close()
+
+
+@given(TEXTS, st.lists(st.integers(0, 400), max_size=12), WIDTHS, THEMES)
+@example("- a\n\n- b\n  ```\n  c\n- d\n\n\ne\n", [7], 40, PLAIN)
+@example("```py\n\r\r", [], 20, PLAIN)
+@example("```js\n/**\n * if\n */\nlet a\n", [9, 14], 40, COLOURED)
+@example("3. a\n3. b\n\n   c\n3. d\r\n4) e", [20], 40, PLAIN)
+def test_final_lines_are_those_of_the_whole_text(text, cuts, columns, theme):
+    assert streamed(text, cuts, columns, theme) == markdown_lines(text, columns, theme)
+
+
+@given(TEXTS, WIDTHS, THEMES)
+def test_no_line_is_too_wide_and_none_has_an_escape_that_is_not_ours(text, columns, theme):
+    stream = MarkdownStream(columns, theme)
+    for line in [*stream.feed(text), *stream.tail(), *stream.close()]:
+        shown = OURS.sub("", line)
+        assert sanitized(shown) == shown
+        assert width(line) <= columns
+        assert wcswidth(shown) <= columns
+        if theme.kind == "none":
+            assert shown == line
+
+
+@given(st.text(max_size=200), st.integers(20, 60))
+def test_any_text_at_all_is_safe(text, columns):
+    for line in markdown_lines(text, columns, COLOURED):
+        assert "\x1b" not in OURS.sub("", line)
+        assert width(line) <= columns
+
+
+@pytest.mark.parametrize(
+    "unit", ["- item *one*\n", "word and more\n", "| a | b |\n", "> a\n", "x\n\n"]
+)
+def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit, monkeypatch):
+    parsed: list[int] = []
+    parse = markdown.parsed
+
+    def counted(source: str):
+        parsed.append(source.count("\n") + 1)
+        return parse(source)
+
+    monkeypatch.setattr(markdown, "parsed", counted)
+    stream = MarkdownStream(80, PLAIN)
+    lines = 600
+    for piece in ["| h | i |\n|---|---|\n" if "|" in unit else "", *[unit] * lines]:
+        stream.feed(piece)
+    stream.close()
+    assert sum(parsed) < 14 * lines * (unit.count("\n"))
+
+
+EXAMPLES = {
+    "# A *b*\ntext": ["# A b", "", "text"],
+    "a\nb  \nc": ["a", "b", "c"],
+    "- one\n- two\n  1. x\n  2. y\n\n- three": [
+        "• one", "• two", "  1. x", "  2. y", "", "• three",
+    ],
+    "- [ ] do\n- [x] done": ["☐ do", "☑ done"],
+    "8. a\n8. b\n": ["8. a", "9. b"],
+    "> a\n> b": ["│ a", "│ b"],
+    "`a` ~~b~~ **c**": ["`a` ~~b~~ c"],
+    "[a](http://x.y/z)": ["a (http://x.y/z)"],
+    "<http://x.y>": ["http://x.y"],
+    "![cat](c.png)": ["[image: cat] (c.png)"],
+    "<b>&amp;&#x1b;": ["<b>&\ufffd"],
+    "```sh\nls\n": ["```sh", "ls", "```"],
+    "| n | v |\n|:-|-:|\n| ab | 1 |\n| c | 22 |": [
+        "n  │  v", "───┼───", "ab │  1", "c  │ 22",
+    ],
+    "|日|b|\n|-|-|\n|1|2|": ["日 │ b", "───┼──", "1  │ 2"],
+    "[r]: http://x.y\n\n[r]": ["[r]: http://x.y", "", "[r]"],
+    "\u202eabc\x1b[2J": ["⟨U+202E⟩abc␛[2J"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_examples_read_well(text):
+    assert markdown_lines(text, 40, PLAIN) == EXAMPLES[text]
+
+
+def test_a_screen_reader_gets_words():
+    text = "# A\n- [x] b\n\n| n | v |\n|-|-|\n| c | 1 |"
+    expected = ["heading 1: A", "", "done: b", "", "n: c", "v: 1"]
+    assert markdown_lines(text, 40, Theme(plain=True)) == expected
+
+
+def test_a_table_that_is_too_wide_is_shown_row_by_row():
+    head = "|".join(f"column{number}" for number in range(8))
+    text = f"{head}\n{'|'.join('-' * 8)}\n{'|'.join('value' for _ in range(8))}"
+    assert markdown_lines(text, 40, PLAIN)[:2] == ["column0: value", "column1: value"]
+    assert "│" in markdown_lines(text, 120, PLAIN)[0]
+
+
+def test_a_link_leads_only_where_it_says_and_where_it_may():
+    link = "\x1b]8;;http://x.y/z\x1b\\"
+    assert link in markdown_lines("[a](http://x.y/z)", 40, COLOURED)[0]
+    (disguised,) = markdown_lines("[http://good.org](http://x.y/z)", 60, COLOURED)
+    assert "(http://x.y/z)" in disguised
+    (script,) = markdown_lines("[a](javascript:b)", 40, COLOURED)
+    assert "]8;" not in script
+    assert "(javascript:b)" in script
+
+
+def test_what_is_unfinished_is_shown_as_it_looks_now():
+    stream = MarkdownStream(40, PLAIN)
+    assert stream.feed("one\n\ntw") == []
+    assert stream.tail() == ["one", "", "tw"]
+    assert stream.feed("o\n\n# t\n") == ["one", "", "two"]
+    assert stream.tail() == ["", "# t"]
+    assert stream.feed("```py\nif a:\n    b") == ["", "# t", "", "```py", "if a:"]
+    assert stream.tail() == ["    b"]
+    assert stream.feed("()\n``") == ["    b()"]
+    assert stream.tail() == []
+    assert stream.close() == ["``", "```"]
+
+
+def test_code_is_coloured_by_its_language_and_stays_plain_in_an_unknown_one():
+    known = markdown_lines("```py\nreturn 1\n```", 40, COLOURED)[1]
+    assert known.startswith("\x1b[38;2;")
+    assert markdown_lines("```nonsense\nreturn 1\n```", 40, COLOURED)[1] == "return 1"
+
+
+def test_a_comment_of_several_lines_is_coloured_as_one():
+    _, *lines, _ = markdown_lines("```js\n/**\n * return\n */\n```", 40, COLOURED)
+    assert len({line.split("m")[0] for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TERM": "dumb"}, Theme()),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, Theme()),
+        ({"TERM": "linux"}, Theme("dark", 16)),
+        ({"TERM": "xterm-256color", "COLORFGBG": "0;15"}, Theme("light", 256)),
+        (
+            {"TERM": "xterm-kitty", "COLORTERM": "truecolor"},
+            Theme("dark", TRUECOLOR, links=True, pictures="kitty"),
+        ),
+        ({"TERM": "tmux-256color", "TMUX": "x", "KITTY_WINDOW_ID": "1"}, Theme("dark", 256)),
+    ],
+)
+def test_the_theme_fits_the_terminal(environ, expected):
+    assert theme_for(environ) == expected
