@@ -247,16 +247,16 @@ class _LiveParts:
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
-    async def discover(self) -> None:
-        """Prepare what a turn needs: configuration, MCP servers, models."""
+    async def discover(self, session_id: str) -> None:
+        """Prepare what a turn of the session needs: configuration, MCP servers, models."""
         # Turns also start without an op, for example those that a new daemon resumes.
         await self.refresh()
         # Usually nothing has to be looked for. Then no task is needed.
         if self.providers.has_default:
-            await self.servers.ready()
+            await self.servers.ready(session_id)
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.servers.ready)
+            nursery.start_soon(self.servers.ready, session_id)
             await self.providers.discover()
 
 
@@ -307,6 +307,7 @@ def _services(
 
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
+        servers.forget(session_id)
         snapshots.forget(session_id)
 
     return Services(
@@ -319,7 +320,11 @@ def _services(
         discover=live.discover,
         user=_user_settings(options, live),
         tools=ToolSources(
-            available=lambda: {**built_in, **search_tools.tools(), **servers.tools()},
+            available=lambda session_id: {
+                **built_in,
+                **search_tools.tools(),
+                **servers.tools(session_id),
+            },
             servers=servers,
             language_servers=live.languages,
             hooks=hooks,

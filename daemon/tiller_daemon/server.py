@@ -178,9 +178,9 @@ class SubmissionServer:
                 return Accepted(submission_id, self._hello(op))
             case Catalog():
                 if op.start_servers:
-                    await self._services.tools.servers.ready(every=True)
+                    await self._services.tools.servers.ready(op.session_id or "", every=True)
                 survey = await self._survey_models(ask=op.ask, offers=op.offers)
-                return Accepted(submission_id, self._catalog(op.workspace, survey))
+                return Accepted(submission_id, self._catalog(op, survey))
             case Project():
                 check_workspace(op.workspace)
                 return Accepted(submission_id, project_answer(self._services, op))
@@ -216,10 +216,11 @@ class SubmissionServer:
             replaced=_program_stamp() != _PROGRAM_STAMP,
         )
 
-    def _catalog(self, workspace: str | None, survey: ModelSurvey) -> CatalogResult:
+    def _catalog(self, op: Catalog, survey: ModelSurvey) -> CatalogResult:
+        workspace, session_id = op.workspace, op.session_id or ""
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description, tool.server)
-            for tool in self._services.tools.available().values()
+            for tool in self._services.tools.available(session_id).values()
         )
         if workspace is not None:
             check_workspace(workspace)
@@ -243,8 +244,8 @@ class SubmissionServer:
             )
             for one in list_commands(place, self._services.user.config_directory, unasked)
         )
-        commands += self._services.tools.servers.commands()
-        servers = self._services.tools.servers.summaries()
+        commands += self._services.tools.servers.commands(session_id)
+        servers = self._services.tools.servers.summaries(session_id)
         language_servers = self._services.tools.language_servers.summaries()
         return CatalogResult(
             survey.models,

@@ -11,6 +11,8 @@ from msgspec import Meta, Struct
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
 from tiller_protocol.items import Decision, Image
+from tiller_protocol.lending import SessionLend
+from tiller_protocol.op import Op, SessionRef
 from tiller_protocol.settings import Settings, TurnOverrides
 
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
@@ -21,14 +23,9 @@ LIST_LIMIT_MAX = 1_000
 REPLAY_LIMIT_MAX = 100_000
 """Most events that one `replay` may ask for; the answer's size is limited as well."""
 
-SessionRef = Annotated[IdText, doc("The session.")]
 StepOfTurn = Annotated[
     Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1; absent: the whole turn.")
 ]
-
-
-class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """Base of all ops; the tag is the field `type`."""
 
 
 class Hello(Op, frozen=True, tag="hello"):
@@ -290,6 +287,9 @@ class Catalog(Op, frozen=True, tag="catalog"):
         bool, doc("Ask the providers which models they have, which may take some seconds.")
     ] = False
     offers: Annotated[bool, doc("Look for providers that could be configured.")] = False
+    session_id: Annotated[
+        IdText | None, doc("Include the MCP servers that frontends lend to this session.")
+    ] = None
 
 
 class Project(Op, frozen=True, tag="project"):
@@ -367,6 +367,7 @@ AnyOp = (
     | SessionFork
     | SessionArchive
     | SessionDelete
+    | SessionLend
     | Replay
     | UserInput
     | QueueEdit

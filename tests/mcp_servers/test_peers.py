@@ -123,7 +123,7 @@ async def test_prompts_and_resources_of_everything_are_read(
     listed = {one.name: one.description for one in testbed.servers.commands()}
     assert "mcp:e:simple-prompt" in listed
     assert listed["mcp:e:args-prompt"].startswith("<city> [state]")
-    said = await testbed.servers.prompt("e", "args-prompt", "Berlin state=Brandenburg")
+    said = await testbed.servers.prompt("", "e", "args-prompt", "Berlin state=Brandenburg")
     assert "Berlin, Brandenburg" in said.output
-    read = await testbed.servers.resource("e", "demo://resource/dynamic/text/1")
+    read = await testbed.servers.resource("", "e", "demo://resource/dynamic/text/1")
     assert read.output.startswith("demo://resource/dynamic/text/1:\n")

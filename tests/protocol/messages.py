@@ -76,7 +76,8 @@ def random_value(wanted: Any) -> st.SearchStrategy[Any]:
     if origin in (tuple, list):
         return st.lists(random_value(arguments[0]), max_size=2).map(origin)
     if origin is dict:
-        return st.dictionaries(st.text(max_size=3), JSON_VALUES, max_size=2)
+        values = JSON_VALUES if arguments[1] is Any else random_value(arguments[1])
+        return st.dictionaries(st.text(max_size=3), values, max_size=2)
     if wanted is type(None):
         return st.none()
     if issubclass(wanted, Struct):

@@ -299,7 +299,7 @@ class World:
             random=self.random.random,
             new_id=self.new_id,
             model=self._choose,
-            discover=_nothing,
+            discover=_no_discovery,
             user=UserSettings(
                 configuration=lambda: self.configuration,
                 refresh=_nothing,
@@ -312,7 +312,7 @@ class World:
                 platform="test",
             ),
             tools=ToolSources(
-                available=lambda: tools,
+                available=lambda session_id: tools,
                 servers=McpServers({}, NO_MEANS),
                 language_servers=LanguageServers((), {}, Path("/")),
                 hooks=HookRunner(lambda call_id: {}),
@@ -489,6 +489,10 @@ def _allow(permission: str):
 async def _no_models(*, ask: bool, offers: bool) -> ModelSurvey:
     await trio.lowlevel.checkpoint()
     return ModelSurvey()
+
+
+async def _no_discovery(session_id: str) -> None:
+    await _nothing()
 
 
 async def _nothing() -> None:

@@ -1,6 +1,9 @@
 """The methods of ACP, as a client calls them: one function for each."""
 
+import contextlib
 import math
+import os
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -10,6 +13,7 @@ from msgspec import Struct, UnsetType, structs
 
 from tiller_client.acp import schema
 from tiller_client.acp.directories import rules_for
+from tiller_client.acp.lending import Loan, lent_servers
 from tiller_client.acp.options import DEFAULT, MODE_OPTION
 from tiller_client.acp.rpc import (
     INTERNAL_ERROR,
@@ -30,6 +34,8 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
 from tiller_protocol.answers import Created, SessionListResult
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.lending import LentServer
 from tiller_protocol.ops import (
     QueueEdit,
     SessionConfigure,
@@ -46,8 +52,6 @@ NO_LOGIN = (
     "no login is needed here: the keys of providers are in tiller's configuration or in the "
     "environment of its daemon; to see what is missing, run: tiller doctor"
 )
-
-MCP_SERVERS = "MCP servers of the editor are not used: add them to tiller's config.toml"
 
 EXTENSIONS = ("_tiller/steer", "_tiller/queue", "_tiller/queue_edit")
 
@@ -77,6 +81,7 @@ class Agent:
         self._client = schema.ClientCapabilities()
         self._connection: DaemonConnection | None = None
         self._sessions: dict[str, EditorSession] = {}
+        self._lender = Ulids().make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
         self._methods = {
             "authenticate": _Method(schema.Wire, self._authenticate),
             "session/new": _Method(schema.NewParams, self._new),
@@ -107,8 +112,12 @@ class Agent:
         return min((one.wait_s_max for one in self._sessions.values()), default=math.inf)
 
     def close(self) -> None:
-        """Close the connection; the turns that run go on."""
+        """Take back what was lent, and close the connection; the turns that run go on."""
         if self._connection:
+            # What a daemon that is gone was lent is gone as well: none is started for that.
+            for session in self._sessions.values():
+                with contextlib.suppress(TillerError):
+                    session.take_back()
             self._connection.close()
 
     def advance(self) -> None:
@@ -164,7 +173,7 @@ class Agent:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": True, "sse": False},
                 "sessionCapabilities": {
                     "list": {},
                     "resume": {},
@@ -183,8 +192,9 @@ class Agent:
     def _new(self, params: schema.NewParams, _id: RequestId) -> object:
         rules = rules_for(params.additional_directories, self._settings.permissions or ())
         settings = structs.replace(self._settings, permissions=rules or None)
+        servers = lent_servers(params.mcp_servers or ())
         created = self._daemon.ask(SessionCreate(params.cwd, settings=settings), Created)
-        return self._open(created.session_id, params.mcp_servers)
+        return self._open(created.session_id, servers)
 
     def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
         opened = self._reopen(params)
@@ -212,6 +222,7 @@ class Agent:
     def _close(self, params: schema.SessionParams, _id: RequestId) -> object:
         session = self._session(params.session_id)
         session.cancel()
+        session.take_back()
         self._drop(session.id)
         return {}
 
@@ -270,7 +281,7 @@ class Agent:
         return self._sessions[session_id]
 
     def _reopen(self, params: schema.OpenParams) -> Opened:
-        opened = self._open(params.session_id, params.mcp_servers)
+        opened = self._open(params.session_id, lent_servers(params.mcp_servers or ()))
         session = self._sessions[params.session_id]
         before = session.snapshot.settings.permissions or ()
         rules = rules_for(params.additional_directories, before)
@@ -279,11 +290,12 @@ class Agent:
             self._daemon.submit(SessionConfigure(params.session_id, settings))
         return opened
 
-    def _open(self, session_id: str, servers: tuple[dict[str, Any], ...] | None) -> Opened:
-        if servers:
-            complain(MCP_SERVERS)
+    def _open(self, session_id: str, servers: tuple[LentServer, ...]) -> Opened:
+        if session_id in self._sessions and not servers:
+            self._sessions[session_id].take_back()
         self._drop(session_id)
-        session = EditorSession(self._daemon, self._peer, self._client, session_id)
+        loan = Loan(self._daemon, session_id, self._lender, servers)
+        session = EditorSession(self._daemon, self._peer, self._client, loan, session_id)
         self._sessions[session_id] = session
         return structs.replace(session.opened, session_id=session_id)
 

@@ -72,12 +72,37 @@ class InitializeParams(Wire, frozen=True):
     client_info: ClientInfo | None = None
 
 
+class NamedValue(Wire, frozen=True):
+    """A variable or a header of an MCP server."""
+
+    name: str
+    value: str
+
+
+class McpServer(Wire, frozen=True):
+    """An MCP server that the editor hands in."""
+
+    name: str
+    type: str = "stdio"
+    """How it is reached; absent for a program."""
+    command: str = ""
+    """Its program."""
+    args: tuple[str, ...] = ()
+    """The arguments of the program."""
+    env: tuple[NamedValue, ...] = ()
+    """The variables of the program."""
+    url: str = ""
+    """Its address."""
+    headers: tuple[NamedValue, ...] = ()
+    """Sent with each request."""
+
+
 class NewParams(Wire, frozen=True):
     """`session/new`."""
 
     cwd: str
     additional_directories: tuple[str, ...] | None = None
-    mcp_servers: tuple[dict[str, Any], ...] | None = None
+    mcp_servers: tuple[McpServer, ...] | None = None
 
 
 class OpenParams(Wire, frozen=True):
@@ -86,7 +111,7 @@ class OpenParams(Wire, frozen=True):
     session_id: str
     cwd: str = ""
     additional_directories: tuple[str, ...] | None = None
-    mcp_servers: tuple[dict[str, Any], ...] | None = None
+    mcp_servers: tuple[McpServer, ...] | None = None
 
 
 class SessionParams(Wire, frozen=True):

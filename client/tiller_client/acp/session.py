@@ -7,6 +7,7 @@ from msgspec import structs
 
 from tiller_client.acp.asking import Asking
 from tiller_client.acp.following import Following
+from tiller_client.acp.lending import Loan
 from tiller_client.acp.options import Offer, modes_of, offer_of, options_of, window_of
 from tiller_client.acp.pending import PendingPrompts
 from tiller_client.acp.prompts import read_prompt
@@ -57,15 +58,18 @@ class EditorSession:
         connection: DaemonConnection,
         peer: Peer,
         client: ClientCapabilities,
+        loan: Loan,
         session_id: str,
     ) -> None:
-        """Subscribe, and take the session as it is; raises as `DaemonConnection.submit`."""
+        """Lend, subscribe, and take the session as it is; raises as `DaemonConnection.submit`."""
         self.id = session_id
+        self._loan = loan
         self._connection = connection
         self._peer = peer
         self._shows_queue = bool((client.meta or {}).get("tiller"))
         self._following = Following(connection, session_id)
         try:
+            loan.renew()
             self.snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
             self._offer = self._ask_offer()
         except BaseException:
@@ -111,6 +115,8 @@ class EditorSession:
 
     def advance(self) -> None:
         """Send what has happened since the last time; raises if the session can't be followed."""
+        if self._loan.is_due and self._following.sources:
+            self._loan.renew()
         self._take(busy=self._is_awaited)
         if self._prompts.may_be_removed and self._following.caught_up:
             self._prompts.drop_removed()
@@ -166,6 +172,11 @@ class EditorSession:
         """Answer what waits with an error, as the session can't be followed."""
         self._prompts.fail(message)
 
+    def take_back(self) -> None:
+        """End what is lent, unless the daemon that it was lent to is gone."""
+        if self._following.sources:
+            self._loan.take_back()
+
     def close(self) -> None:
         """Leave the session."""
         self._prompts.end()
@@ -188,6 +199,7 @@ class EditorSession:
 
     def _input(self, blocks: tuple[ContentBlock, ...], delivery: str) -> AnyResult | None:
         given = read_prompt(blocks, self.snapshot.workspace)
+        self._loan.renew()
         op = UserInput(self.id, given.text, given.images, given.files)
         return self._connection.submit(structs.replace(op, delivery=delivery)).result
 
@@ -234,7 +246,8 @@ class EditorSession:
         self._peer.notify("_tiller/queue_update", {"sessionId": self.id, "queue": queue})
 
     def _ask_offer(self) -> Offer:
-        return offer_of(self._connection.ask(Catalog(self.snapshot.workspace), CatalogResult))
+        op = Catalog(self.snapshot.workspace, session_id=self.id)
+        return offer_of(self._connection.ask(op, CatalogResult))
 
     def _send(self, update: AnyUpdate) -> None:
         self._peer.notify("session/update", SessionUpdate(self.id, update))

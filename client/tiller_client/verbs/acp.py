@@ -11,7 +11,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.runtime import my_places
 
 WAIT_S_MAX = 60.0
-"""Longest wait; nothing depends on it."""
+"""Longest wait, well below the time after which loans are renewed."""
 
 
 def run(arguments: Namespace) -> int:

@@ -18,7 +18,7 @@ export interface Submission {
   /** Chosen by the frontend. The same id sent again gets the same answer. */
   id: string;
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** The frontend's name; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -167,6 +167,31 @@ export interface SessionDelete {
   type: "session_delete";
   /** The session. */
   session_id: string;
+}
+
+/** Lends a session what a frontend has, or takes it back: then the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
+export interface SessionLend {
+  type: "session_lend";
+  /** The session. */
+  session_id: string;
+  /** Chosen by the frontend; each lender has one loan per session. */
+  lender: string;
+  /** MCP servers for the turns of this session and its sub-agents, beside the configured ones. A configured server of the same name takes precedence. */
+  mcp_servers?: Array<LentServer>;
+}
+
+/** An MCP server: a program, or an address of the streamable HTTP transport. */
+export interface LentServer {
+  /** 1 to 32 letters, digits, `-` and `_`. */
+  name: string;
+  /** Program and arguments; else `url`. */
+  command?: Array<string>;
+  /** Variables of the program; may hold secrets. */
+  env?: Record<string, string>;
+  /** Its address; else `command`. */
+  url?: string | null;
+  /** Sent with each request; may hold secrets. */
+  headers?: Record<string, string>;
 }
 
 /** Returns events from the log, oldest first. Answered by `ReplayResult`. */
@@ -332,6 +357,8 @@ export interface Catalog {
   ask?: boolean;
   /** Look for providers that could be configured. */
   offers?: boolean;
+  /** Include the MCP servers that frontends lend to this session. */
+  session_id?: string | null;
 }
 
 /** Shows what a workspace's `.tiller` defines, or changes its trust. By `ProjectResult`. */
@@ -1612,7 +1639,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** As in `Submission`: sent again, even by another process, it gets the same answer. Absent: a new one is made. */
   id?: string | null;
   /** The frontend's name; absent: that of `tiller rpc --name`. */

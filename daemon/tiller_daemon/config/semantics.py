@@ -5,6 +5,7 @@ Each source is checked before it is merged. No message holds a value, as it may 
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from tiller_daemon.config.language_servers import KNOWN
@@ -73,19 +74,33 @@ def check_semantics(values: Table, source: Source) -> None:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
 
 
-def _check_mcp_server(name: str, server: Table, source: Source) -> None:
-    key: Key = ("mcp", name)
+class FieldProblem(NamedTuple):
+    """What is wrong with a table, as a clause, and with which of its fields; "" is its name."""
+
+    field: str
+    problem: str
+
+
+def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
+    """Return what is wrong with an MCP server, configured or lent; None if nothing is."""
     if not _SERVER_NAME.match(name):
         problem = f"expected a name of 1 to {SERVER_NAME_CHARS_MAX} letters, digits, `-` and `_`"
-        raise source.error("invalid_value", key, problem)
+        return FieldProblem("", problem)
     if not _is_http(server.get("url", "http://host")):
-        raise source.error("invalid_value", (*key, "url"), EXPECTED_URL)
+        return FieldProblem("url", EXPECTED_URL)
     variables = {"env": server.get("env", {}), "env_vars": server.get("env_vars", [])}
     variables["api_key_env"] = [server.get("api_key_env", "X")]
     for field, names in variables.items():
         if not all(_VARIABLE_NAME.match(one) for one in names):
             problem = "expected names of variables: put the keys themselves into these variables"
-            raise source.error("invalid_value", (*key, field), problem)
+            return FieldProblem(field, problem)
+    return None
+
+
+def _check_mcp_server(name: str, server: Table, source: Source) -> None:
+    if found := mcp_server_problem(name, server):
+        key: Key = ("mcp", name, *([found.field] if found.field else ()))
+        raise source.error("invalid_value", key, found.problem)
 
 
 def _check_language_server(name: str, server: Table, source: Source) -> None:

@@ -300,14 +300,17 @@ async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _Connect
         auth = StoredLoginAuth(owner.name, url, environment.logins)
     own_header = AUTHORIZATION in map(str.lower, settings.headers)
     advice = f"{login_advice(owner.name)}, or set `api_key_env` if it wants a key."
-    if own_header:
+    if environment.key_advice:
+        advice = environment.key_advice
+    elif own_header:
         advice = "Check the header `Authorization` in `headers`."
     transport = HttpTransport(settings, key, auth, advice)
     async with transport.client:
         try:
             end = await _run_transport(owner, transport.streams(), transport, handshake)
             return end._replace(
-                needs_login=not key and not own_header and transport.is_unauthorized
+                needs_login=not (key or own_header or environment.key_advice)
+                and transport.is_unauthorized
             )
         finally:
             await transport.end_session()

@@ -38,6 +38,8 @@ class ServerEnvironment(Struct, frozen=True):
     """Working directory of servers without `cwd`."""
     logins: LoginStore = field(default_factory=LoginStore)
     """The logins of servers that have no key."""
+    key_advice: str = ""
+    """Where the key of a lent server belongs; empty for configured ones."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
     """The key of each server by the identity of its settings."""
 

@@ -1,4 +1,4 @@
-"""One server of the configuration: started when needed, and again for the next call after it ends.
+"""One server, configured or lent: started when needed, and again for the next call after it ends.
 
 The connection itself is in `client`, which is imported when the first server starts.
 """
@@ -36,7 +36,7 @@ CLIENT_MODULE = "tiller_daemon.mcp.client"
 
 
 class ManagedServer:
-    """A server of the configuration. Its tasks run in `nursery`, which `McpServers` sets.
+    """A server. Its tasks run in `nursery`, which `McpServers` sets.
 
     `tools` and `prompts` are those that it listed last; `problem` says why it is not up.
     """
@@ -51,7 +51,7 @@ class ManagedServer:
         self.prompts: tuple[ListedPrompt, ...] = ()
         self.start_attempted = False
         self.nursery: trio.Nursery | None = None
-        self._removed = False
+        self._removed_because = ""
         self._connection: McpConnection | None = None
         self._start_finished = trio.Event()
         self._connection_over = trio.Event()
@@ -72,16 +72,15 @@ class ManagedServer:
 
     def start(self) -> None:
         """Start the server in the background, unless it is starting or up."""
-        if self.state in ("starting", "up") or self._removed or self.nursery is None:
+        if self.state in ("starting", "up") or self._removed_because or self.nursery is None:
             return
         self.state = "starting"
         self._start_finished, self._connection_over = trio.Event(), trio.Event()
         self.nursery.start_soon(self._run_connection)
 
-    def remove(self) -> None:
-        """End the server for good: the configuration has removed or changed it."""
-        self._removed = True
-        self.problem = REMOVED
+    def remove(self, why: str = REMOVED) -> None:
+        """End the server for good: its configuration has changed, or its loan is over."""
+        self._removed_because = self.problem = why
         self._start_scope.cancel()
 
     async def start_finished(self) -> None:
@@ -141,7 +140,7 @@ class ManagedServer:
         while self._connection and self._connection.is_over:
             await self._connection_over.wait()
         self.start()
-        if not self._removed:
+        if not self._removed_because:
             await self._start_finished.wait()
         if self._connection is None:
             raise ToolFailure(f"The MCP server {self.name} can't be used. {self.problem}")
@@ -160,8 +159,8 @@ class ManagedServer:
                     importlib.import_module, CLIENT_MODULE, abandon_on_cancel=True
                 )
                 await client.run_client(self)
-            if self._removed:
-                problem = REMOVED
+            if self._removed_because:
+                problem = self._removed_because
             elif self._start_scope.cancelled_caught:
                 problem = f"It was not ready after {limit_s:g} s (`start_timeout_s`)."
         except ServerUnavailable as error:

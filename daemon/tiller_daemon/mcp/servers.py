@@ -1,6 +1,6 @@
 """All MCP servers of the daemon: started when a turn needs them, ended with the daemon."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 from msgspec import structs
@@ -8,6 +8,7 @@ from msgspec import structs
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.loans import LENT_ADVICE, Loans
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.managed_server import ManagedServer
@@ -25,8 +26,32 @@ without an answer to their input."""
 STILL_STARTING = "It is still starting. Its tools are offered from the next turn on."
 
 
+class OfferedTools:
+    """The tools that some servers list, by the names under which models see them."""
+
+    def __init__(self) -> None:
+        self._by_name: Mapping[str, Tool] = {}
+        self._listed: tuple[tuple[ManagedServer, tuple[ListedTool, ...]], ...] = ()
+
+    def of(self, servers: Iterable[ManagedServer]) -> Mapping[str, Tool]:
+        """Return the tools that these servers list now."""
+        # A tool's name depends on the names before it, so all are made anew after any change.
+        servers = tuple(servers)
+        latest = tuple((server, server.tools) for server in servers)
+        if latest != self._listed:
+            tools = [(server, tool) for server in servers for tool in server.tools]
+            names = name_tools((server.name, tool.name) for server, tool in tools)
+            made = zip(names, tools, strict=True)
+            self._by_name = {name: make_tool(server, tool, name) for name, (server, tool) in made}
+            self._listed = latest
+        return self._by_name
+
+
 class McpServers:
-    """The servers of the current configuration. `run` owns their tasks."""
+    """The configured servers, for all sessions, and those lent to single ones.
+
+    `run` owns their tasks.
+    """
 
     def __init__(
         self,
@@ -36,6 +61,7 @@ class McpServers:
     ) -> None:
         self._login_store = logins or LoginStore()
         self._servers: dict[str, ManagedServer] = {}
+        self._loans = Loans()
         self._nursery: trio.Nursery | None = None
         self._logins = Logins(self._login_changed)
         self.configure(configured, environment)
@@ -46,8 +72,8 @@ class McpServers:
         """Apply another configuration; servers that it changes or removes are ended."""
         self._configured = configured
         self.environment = structs.replace(environment, logins=self._login_store)
-        self._tools_by_name: dict[str, Tool] = {}
-        self._listed_tools: tuple[tuple[ListedTool, ...], ...] = ()
+        self._offered = OfferedTools()
+        self._offered_to: dict[str, OfferedTools] = {}
         before, self._servers = self._servers, {}
         for name, settings in configured.items():
             if settings.enabled:
@@ -69,13 +95,28 @@ class McpServers:
             task_status.started()
             await trio.sleep_forever()
 
-    async def ready(self, *, every: bool = False) -> None:
+    def lend(self, session_id: str, lender: str, servers: Mapping[str, McpServer]) -> None:
+        """Lend a session these servers, and start them; see `Loans.lend`."""
+        environment = structs.replace(self.environment, key_advice=LENT_ADVICE)
+
+        def make(name: str, settings: McpServer) -> ManagedServer:
+            server = ManagedServer(name, settings, environment)
+            server.nursery = self._nursery
+            return server
+
+        self._loans.lend(session_id, lender, servers, make)
+        for name, server in self._loans.of(session_id).items():
+            # Whoever opens a session soon sends an input, which then need not wait.
+            if name not in self._servers and server.should_start:
+                server.start()
+
+    async def ready(self, session_id: str = "", *, every: bool = False) -> None:
         """Start the servers that a turn needs, and wait for those never tried before.
 
         With `every`, also start servers that failed or ended, and wait for all. Waits at most
         `READY_S_MAX`.
         """
-        servers = list(self._servers.values())
+        servers = self._of(session_id)
         for server in servers:
             if every or server.should_start:
                 server.start()
@@ -84,53 +125,62 @@ class McpServers:
                 if every or not server.start_attempted:
                     await server.start_finished()
 
-    def tools(self) -> Mapping[str, Tool]:
-        """The current tools by the names under which models see them."""
-        # A tool's name depends on the names before it, so all are made anew after any change.
-        latest = tuple(server.tools for server in self._servers.values())
-        if latest != self._listed_tools:
-            tools = [(s, tool) for s in self._servers.values() for tool in s.tools]
-            names = name_tools((server.name, tool.name) for server, tool in tools)
-            made = zip(names, tools, strict=True)
-            self._tools_by_name = {
-                name: make_tool(server, tool, name) for name, (server, tool) in made
-            }
-            self._listed_tools = latest
-        return self._tools_by_name
+    def tools(self, session_id: str = "") -> Mapping[str, Tool]:
+        """The current tools by the names under which models of the session see them."""
+        lent = self._loans.of(session_id)
+        if not lent:
+            self._offered_to.pop(session_id, None)
+            return self._offered.of(self._servers.values())
+        return self._offered_to.setdefault(session_id, OfferedTools()).of(self._of(session_id))
 
-    def names(self) -> frozenset[str]:
+    def names(self, session_id: str) -> frozenset[str]:
         """The names of the servers that can be used."""
-        return frozenset(self._servers)
+        return frozenset(server.name for server in self._of(session_id))
 
-    def commands(self) -> tuple[CommandSummary, ...]:
+    def commands(self, session_id: str = "") -> tuple[CommandSummary, ...]:
         """The prompts of servers, as commands."""
-        found = ((server.name, one) for server in self._servers.values() for one in server.prompts)
+        found = ((server.name, one) for server in self._of(session_id) for one in server.prompts)
         return tuple(summary(name, prompt) for name, prompt in found)
 
-    async def prompt(self, server: str, name: str, given: str) -> ToolResult:
+    async def prompt(self, session_id: str, server: str, name: str, given: str) -> ToolResult:
         """Return what a server's prompt says; raises `ToolFailure`."""
-        if (found := self._servers.get(server)) is None:
-            known = ", ".join(self._servers) or "none"
-            raise ToolFailure(f"There is no MCP server {server}. Configured: {known}.")
-        return await found.prompt(name, given)
+        return await self._find(session_id, server).prompt(name, given)
 
-    async def resource(self, server: str, uri: str) -> ToolResult:
+    async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
         """Return the content of a server's resource; raises `ToolFailure`."""
-        return await self._servers[server].resource(uri)
+        return await self._find(session_id, server).resource(uri)
 
-    def problems(self) -> dict[str, str]:
+    def problems(self, session_id: str = "") -> dict[str, str]:
         """The servers without tools, each with the reason as a clause."""
         problems: dict[str, str] = {}
-        for server in self._servers.values():
+        for server in self._of(session_id):
             if server.state in ("failed", "needs_login"):
                 problems[server.name] = server.problem
             elif server.state == "starting" and not server.tools:
                 problems[server.name] = STILL_STARTING
         return problems
 
+    def share(self, owner_id: str, session_id: str) -> None:
+        """Let the session of a sub-agent use what its owner is lent."""
+        self._loans.share(owner_id, session_id)
+
+    def leave(self, session_id: str) -> None:
+        """Note that a session leaves memory. What it is lent stays."""
+        self._loans.unshare(session_id)
+        self._offered_to.pop(session_id, None)
+
+    def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
+        """End the loans whose time is over, except those of sessions in use."""
+        self._loans.end_over(is_in_use)
+
+    def forget(self, session_id: str) -> None:
+        """End the loans of a session that is deleted."""
+        self._loans.end_all(session_id)
+
     def secrets(self) -> set[str]:
         """The secrets that servers were given, to be redacted."""
-        return {one for s in self._servers.values() for one in self.environment.secrets(s.settings)}
+        servers = (*self._servers.values(), *self._loans)
+        return {one for s in servers for one in self.environment.secrets(s.settings)}
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
         """Log in at a server, or out; raises `RejectionError`."""
@@ -146,11 +196,28 @@ class McpServers:
             self._servers[name] = server
             server.start()
 
-    def summaries(self) -> tuple[ServerSummary, ...]:
-        """The state of every server of the configuration."""
-        return tuple(self._summary(name) for name in self._configured)
+    def summaries(self, session_id: str = "") -> tuple[ServerSummary, ...]:
+        """The state of every server of the configuration, and of those lent to the session."""
+        disabled = self._configured.keys() - self._servers.keys()
+        usable = {server.name: _summary(server) for server in self._of(session_id)}
+        configured = {
+            name: ServerSummary(name, "disabled") if name in disabled else usable[name]
+            for name in self._configured
+        }
+        return tuple({**configured, **usable}.values())
 
-    def _summary(self, name: str) -> ServerSummary:
-        if (server := self._servers.get(name)) is None:
-            return ServerSummary(name, "disabled")
-        return ServerSummary(name, server.state, len(server.tools), server.problem)
+    def _of(self, session_id: str) -> tuple[ManagedServer, ...]:
+        """The servers that a session can use, the configured ones first."""
+        return tuple({**self._servers, **self._loans.of(session_id), **self._servers}.values())
+
+    def _find(self, session_id: str, name: str) -> ManagedServer:
+        """The server of that name; raises `ToolFailure`."""
+        servers = {server.name: server for server in self._of(session_id)}
+        if name not in servers:
+            known = ", ".join(servers) or "none"
+            raise ToolFailure(f"There is no MCP server {name}. Configured: {known}.")
+        return servers[name]
+
+
+def _summary(server: ManagedServer) -> ServerSummary:
+    return ServerSummary(server.name, server.state, len(server.tools), server.problem)

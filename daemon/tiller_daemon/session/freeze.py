@@ -91,7 +91,8 @@ def freeze_context(
     traits = traits_of(model.provider_model, configuration.families)
     named = agent.tools if (chosen := _chosen_tools(settings, overrides)) is None else chosen
     hosted = offered_hosted_tools(model.hosted_tools, named, permissions)
-    usable = _usable_tools(services, named, depth, model.hosted_tools, permissions)
+    available = services.tools.available(snapshot.session_id)
+    usable = _usable_tools(available, named, depth, model.hosted_tools, permissions)
     tools = {name: tool for name, tool in usable.items() if name not in hosted}
     # Whoever names tools gets those.
     edit_tool = traits.edit_tool if named is None else "both"
@@ -119,7 +120,7 @@ def freeze_context(
         depth=depth,
     )
     hooks = hooks_for(services, configuration, permissions)
-    of_user = {n: tool for n, tool in services.tools.available().items() if tool.effect == "agent"}
+    of_user = {n: tool for n, tool in available.items() if tool.effect == "agent"}
     return FrozenTurn(
         context, model, compaction, tools, hooks, system_prompt.refused_documents, of_user
     )
@@ -132,7 +133,8 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     `RejectionError` if the turn can't go on, for example because its model no longer exists.
     """
     shown, chosen = turn.context, _choices_of(snapshot, turn)
-    available = {*services.tools.available(), *services.model(shown.model).hosted_tools}
+    tools = services.tools.available(snapshot.session_id)
+    available = {*tools, *services.model(shown.model).hosted_tools}
     overrides = structs.replace(
         chosen,
         agent=shown.agent,
@@ -267,14 +269,14 @@ def _chosen_tools(settings: Settings, overrides: TurnOverrides) -> tuple[str, ..
 
 
 def choose_tools(
-    services: Services, names: tuple[str, ...] | None, hosted_tools: Container[str] = ()
+    tools: Mapping[str, Tool], names: tuple[str, ...] | None, hosted_tools: Container[str] = ()
 ) -> dict[str, Tool]:
-    """Return the named tools, all if `names` is None; raises `RejectionError` for an unknown one.
+    """Return the tools with these names, all if `names` is None.
 
-    Names may be of `hosted_tools`, which the provider runs. Names of MCP tools may be glob
-    patterns. One that matches nothing is no error, since the server may only be down at the moment.
+    Raises `RejectionError` for an unknown one. Names may be of `hosted_tools`, which the provider
+    runs. Names of MCP tools may be glob patterns. One that matches nothing is no error, since the
+    server may only be down at the moment.
     """
-    tools = services.tools.available()
     if names is None:
         return dict(tools)
     chosen: dict[str, Tool] = {}
@@ -314,7 +316,7 @@ def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
 
 
 def _usable_tools(
-    services: Services,
+    available: Mapping[str, Tool],
     named: tuple[str, ...] | None,
     depth: int,
     hosted_tools: Container[str],
@@ -326,12 +328,12 @@ def _usable_tools(
         # A `command` tool stays: the sandbox makes its commands read-only.
         return not (permissions.read_only and tool.effect == "write")
 
-    allowed = services.tools.available()
+    allowed = available
     if permissions.tools is not None:
         # Hosted tools among them are known for the owner's model only.
         known = [n for n in permissions.tools if n in allowed or n.startswith(MCP_PREFIX)]
-        allowed = choose_tools(services, tuple(known))
-    chosen = choose_tools(services, named, hosted_tools)
+        allowed = choose_tools(available, tuple(known))
+    chosen = choose_tools(available, named, hosted_tools)
     return {name: tool for name, tool in chosen.items() if name in allowed and is_usable(tool)}
 
 

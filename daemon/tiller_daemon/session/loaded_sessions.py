@@ -67,6 +67,7 @@ class LoadedSessions:
             while True:
                 await trio.sleep(UNLOAD_CHECK_S)
                 self._unload_idle()
+                self.end_loans()
                 self._services.histories.drop_old(self._services.time())
 
     async def shut_down(self) -> None:
@@ -77,6 +78,15 @@ class LoadedSessions:
                 nursery.start_soon(
                     _shut_down, session, resumes and may_be_resumed(session.snapshot)
                 )
+
+    def end_loans(self) -> None:
+        """End what frontends lent to sessions that no longer need it."""
+
+        def is_in_use(session_id: str) -> bool:
+            session = self._sessions.get(session_id)
+            return session is not None and not session.is_idle
+
+        self._services.tools.servers.end_loans(is_in_use)
 
     def get(self, session_id: str) -> Session | None:
         """Return the session if it is in memory."""
@@ -98,7 +108,7 @@ class LoadedSessions:
                 raise unknown_session(session_id)
             snapshot = await load_snapshot(self._services.log, session_id)
             if resumes:
-                await self._services.discover()
+                await self._services.discover(session_id)
             session = self.start(snapshot, resumes=resumes)
             # No op may reach the session before its unfinished turn is closed.
             await session.recovered.wait()
@@ -124,6 +134,7 @@ class LoadedSessions:
     ) -> Session:
         """Create the session of a sub-agent; see `Sessions`."""
         session = self.start(Snapshot(self._services.new_id()))
+        self._services.tools.servers.share(owner_id, session.snapshot.session_id)
         created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
         # Committed before the owner's log refers to this session.
         session.outbox.put(created)
@@ -137,6 +148,7 @@ class LoadedSessions:
         if session.snapshot.owner_id != owner_id:
             message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
+        self._services.tools.servers.share(owner_id, session_id)
         return session
 
     async def remove(self, session_id: str) -> None:
@@ -172,6 +184,7 @@ class LoadedSessions:
             # It may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
+                self._services.tools.servers.leave(session_id)
             self._services.histories.drop(session_id)
 
     def _unload_idle(self) -> None:

@@ -24,7 +24,7 @@ class Notices:
         return [
             *self._of_configuration(),
             *self._of_lasting_rules(),
-            *self._of_mcp_servers(),
+            *self._of_mcp_servers(frozen.context.session_id),
             *self._of_sandbox(frozen.context),
             *self._of_project(frozen.context.workspace),
             *self._of_documents(frozen.refused_documents),
@@ -50,10 +50,10 @@ class Notices:
         message = f"No lasting rule counts. {problem} Correct the file or remove it."
         return [WarningRaised("lasting_rules", message)]
 
-    def _of_mcp_servers(self) -> list[WarningRaised]:
+    def _of_mcp_servers(self, session_id: str) -> list[WarningRaised]:
         return [
             WarningRaised("mcp_server", f"The MCP server {name} can't be used. {why}")
-            for name, why in self._services.tools.servers.problems().items()
+            for name, why in self._services.tools.servers.problems(session_id).items()
             if self._is_new("mcp_server", name)
         ]
 

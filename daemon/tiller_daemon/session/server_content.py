@@ -61,9 +61,9 @@ async def read_server_content(servers: ToolServers, op: UserInput) -> ServerCont
 
 async def _read(servers: ToolServers, op: UserInput) -> ServerContent:
     if call := _PROMPT.match(op.text):
-        prompt = await servers.prompt(call[1], call[2], call[3] or "")
+        prompt = await servers.prompt(op.session_id, call[1], call[2], call[3] or "")
         return ServerContent(truncate(prompt.output), images=prompt.images)
-    names = servers.names()
+    names = servers.names(op.session_id)
     found = [
         (match[1], match[2].rstrip(_AFTER_RESOURCE))
         for match in _RESOURCE.finditer(op.text)
@@ -73,7 +73,9 @@ async def _read(servers: ToolServers, op: UserInput) -> ServerContent:
     if len(named) > RESOURCES_MAX:
         message = f"The input names {len(named)} resources; at most {RESOURCES_MAX} are allowed."
         raise RejectionError("too_large", message, input_data(op))
-    read = [(server, uri, await servers.resource(server, uri)) for server, uri in named]
+    read = [
+        (server, uri, await servers.resource(op.session_id, server, uri)) for server, uri in named
+    ]
     return ServerContent(
         attached="\n\n".join(_attached(*one) for one in read),
         images=tuple(image for _, _, content in read for image in content.images),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from tiller_daemon.config import Configuration, LastingRules, TrustedProjects
+from tiller_daemon.config import Configuration, LastingRules, McpServer, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.sandbox.confiner import Confiner
@@ -73,25 +73,44 @@ class ModelSurvey(NamedTuple):
 
 
 class ToolServers(Protocol):
-    """The MCP servers, whose tools are among `Services.tools`."""
+    """The MCP servers, whose tools are among `ToolSources.available`.
 
-    async def ready(self, *, every: bool = False) -> None:
+    Methods that take a session include the servers that frontends lend to it.
+    """
+
+    def lend(self, session_id: str, lender: str, servers: Mapping[str, McpServer]) -> None:
+        """Begin, change or renew a loan, or take it back; raises `RejectionError`."""
+        ...
+
+    def share(self, owner_id: str, session_id: str) -> None:
+        """Let the session of a sub-agent use what its owner is lent."""
+        ...
+
+    def leave(self, session_id: str) -> None:
+        """Note that a session leaves memory. What it is lent stays."""
+        ...
+
+    def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
+        """End the loans whose time is over, except those of sessions in use."""
+        ...
+
+    async def ready(self, session_id: str = "", *, every: bool = False) -> None:
         """Start the servers that a turn needs, with `every` all, and wait briefly for them."""
         ...
 
-    def names(self) -> frozenset[str]:
+    def names(self, session_id: str) -> frozenset[str]:
         """Return the names of the servers that can be used."""
         ...
 
-    def commands(self) -> tuple[CommandSummary, ...]:
+    def commands(self, session_id: str = "") -> tuple[CommandSummary, ...]:
         """Return the prompts of servers, as commands."""
         ...
 
-    async def prompt(self, server: str, name: str, given: str) -> ToolResult:
+    async def prompt(self, session_id: str, server: str, name: str, given: str) -> ToolResult:
         """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
         ...
 
-    async def resource(self, server: str, uri: str) -> ToolResult:
+    async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
         """Return the content of a resource of one of `names`; raises `ToolFailure`."""
         ...
 
@@ -99,11 +118,11 @@ class ToolServers(Protocol):
         """Log in at a server, or out; raises `RejectionError`."""
         ...
 
-    def problems(self) -> Mapping[str, str]:
+    def problems(self, session_id: str = "") -> Mapping[str, str]:
         """Return why servers offer no tools, as clauses by the server's name."""
         ...
 
-    def summaries(self) -> tuple[ServerSummary, ...]:
+    def summaries(self, session_id: str = "") -> tuple[ServerSummary, ...]:
         """Return the state of every server."""
         ...
 
@@ -144,8 +163,9 @@ class UserSettings(Struct, frozen=True):
 class ToolSources(Struct, frozen=True):
     """Where the tools of a turn come from, and what checks their work."""
 
-    available: Callable[[], Mapping[str, Tool]]
-    """Returns the tools available now by name, including those of MCP servers."""
+    available: Callable[[str], Mapping[str, Tool]]
+    """Returns the tools available now to a session by name, including those of MCP servers; to ""
+    only those that every session has."""
     servers: ToolServers
     language_servers: LanguageServers
     hooks: Hooks
@@ -191,8 +211,9 @@ class Services(Struct, frozen=True):
     """Returns a new ULID."""
     model: Callable[[str | None], ChosenModel]
     """Finds a model by its full name, None for the default; raises `RejectionError`."""
-    discover: Callable[[], Awaitable[None]]
-    """Prepares a turn: rereads a changed configuration, looks for local models, starts servers."""
+    discover: Callable[[str], Awaitable[None]]
+    """Prepares a turn of a session: rereads a changed configuration, looks for local models, starts
+    servers."""
     user: UserSettings
     """The user's configuration."""
     tools: ToolSources

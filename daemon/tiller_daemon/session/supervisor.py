@@ -14,6 +14,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.attachments import fit_images
 from tiller_daemon.session.freeze import merge_settings
+from tiller_daemon.session.lending import checked_servers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
@@ -44,6 +45,7 @@ from tiller_protocol.answers import (
 )
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_answer, decode_event, encode_answer
 from tiller_protocol.events import SessionCreated
+from tiller_protocol.lending import SessionLend
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -115,6 +117,9 @@ class Supervisor:
                     return Accepted(submission_id, await self._list_rules(op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
+                case SessionLend():
+                    await self._lend(op)
+                    return Accepted(submission_id)
                 case _:
                     return await self._once(submission_id, op, client)
         except RejectionError as rejection:
@@ -182,13 +187,13 @@ class Supervisor:
                 # Slow work belongs here, outside the session's loop, which must answer quickly.
                 variables = self._services.commands.variables(pending.submission_id)
                 pending.images = await fit_images(op, variables)
-                await self._services.discover()
+                await self._services.discover(op.session_id)
                 session = await self._sessions.find(op.session_id)
                 content = await read_server_content(self._services.tools.servers, op)
                 pending.content = content
                 pending.images += content.images
             case (TurnContinue() | QueueEdit(action="promote")) as op:
-                await self._services.discover()
+                await self._services.discover(op.session_id)
                 session = await self._sessions.find(op.session_id)
             case _ as op:
                 session = await self._sessions.find(_session_id(op))
@@ -332,6 +337,14 @@ class Supervisor:
                 turn=now.turn and structs.replace(now.turn),
             )
         )
+
+    async def _lend(self, op: SessionLend) -> None:
+        # Not `_once`: nothing of a loan is in the log, and renewing it changes nothing.
+        if await self._services.log.session(op.session_id) is None:
+            raise unknown_session(op.session_id)
+        servers = checked_servers(op.mcp_servers)
+        self._services.tools.servers.lend(op.session_id, op.lender, servers)
+        self._sessions.end_loans()
 
     async def _readable(self, session_id: str) -> Snapshot:
         """Return the session as it is; as the log has it while nothing can be written.

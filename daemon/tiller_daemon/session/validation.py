@@ -87,7 +87,8 @@ def check_settings(
     if new.agent is not None:
         find_agent(services, workspace, new.agent)
     if new.tools is not None:
-        choose_tools(services, new.tools)
+        # Tools of MCP servers may be missing, so those of no session are enough.
+        choose_tools(services.tools.available(""), new.tools)
     if new.variant:
         _check_variant(services, workspace, merged or new)
 

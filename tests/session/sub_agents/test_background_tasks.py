@@ -392,7 +392,7 @@ async def test_its_model_asks_how_far_it_is_and_ends_it(autojump_clock, start, w
     look = CallPart("bash_output", arguments={"id": "t1", "wait_s": wait_s})
     kill = CallPart("bash_kill", arguments={"id": "t1"})
     world, boss = await start(calls(later()), calls(look), calls(kill), says("ok"), scout=(HANGS,))
-    offered = world.services.tools.available()
+    offered = world.services.tools.available("")
     offered.update({tool.name: tool for tool in (BASH_OUTPUT, BASH_KILL)})
     await world.say(boss, "go")
     await world.ended(boss)

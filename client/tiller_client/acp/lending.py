@@ -1,0 +1,88 @@
+"""What an editor lends to a session: the MCP servers that it hands in with the session.
+
+The loan is renewed now and then, and before each input: the daemon may be a new one by then, and it
+keeps no loan.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+
+from tiller_client.acp.rpc import INVALID_PARAMS, RpcFailure
+from tiller_client.acp.schema import McpServer, NamedValue
+from tiller_client.connection import DaemonConnection
+from tiller_protocol.lending import LEASE_S, LentServer, SessionLend
+
+RENEW_S = LEASE_S / 3
+"""How often a loan is renewed."""
+
+NAME_CHARS_MAX = 32
+"""The daemon's limit; names of editors are free."""
+
+
+class Loan:
+    """What is lent to one session by `lender`."""
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        session_id: str,
+        lender: str,
+        servers: tuple[LentServer, ...],
+    ) -> None:
+        self._connection = connection
+        self._taken_back = SessionLend(session_id, lender)
+        self._lent = SessionLend(session_id, lender, servers)
+        self._renewed_at = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to renew the loan."""
+        is_empty = self._lent == self._taken_back
+        return not is_empty and time.monotonic() - self._renewed_at > RENEW_S
+
+    def renew(self) -> None:
+        """Lend, if there is anything; raises as `DaemonConnection.submit`."""
+        if self._lent != self._taken_back:
+            self._connection.submit(self._lent)
+            self._renewed_at = time.monotonic()
+
+    def take_back(self) -> None:
+        """End the loan; a running turn keeps it."""
+        if self._lent != self._taken_back:
+            self._connection.submit(self._taken_back)
+
+
+def lent_servers(servers: Sequence[McpServer]) -> tuple[LentServer, ...]:
+    """Return the servers as the daemon takes them; raises `RpcFailure` for one of another kind."""
+    lent: list[LentServer] = []
+    for server in servers:
+        name = _name(server.name, {one.name for one in lent})
+        match server.type:
+            case "stdio":
+                env = _values(server.env)
+                lent.append(LentServer(name, (server.command, *server.args), env=env))
+            case "http":
+                lent.append(LentServer(name, url=server.url, headers=_values(server.headers)))
+            case other:
+                raise RpcFailure(
+                    INVALID_PARAMS,
+                    f"the MCP server {server.name} has the transport {other}, which is not "
+                    "supported: use stdio or http",
+                )
+    return tuple(lent)
+
+
+def _name(name: str, taken: set[str]) -> str:
+    """A name that the daemon takes, and no other server here has."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "_"
+    number = 1
+    unique = plain
+    while unique in taken:
+        number += 1
+        unique = f"{plain[: NAME_CHARS_MAX - len(str(number)) - 1]}_{number}"
+    return unique
+
+
+def _values(pairs: Sequence[NamedValue]) -> dict[str, str]:
+    return {pair.name: pair.value for pair in pairs}

@@ -1,0 +1,109 @@
+"""The MCP servers that frontends lend to sessions, such as those configured in an editor.
+
+A loan has a lease, so that nothing stays of an editor that was killed. It ends at once if it is
+taken back, but never under a running turn.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import trio
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_protocol.lending import LEASE_S
+
+LENDERS_MAX = 8
+"""Most frontends that lend servers to one session; each server is a process."""
+
+LENT_ADVICE = "Its key belongs in the settings of the editor that lends it to this session."
+
+RETURNED = "The editor has taken it back, or was closed."
+
+Make = Callable[[str, McpServer], ManagedServer]
+
+
+@dataclass
+class _Loan:
+    """What one frontend lends to one session."""
+
+    servers: dict[str, ManagedServer]
+    ends_at: float
+    """By trio's clock."""
+
+
+class Loans:
+    """The loans by session and lender."""
+
+    def __init__(self) -> None:
+        self._loans: dict[str, dict[str, _Loan]] = {}
+        self._owners: dict[str, str] = {}
+        """The owners of the sub-agents' sessions that are in memory."""
+
+    def lend(
+        self, session_id: str, lender: str, servers: Mapping[str, McpServer], make: Make
+    ) -> None:
+        """Begin, change or renew a loan; without servers it ends with the next `end_over`.
+
+        Raises `RejectionError` if there are too many lenders.
+        """
+        loans = self._loans.setdefault(session_id, {})
+        before = loans.get(lender)
+        if not servers:
+            if before:
+                before.ends_at = trio.current_time()
+            return
+        if before is None and len(loans) >= LENDERS_MAX:
+            message = f"{LENDERS_MAX} frontends lend servers to this session. Close one of them."
+            raise RejectionError("overloaded", message)
+        old = before.servers if before else {}
+        kept = {name: one for name, one in old.items() if one.settings == servers.get(name)}
+        made = {name: kept.get(name) or make(name, one) for name, one in servers.items()}
+        loans[lender] = _Loan(made, trio.current_time() + LEASE_S)
+        _end(server for name, server in old.items() if name not in kept)
+
+    def of(self, session_id: str) -> dict[str, ManagedServer]:
+        """Return the servers of a session by name; those lent first take precedence."""
+        while owner_id := self._owners.get(session_id):
+            session_id = owner_id
+        servers: dict[str, ManagedServer] = {}
+        for loan in self._loans.get(session_id, {}).values():
+            servers = {**loan.servers, **servers}
+        return servers
+
+    def __iter__(self) -> Iterator[ManagedServer]:
+        """All servers of all loans."""
+        for loans in self._loans.values():
+            for loan in loans.values():
+                yield from loan.servers.values()
+
+    def share(self, owner_id: str, session_id: str) -> None:
+        """Let the session of a sub-agent use what its owner is lent."""
+        self._owners[session_id] = owner_id
+
+    def unshare(self, session_id: str) -> None:
+        """Forget the owner of a session that leaves memory."""
+        self._owners.pop(session_id, None)
+
+    def end_over(self, is_in_use: Callable[[str], bool]) -> None:
+        """End the loans whose time is over, except those of sessions in use."""
+        now = trio.current_time()
+        for session_id, loans in list(self._loans.items()):
+            over = [lender for lender, loan in loans.items() if loan.ends_at <= now]
+            if over and is_in_use(session_id):
+                continue
+            for lender in over:
+                _end(loans.pop(lender).servers.values())
+            if not loans:
+                del self._loans[session_id]
+
+    def end_all(self, session_id: str) -> None:
+        """End the loans of a session that is deleted."""
+        for loan in self._loans.pop(session_id, {}).values():
+            _end(loan.servers.values())
+
+
+def _end(servers: Iterable[ManagedServer]) -> None:
+    for server in servers:
+        server.remove(RETURNED)

@@ -1,0 +1,53 @@
+"""Checks what frontends lend to sessions."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.config.semantics import mcp_server_problem
+from tiller_daemon.errors import RejectionError
+from tiller_protocol.lending import LentServer
+
+LENT_CHARS_MAX: Final = 256 * 1024
+"""Most characters of all servers of a loan together: more than Linux passes to most programs."""
+
+_NOT_IN_HEADERS: Final = re.compile(r"[^\t -~]")
+
+
+def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
+    """Return the servers as if they were configured; raises `RejectionError`, without a secret."""
+    servers: dict[str, McpServer] = {}
+    for one in lent:
+        if problem := _problem(one):
+            raise RejectionError("invalid_settings", f"The MCP server {one.name!r}: {problem}.")
+        if one.name in servers:
+            message = f"Two MCP servers are called {one.name!r}. Give each a name of its own."
+            raise RejectionError("invalid_settings", message)
+        servers[one.name] = McpServer(
+            command=one.command or None, env=one.env, url=one.url, headers=one.headers
+        )
+    if (size := sum(map(_size, lent))) > LENT_CHARS_MAX:
+        message = (
+            f"The MCP servers have {size:,} characters; at most {LENT_CHARS_MAX:,} are allowed."
+        )
+        raise RejectionError("too_large", message, {"limit": LENT_CHARS_MAX, "size": size})
+    return servers
+
+
+def _problem(server: LentServer) -> str:
+    if any(server.command[:1]) == bool(server.url):
+        return "expected either `command` or `url`"
+    given = {"url": server.url} if server.url else {}
+    if found := mcp_server_problem(server.name, {**given, "env": server.env}):
+        return f"`{found.field}`: {found.problem}" if found.field else found.problem
+    texts = (*server.headers, *server.headers.values())
+    if any(_NOT_IN_HEADERS.search(text) for text in texts) or "" in server.headers:
+        return "`headers`: expected names and values of printable ASCII characters"
+    return ""
+
+
+def _size(server: LentServer) -> int:
+    pairs = (*server.env.items(), *server.headers.items())
+    texts = (*server.command, server.url or "", *(text for pair in pairs for text in pair))
+    return sum(map(len, texts))

@@ -1,0 +1,46 @@
+"""What a frontend lends to a session while it has it open. None of it is in the log."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tiller_protocol.doc import doc
+from tiller_protocol.ids import IdText
+from tiller_protocol.op import Op, SessionRef
+
+LEASE_S = 600.0
+"""How long a loan lasts without being renewed: long enough for a busy machine or a broken link,
+short enough that the programs of an editor that was killed do not pile up."""
+
+LENT_SERVERS_MAX = 32
+"""Most MCP servers in one loan; an editor has a handful."""
+
+
+class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An MCP server: a program, or an address of the streamable HTTP transport."""
+
+    name: Annotated[str, doc("1 to 32 letters, digits, `-` and `_`.")]
+    command: Annotated[tuple[str, ...], doc("Program and arguments; else `url`.")] = ()
+    env: Annotated[dict[str, str], doc("Variables of the program; may hold secrets.")] = {}
+    url: Annotated[str | None, doc("Its address; else `command`.")] = None
+    headers: Annotated[dict[str, str], doc("Sent with each request; may hold secrets.")] = {}
+
+
+class SessionLend(Op, frozen=True, tag="session_lend"):
+    """Lends a session what a frontend has, or takes it back: then the fields are absent.
+
+    Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was
+    last sent, or with the daemon, so send it again every few minutes and before each input. What a
+    running turn uses stays until the turn ends.
+    """
+
+    session_id: SessionRef
+    lender: Annotated[IdText, doc("Chosen by the frontend; each lender has one loan per session.")]
+    mcp_servers: Annotated[
+        tuple[LentServer, ...],
+        Meta(max_length=LENT_SERVERS_MAX),
+        doc(
+            "MCP servers for the turns of this session and its sub-agents, beside the configured "
+            "ones. A configured server of the same name takes precedence."
+        ),
+    ] = ()

@@ -1,0 +1,14 @@
+"""What all ops have in common. The ops are in `ops` and `lending`."""
+
+from typing import Annotated
+
+from msgspec import Struct
+
+from tiller_protocol.doc import doc
+from tiller_protocol.ids import IdText
+
+SessionRef = Annotated[IdText, doc("The session.")]
+
+
+class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of all ops; the tag is the field `type`."""

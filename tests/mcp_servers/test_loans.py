@@ -1,0 +1,94 @@
+"""Loans of random lenders, compared with a simple model of them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.loans import Loans
+from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_protocol.lending import LEASE_S
+
+SESSIONS = ("s", "t")
+LENDERS = ("me", "you")
+
+servers = st.dictionaries(
+    st.sampled_from("ab"), st.builds(lambda url: McpServer(url=url), st.sampled_from("12"))
+)
+deeds = st.lists(
+    st.one_of(
+        st.tuples(st.just("lend"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS), servers),
+        st.tuples(st.just("wait"), st.sampled_from([1.0, LEASE_S / 2, LEASE_S])),
+        st.tuples(st.just("end_over"), st.sets(st.sampled_from(SESSIONS))),
+        st.tuples(st.just("delete"), st.sampled_from(SESSIONS)),
+    )
+)
+
+
+@dataclass
+class Model:
+    """Each loan as it was lent last, and when it ends."""
+
+    loans: dict[tuple[str, str], tuple[dict[str, McpServer], float]] = field(default_factory=dict)
+
+    def of(self, session_id: str) -> dict[str, McpServer]:
+        found: dict[str, McpServer] = {}
+        for (session, _), (lent, _) in self.loans.items():
+            if session == session_id:
+                found = {**lent, **found}
+        return found
+
+
+@given(deeds=deeds)
+def test_loans_agree_with_a_model(deeds: list[tuple[object, ...]]) -> None:
+    clock = trio.testing.MockClock()
+    trio.run(compare, deeds, clock, clock=clock)
+
+
+async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock) -> None:
+    loans, model, made = Loans(), Model(), list[ManagedServer]()
+    environment = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
+    loans.share("s", "child")
+    loans.share("child", "grandchild")
+
+    def make(name: str, settings: McpServer) -> ManagedServer:
+        made.append(ManagedServer(name, settings, environment))
+        return made[-1]
+
+    for deed in deeds:
+        now = trio.current_time()
+        match deed:
+            case ("lend", str(session), str(lender), dict(lent)):
+                loans.lend(session, lender, lent, make)
+                if lent:
+                    model.loans[session, lender] = (lent, now + LEASE_S)
+                elif known := model.loans.get((session, lender)):
+                    model.loans[session, lender] = (known[0], now)
+            case ("wait", float(seconds)):
+                clock.jump(seconds)
+            case ("end_over", set(in_use)):
+                loans.end_over(lambda session, in_use=in_use: session in in_use)
+                model.loans = {
+                    key: loan
+                    for key, loan in model.loans.items()
+                    if loan[1] > now or key[0] in in_use
+                }
+            case ("delete", str(session)):
+                loans.end_all(session)
+                model.loans = {k: loan for k, loan in model.loans.items() if k[0] != session}
+            case other:
+                pytest.fail(str(other))
+        for session in SESSIONS:
+            of = {name: server.settings for name, server in loans.of(session).items()}
+            assert of == model.of(session)
+        assert loans.of("grandchild") == loans.of("s")
+        lent_now = [server for lent, _ in model.loans.values() for server in lent]
+        assert len(list(loans)) == len(lent_now)
+        # What no loan has any more was ended, and nothing else was.
+        assert {id(one) for one in made if not one.problem} == {id(one) for one in loans}
