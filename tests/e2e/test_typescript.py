@@ -15,46 +15,22 @@ from e2e.test_protocol_page import check_it_goes_on, variables
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S, Frontend
+from support.typescript import compile_ts, install
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "client" / "typescript"
 PROGRAMS = Path(__file__).with_name("typescript")
 
-INSTALL_S = 90.0
-"""Longest time to fetch one package; it takes some seconds."""
-
-NODE_MAJOR = 18
-
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the compiled package in `dist`, and the programs of these tests."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if not node or not npm:
-        pytest.skip("node and npm are not installed")
-    version = subprocess.run([node, "--version"], capture_output=True, check=True, text=True).stdout
-    if int(version.strip("v").split(".")[0]) < NODE_MAJOR:
-        pytest.skip(f"node {version.strip()} is older than {NODE_MAJOR}")
     directory = tmp_path_factory.mktemp("typescript")
-    ignored = shutil.ignore_patterns("node_modules", "dist")
-    shutil.copytree(PACKAGE, directory, ignore=ignored, dirs_exist_ok=True)
+    install(PACKAGE, directory)
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
-    install = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]
-    try:
-        subprocess.run(install, cwd=directory, check=True, capture_output=True, timeout=INSTALL_S)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"typescript can't be installed: {error}")
     compile_ts(directory)
     return directory
-
-
-def compile_ts(directory: Path, *arguments: str) -> None:
-    compiler = directory / "node_modules" / ".bin" / "tsc"
-    done = subprocess.run(
-        [compiler, *arguments], cwd=directory, capture_output=True, check=False, text=True
-    )
-    assert done.returncode == 0, done.stdout
 
 
 def test_the_lock_file_names_no_registry() -> None:

@@ -1,10 +1,8 @@
 """The Neovim plugin as a user has it: its commands and keys, and what its buffers show."""
 
 import shutil
-import sqlite3
 import unicodedata
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from e2e.gates import Gate
 from e2e.words import bash, calls, hang, read, said_in, text
 from editors.conftest import Opening
+from editors.logs import put_back
 from editors.neovim import CHAT, Neovim, NeovimTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -158,17 +157,6 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     assert await neovim.chat_again() == shown
     await neovim.lua("require('tiller').rpc:submit({ type = 'shutdown' })")
     await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('reconnecting')")
-
-
-def put_back(daemon: Daemon, kept: bytes, log_id: str = "") -> None:
-    """Give a stopped daemon an earlier state of its log, or with `log_id` another log."""
-    path = daemon.places.state / LOG_FILE
-    for file in daemon.places.state.glob(f"{LOG_FILE}-*"):
-        file.unlink()
-    path.write_bytes(kept)
-    if log_id:
-        with closing(sqlite3.connect(path)) as log, log:
-            log.execute("UPDATE meta SET value = ? WHERE key = 'log_id'", [log_id])
 
 
 async def test_a_log_that_was_put_back_is_shown_from_its_first_event(

@@ -34,6 +34,9 @@ export class Rejection extends Error {
 /** There is no answer: the op may have taken effect. Submitted again with the same id, it is executed once. */
 export class NoAnswer extends Error {}
 
+/** `tiller rpc` has ended, as by `close`; another `Client` may go on, with the same ids and after the same events. */
+export class Ended extends Error {}
+
 export interface Options {
   /** The name of your frontend, which others see. */
   name?: string;
@@ -41,6 +44,8 @@ export interface Options {
   command?: readonly [string, ...string[]];
   /** Variables for it; by default those of this process. */
   env?: Record<string, string | undefined>;
+  /** Takes what `tiller rpc` writes to stderr, such as why it ends; by default it goes where this process writes its own. */
+  onStderr?: (text: string) => void;
   /** Whether there is a daemon to talk to has changed. */
   onState?: (state: NonNullable<RpcOutput["state"]>, message: string) => void;
   /** A life-cycle event of any session, after `followLifecycle`. Some may be missing after a reconnection. */
@@ -70,12 +75,14 @@ export class Client {
   private constructor(options: Options) {
     this.#options = options;
     const [program, ...args] = options.command ?? ["tiller"];
-    const stdio = ["pipe", "pipe", "inherit"] as const;
+    const stdio = ["pipe", "pipe", options.onStderr ? "pipe" : "inherit"] as const;
     const name = options.name ?? "typescript";
     const env = options.env ? { env: options.env } : {};
     this.#process = spawn(program, [...args, "rpc", "--name", name], { stdio, ...env });
     this.#process.stdout.setEncoding("utf8");
     this.#process.stdout.on("data", (text) => this.#read(text));
+    this.#process.stderr?.setEncoding("utf8");
+    this.#process.stderr?.on("data", (text) => options.onStderr?.(text));
     this.#process.stdin.on("error", () => {}); // it has ended, which `close` reports
     this.#closed = new Promise((resolve) => {
       const end = (error: Error) => {
@@ -83,7 +90,7 @@ export class Client {
         resolve();
       };
       this.#process.on("error", end);
-      this.#process.on("close", (status) => end(new Error(`tiller rpc has ended (${status})`)));
+      this.#process.on("close", (status) => end(new Ended(`tiller rpc has ended (${status})`)));
     });
   }
 

@@ -13,6 +13,7 @@ declare module "node:child_process" {
   export interface ChildProcess {
     stdin: Writable;
     stdout: Readable;
+    stderr: Readable | null;
     on(event: "error", listener: (error: Error) => void): void;
     on(event: "close", listener: (status: number | null) => void): void;
   }
