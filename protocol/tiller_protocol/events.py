@@ -124,6 +124,10 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
     follow_ups: Annotated[FollowUps, doc("How queued input is taken.")] = "one_at_a_time"
     read_only: Annotated[bool, doc("The agent can't write, whatever the rules say.")] = False
+    write_paths: Annotated[
+        tuple[str, ...] | None,
+        doc("Of a sub-agent's turn: the only places that it may change, if its task declared any."),
+    ] = None
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

@@ -267,6 +267,13 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
     changes: Annotated[tuple[FileChange, ...], doc("The same files, with details.")] = ()
     more: Annotated[int, doc("Number of changed files that are not listed.")] = 0
+    within: Annotated[
+        tuple[str, ...],
+        doc("Only differences of the trees in these places belong to it; empty: all do."),
+    ] = ()
+    without: Annotated[
+        tuple[str, ...], doc("Differences in these places belong to sub-agents in the background.")
+    ] = ()
 
 
 Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch

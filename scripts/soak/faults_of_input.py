@@ -65,7 +65,7 @@ CALLS = (
     Fault(
         "G9 a call that writes runs alone",
         TURN + "dispatch.py",
-        "CallDispatcher._next_group",
+        "_candidate",
         'A.effect == "write"',
         "not A.effect",
     ),
@@ -73,8 +73,8 @@ CALLS = (
         "G9 a call that writes waits for those that began early",
         TURN + "dispatch.py",
         "CallDispatcher._next_group",
-        "if A and (B or C):",
-        "if A and B:",
+        "(A.writes and B) or",
+        "",
     ),
     Fault(
         "G9 nothing begins early behind a call that writes",

@@ -793,6 +793,10 @@ export interface Patch {
   changes?: Array<FileChange>;
   /** Number of changed files that are not listed. */
   more?: number;
+  /** Only differences of the trees in these places belong to it; empty: all do. */
+  within?: Array<string>;
+  /** Differences in these places belong to sub-agents in the background. */
+  without?: Array<string>;
 }
 
 /** A file that was changed. */
@@ -957,6 +961,8 @@ export interface TurnContextShown {
   follow_ups?: "all" | "one_at_a_time";
   /** The agent can't write, whatever the rules say. */
   read_only?: boolean;
+  /** Of a sub-agent's turn: the only places that it may change, if its task declared any. */
+  write_paths?: Array<string> | null;
 }
 
 /** Events of a session, from `after` + 1 to `upto`. */

@@ -5,15 +5,17 @@ Which mechanism works on this machine is found out in `detect`. A confinement ho
 command turns out to do, so nothing here looks at the command itself.
 """
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import between, root_of
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -151,12 +153,21 @@ class CommandSandbox(NamedTuple):
     notices: list[str]
     """Sentences about changes that were not merged back, once the command has ended."""
 
-    def wrap(self, arguments: Sequence[str]) -> AbstractContextManager[WrappedCommand]:
+    @contextmanager
+    def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:
         """Give what to run instead of `arguments`; leave the context when the command has ended.
 
         Raises `NotConfined`.
         """
-        return self.sandbox.wrap(arguments, self.confinement, self.notices.append)
+        made = _make_missing(self.confinement)
+        try:
+            with self.sandbox.wrap(arguments, self.confinement, self.notices.append) as wrapped:
+                yield wrapped
+        finally:
+            for path in reversed(made):
+                # What the command has put into it stays.
+                with suppress(OSError):
+                    path.rmdir()
 
     def was_denied(self, status: int, output: str) -> str:
         """Return the line of `output` that shows a denial by the sandbox; empty if none does."""
@@ -175,12 +186,37 @@ class CommandSandbox(NamedTuple):
             access = "can read the workspace and system files, and write only to /tmp"
         else:
             git = "only data in `.git`" if self.confinement.git else "not to `.git`"
-            access = f"can write only to the workspace ({git}) and to /tmp"
+            access = f"can write only to {self._places()} ({git}) and to /tmp"
         network = "" if self.confinement.network else " There is no network."
         return (
             f"It ran in a sandbox, where it {access}.{network} That may be why it failed. "
             "Find another way, or tell the user what has to run outside of the sandbox."
         )
+
+    def _places(self) -> str:
+        workspace, writable = self.confinement.workspace, self.confinement.writable
+        if workspace in writable:
+            return "the workspace"
+        return ", ".join(str(path.relative_to(workspace)) for path in writable)
+
+
+def _make_missing(confinement: Confinement) -> list[Path]:
+    """Make the writable directories of the workspace that are missing; returns what was made.
+
+    Only what is there can be mounted.
+    """
+    made: list[Path] = []
+    for place in confinement.writable:
+        if root_of(place, (confinement.workspace,)) and not os.path.lexists(place):
+            above = [*between(confinement.workspace, place)][::-1]
+            try:
+                for path in (*above, place):
+                    if not path.is_dir():
+                        path.mkdir()
+                        made.append(path)
+            except OSError as error:
+                raise NotConfined(f"{place} can't be created: {error.strerror}.") from error
+    return made
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:

@@ -5,7 +5,7 @@ stamp of what it was made from has changed; whatever is looked at here must be n
 """
 
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -129,22 +129,26 @@ class Confiner:
             policy.mode == "workspace_write" and sandbox.most_unasked < Enclosure.BUILD
         )
 
-    def describe(self, policy: SandboxPolicy) -> str:
-        """Return what commands may do, for the model; empty if nothing enforces it."""
+    def describe(self, policy: SandboxPolicy, scope: Sequence[str] | None = None) -> str:
+        """Return what commands may do, for the model; empty if nothing enforces it.
+
+        With a `scope` they can write only there.
+        """
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return ""
         reads = "commands that only read can write nothing and see only workspace and system files"
-        if policy.mode == "full_access":
+        if policy.mode == "full_access" and scope is None:
             return f"{policy.mode}: {reads}"
         writes = "nothing can be written"
-        if policy.mode == "workspace_write":
+        if scope is not None and policy.mode != "read_only":
+            writes = f"only {', '.join((*scope, *TEMPORARY[:1]))} can be written, and not .git"
+        elif policy.mode == "workspace_write":
             places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
             writes = f"only {places} can be written, except for hooks and configuration in .git"
+        network = policy.network or policy.mode == "full_access"
         sockets = ", no unix sockets" if sandbox.limits else ""
-        return (
-            f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network{sockets}; {reads}"
-        )
+        return f"{policy.mode}: {writes}, {'' if network else 'no '}network{sockets}; {reads}"
 
     def confined(
         self,
@@ -157,21 +161,27 @@ class Confiner:
         revealed: Sequence[Path] = (),
         read_only: Sequence[Path] = (),
         background: bool = False,
+        scope: Sequence[Path] | None = None,
+        taken: Sequence[Path] = (),
     ) -> CommandSandbox | None:
         """Return the sandbox of a command; None if it runs outside.
 
         The command can read `spill`, where its `/tmp` is too, and what is `revealed`, but not what
         is `masked`. It can't write what is `read_only`. In the `background` it can't write to git
-        directories either.
+        directories either. It can write only in `scope`, if there is one, and not in what is
+        `taken`; these hold in the mode `full_access`, too.
         """
         sandbox = self.search_result().sandbox
         if sandbox is None or enclosure is Enclosure.OUTSIDE:
             return None
+        if policy.mode == "full_access" and (scope is not None or taken):
+            policy = structs.replace(policy, mode="workspace_write", network=True)
         if enclosure is Enclosure.SESSION and policy.mode == "full_access":
             return None
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
-        arguments = (enclosure, policy, workspace, spill, tuple(masked), tuple(revealed))
+        places = None if scope is None else tuple(scope)
+        arguments = (enclosure, policy, workspace, spill, tuple(masked), tuple(revealed), places)
         confinement = self._confinements.get(
             (arguments, self._keys), lambda: self.confinement(*arguments)
         )
@@ -183,6 +193,8 @@ class Confiner:
             confinement = structs.replace(
                 confinement, read_only=(*confinement.read_only, *read_only)
             )
+        if confinement.writes and taken:
+            confinement = _without(confinement, taken)
         return CommandSandbox(sandbox, confinement, enclosure, [])
 
     def confinement(
@@ -193,6 +205,7 @@ class Confiner:
         spill: Path,
         masked: Sequence[Path] = (),
         revealed: Sequence[Path] = (),
+        scope: Sequence[Path] | None = None,
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
         look_along(workspace)
@@ -209,33 +222,38 @@ class Confiner:
         readable += allowed
         shown = (*existing((spill,)), *readable)
         temporary = spill / "tmp"
-        network = policy.network and enclosure is Enclosure.SESSION
+        if enclosure is not Enclosure.SESSION:
+            hidden += self._closed_system_files()
         if enclosure is Enclosure.READ_ONLY:
             return Confinement(
                 root,
                 visible=self._visible(git, readable),
-                hidden=(*hidden, *self._closed_system_files()),
+                hidden=hidden,
                 shown=shown,
                 temporary=temporary,
                 network=policy.network and policy.mode == "read_only",
             )
-        private = git.directories if enclosure is Enclosure.SESSION else ()
+        # Sub-agents that share a workspace by places do not share its repository.
+        commits = enclosure is Enclosure.SESSION and scope is None
+        private = git.directories if commits else ()
+        writable = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
+        no_files = () if git.directories or git.is_link else (root / "HEAD",)
         return Confinement(
             root,
-            writable=self._writable(policy, root),
-            read_only=self._read_only(root, git, private),
-            absent=tuple(_absent(root, git)),
+            writable=writable,
+            read_only=(
+                *self._read_only(root, git, private),
+                *(() if root in writable else (root,)),
+            ),
+            absent=tuple(_inside(_absent(root, git), writable)),
             # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
-            absent_files=() if git.directories or git.is_link else (root / "HEAD",),
+            absent_files=tuple(_inside(no_files, writable)),
             git=private,
             worktree_state=git.own,
-            hidden=(
-                *hidden,
-                *(self._closed_system_files() if enclosure is Enclosure.BUILD else ()),
-            ),
+            hidden=hidden,
             shown=shown,
             temporary=temporary,
-            network=network,
+            network=policy.network and enclosure is Enclosure.SESSION,
         )
 
     def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
@@ -262,6 +280,37 @@ class Confiner:
         paths = (git.mark, *git.directories, *git.named, *folders, *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
+
+
+def _in_place(scope: Sequence[Path]) -> Iterator[Path]:
+    """Yield the places of a scope, except those that a link now leads away from."""
+    for path in scope:
+        look_along(path)
+        if os.path.realpath(path) == str(path):
+            yield path
+
+
+def _inside(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield the paths in one of the roots: nowhere else could they be created."""
+    return (path for path in paths if root_of(path, roots))
+
+
+def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
+    """Return a confinement in which these places can't be written, nor created if missing."""
+    there = [path for path in taken if os.path.lexists(path)]
+    missing = [_first_missing(path) for path in taken if path not in there]
+    return structs.replace(
+        confinement,
+        read_only=(*confinement.read_only, *there),
+        absent=tuple(dict.fromkeys((*confinement.absent, *missing))),
+    )
+
+
+def _first_missing(path: Path) -> Path:
+    """Return the topmost part of a missing path that does not exist."""
+    while not os.path.lexists(path.parent):
+        path = path.parent
+    return path
 
 
 def _absent(root: Path, git: GitPaths) -> Sequence[Path]:

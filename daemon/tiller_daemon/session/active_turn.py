@@ -8,32 +8,31 @@ from functools import partial
 
 import structlog
 import trio
-from msgspec import Struct, structs
+from msgspec import structs
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.attachments import left_out_of
-from tiller_daemon.session.background import Background
 from tiller_daemon.session.background_jobs import BackgroundJobs
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
-from tiller_daemon.session.calls.tool_call import TurnTools
 from tiller_daemon.session.calls.toolbox import Toolbox
 from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
+from tiller_daemon.session.calls.turn_tools import TurnTools
+from tiller_daemon.session.calls.write_limits import WriteLimits
+from tiller_daemon.session.claims import Claims
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
-from tiller_daemon.session.input_queue import InputQueue
-from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.project_trust import project_hook_sandbox
-from tiller_daemon.session.requests import IsAllowed, OpenRequests, Reply
-from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
-from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
+from tiller_daemon.session.requests import IsAllowed, Reply
+from tiller_daemon.session.services import ChosenModel
+from tiller_daemon.session.session_parts import SessionParts
+from tiller_daemon.session.sub_agents.delegation import Delegation
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.title import TitleRequest
 from tiller_daemon.session.turn_changes import TurnChanges
 from tiller_daemon.store.base import LogError
-from tiller_daemon.tools.base import FileAccess, FileVersions, WebAccess
+from tiller_daemon.tools.base import FileAccess, WebAccess
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
@@ -62,27 +61,6 @@ log = structlog.get_logger()
 
 Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 """The body of a turn: `run_turn`, or another function with its signature."""
-
-
-class SessionParts(Struct, frozen=True):
-    """What the successive turns of one session share."""
-
-    services: Services
-    """The daemon's environment, the same for all sessions."""
-    outbox: Outbox
-    """Takes the session's events."""
-    queue: InputQueue
-    """Input that waits."""
-    requests: OpenRequests
-    """Questions to the user."""
-    files: FileVersions
-    """The versions of files that the model has read."""
-    sessions: Sessions
-    """Creates and finds the sessions of sub-agents."""
-    background: Background
-    """The session's background commands."""
-    tasks: BackgroundTasks
-    """The session's background sub-agents."""
 
 
 class ActiveTurn:
@@ -120,10 +98,10 @@ class ActiveTurn:
         self._step_usage = Usage()
         services, outbox = session.services, session.outbox
         self._changes = TurnChanges(
-            services, self.context.workspace, self.context.session_id, outbox.put
+            services, self.context.workspace, self.context.session_id, outbox.put, self._limits
         )
         budget = services.user.configuration().turn_budget
-        self._delegation = Delegation(session.sessions, budget, session.tasks)
+        self._delegation = Delegation(session.sessions, budget, session.tasks, session.background)
         self._background_before = session.tasks.spent()
         # Set before the turn can ask anything, so that the owner sees every request.
         session.requests.observer = sub_agent_run
@@ -141,6 +119,15 @@ class ActiveTurn:
     def model(self) -> ChosenModel:
         """The model that the turn asks."""
         return self._frozen.model
+
+    @property
+    def claims(self) -> Claims:
+        """What belongs to background sub-agents of the session that the user talks to."""
+        return self._sub_agent_run.claims if self._sub_agent_run else self._session.tasks.claims
+
+    @property
+    def _limits(self) -> WriteLimits:
+        return WriteLimits(self.context.permissions.scope, self.claims)
 
     @property
     def takes_input(self) -> bool:
@@ -335,7 +322,7 @@ class ActiveTurn:
             context.workspace, approve, self._rules, self._ask, new_id, self._granted
         )
         enclosures = TurnEnclosures(
-            services.commands.confiner, context, self._rules, spill_directory
+            services.commands.confiner, context, self._rules, spill_directory, self._limits
         )
         environments = Environments(
             context=context,

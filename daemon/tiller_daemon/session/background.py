@@ -13,10 +13,12 @@ from msgspec import structs
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.background_list import listed_with, next_id
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundReport, BackgroundStart, ToolFailure
 from tiller_daemon.tools.commands.sandbox_notes import NO_SANDBOX_NOTES, SandboxNotes, sandbox_notes
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.events import BackgroundChanged
 from tiller_protocol.items import BackgroundCommand, BackgroundState
 
@@ -48,6 +50,8 @@ class _RunningCommand:
     """Writes all output to a file."""
     typed: CommandInput
     """The command's standard input."""
+    confined: CommandSandbox | None
+    """Its sandbox, if it has one."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Cancel it to end the command."""
     ended: trio.Event = field(default_factory=trio.Event)
@@ -82,6 +86,11 @@ class Background:
             self._nursery = nursery
             await trio.sleep_forever()
 
+    def writing_to(self, scope: WriteScope) -> list[str]:
+        """Return the ids of running commands that may write to a scope."""
+        running = (one for one in self._commands.values() if not one.ended.is_set())
+        return [one.listed.id for one in running if _may_write(one.confined, scope)]
+
     async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for `FIRST_LOOK_S`; raises `ToolFailure`."""
         running = [command for command in self._commands.values() if not command.ended.is_set()]
@@ -100,7 +109,10 @@ class Background:
             output_path=str(start.spill_path),
         )
         command = _RunningCommand(
-            listed, Capture(start.spill_path), CommandInput(terminal=start.terminal)
+            listed,
+            Capture(start.spill_path),
+            CommandInput(terminal=start.terminal),
+            start.confined,
         )
         self._commands[listed.id] = command
         self._record(listed)
@@ -234,3 +246,17 @@ class Background:
             there_are = ", ".join(self._commands) or "none"
             raise ToolFailure(f"There is no background command {command_id!r}. Yours: {there_are}.")
         return command
+
+
+def _may_write(confined: CommandSandbox | None, scope: WriteScope) -> bool:
+    """Whether a command may write to a scope; without a sandbox it may write anywhere."""
+    if confined is None:
+        return True
+    held = confined.confinement
+    kept = (*held.read_only, *held.absent)
+    left = [root for root in scope.roots if not any(root.is_relative_to(one) for one in kept)]
+    return any(
+        root.is_relative_to(place) or place.is_relative_to(root)
+        for root in left
+        for place in held.writable
+    )

@@ -260,6 +260,7 @@ def _permissions(
         sandbox=structs.replace(configuration.sandbox, mode=mode),
         # The prompt of a sub-agent chooses no tools, so the owner's choice is the only one.
         tools=above.tools if above else _chosen_tools(settings, overrides),
+        scope=above.scope if above else None,
     )
 
 

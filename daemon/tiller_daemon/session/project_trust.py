@@ -71,7 +71,10 @@ def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbo
         return HookSandbox(problem="project hooks run only in a sandbox, and none works here")
     spill = services.files.spill_directory(context.session_id)
     workspace = Path(context.workspace)
-    confined = services.commands.confiner.confined(Enclosure.SESSION, policy, workspace, spill)
+    scope = context.permissions.scope
+    confined = services.commands.confiner.confined(
+        Enclosure.SESSION, policy, workspace, spill, scope=scope and scope.roots
+    )
     return HookSandbox(confined)
 
 

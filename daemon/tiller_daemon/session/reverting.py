@@ -17,7 +17,7 @@ from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.read_access import session_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
-from tiller_daemon.session.turn_changes import file_change
+from tiller_daemon.session.turn_changes import file_change, own_changes
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
@@ -162,17 +162,20 @@ async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[s
     # A patch names only so many files; the snapshots have the rest.
     if not patch.more:
         return {*patch.files}
-    changes = await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
+    changes = await _changes_of(patch, snapshots, workspace)
     return {printable(change.path) for change in changes}
+
+
+async def _changes_of(patch: Patch, snapshots: Snapshots, workspace: str) -> tuple[TreeChange, ...]:
+    return own_changes(
+        patch, await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
+    )
 
 
 async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> RevertPlan:
     patches = [item for item in items if isinstance(item, Patch)]
-    steps = [
-        await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
-        for patch in patches
-        if patch.tree_after
-    ]
+    known = [patch for patch in patches if patch.tree_after]
+    steps = [await _changes_of(patch, snapshots, workspace) for patch in known]
     moves, conflicting = moves_back(steps)
     touched = {change.path for step in steps for change in step}
     # Files outside the workspace or ignored by git are in no snapshot.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
+from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.clock import SessionClock
 from tiller_daemon.session.freeze import with_grants
@@ -15,6 +15,7 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.session_parts import SessionParts
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun

@@ -41,12 +41,14 @@ def build_system_prompt(
     read = partial(_read_documents, services, directory)
     rules = (*permissions.rules, *services.user.lasting_rules.of(directory))
     documents = read_with_rules(services, "prompt", directory, rules, read)
+    scope = permissions.scope.names if permissions.scope else None
     environment = PromptEnvironment(
         workspace,
         documents.repository,
         services.user.platform,
         _local_date(services.time()),
-        services.commands.confiner.describe(permissions.sandbox),
+        services.commands.confiner.describe(permissions.sandbox, scope),
+        scope or (),
     )
     prompt = system_prompt(
         given,

@@ -4,13 +4,16 @@ Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots
 back to them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
+from msgspec import structs
 
 from tiller_daemon.files.paths import printable
+from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.services import Services
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
+from tiller_daemon.tools.write_scope import WHOLE, WriteScope, is_below
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import FileChange, Patch
@@ -40,6 +43,7 @@ class TurnChanges:
         workspace: str,
         session_id: str,
         warn: Callable[[WarningRaised], None],
+        limits: WriteLimits,
     ) -> None:
         self._snapshots = services.files.snapshots
         self._enabled = services.user.configuration().snapshots
@@ -47,18 +51,30 @@ class TurnChanges:
         self._workspace = workspace
         self._session_id = session_id
         self._warn = warn
+        self._limits = limits
+        self._taking = trio.Lock()
+        self._claimed = 0
+        self._taken: tuple[WriteScope, ...] = ()
         self.is_open = False
         self._before = ""
         self._has_looked = False
 
     async def before(self) -> None:
         """Take a snapshot unless the step already has one; see `ChangeTracker`."""
-        if self._snapshots is None or self.is_open:
+        if self._snapshots is None:
             return
+        # None of the calls that run beside each other may begin before the snapshot is complete.
+        async with self._taking:
+            if not self.is_open:
+                await self._begin(self._snapshots)
+
+    async def _begin(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
         # Between turns a change may have escaped a watch, and it is not this turn's.
         thorough = not self._has_looked
-        self._before = await self._take(self._snapshots, thorough=thorough) if self._enabled else ""
+        claims = self._limits.claims
+        self._claimed, self._taken = claims.mark(), tuple(one.scope for one in claims.current)
+        self._before = await self._take(snapshots, thorough=thorough) if self._enabled else ""
         self._has_looked = True
         self.is_open = True
 
@@ -104,14 +120,26 @@ class TurnChanges:
         if after == before:
             return None
         item_id = ItemId(self._new_id())
+        patch = Patch(item_id, (), before, after, within=self._within(), without=self._without())
         try:
-            changes = await snapshots.changes(self._workspace, before, after)
+            changes = own_changes(patch, await snapshots.changes(self._workspace, before, after))
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return Patch(item_id, ())
+        if not changes:
+            return None
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         files = tuple(change.path for change in named)
-        return Patch(item_id, files, before, after, named, len(changes) - len(named))
+        return structs.replace(patch, files=files, changes=named, more=len(changes) - len(named))
+
+    def _within(self) -> tuple[str, ...]:
+        scope = self._limits.scope
+        return () if scope is None or WHOLE in scope.names else scope.names
+
+    def _without(self) -> tuple[str, ...]:
+        """Return what was claimed at any time since the snapshot before, also while this looks."""
+        scopes = (*self._taken, *self._limits.claims.since(self._claimed))
+        return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
     async def _take(self, snapshots: Snapshots, *, thorough: bool) -> str:
         """Take a snapshot; if that fails, warn and return an empty string."""
@@ -126,6 +154,19 @@ class TurnChanges:
         if not problem.known:
             message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
             self._warn(WarningRaised("snapshot_failed", message))
+
+
+def own_changes(patch: Patch, changes: Sequence[TreeChange]) -> tuple[TreeChange, ...]:
+    """Return those of the differences between the trees of a patch that belong to it.
+
+    The others are the work of sub-agents at the same time.
+    """
+
+    def belongs(path: str) -> bool:
+        is_within = not patch.within or any(is_below(path, place) for place in patch.within)
+        return is_within and not any(is_below(path, place) for place in patch.without)
+
+    return tuple(change for change in changes if belongs(printable(change.path)))
 
 
 def file_change(change: TreeChange) -> FileChange:

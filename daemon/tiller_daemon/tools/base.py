@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]
@@ -45,6 +46,9 @@ class Requirement(Struct, frozen=True):
 
     detail_kind: DetailKind = "text"
     """What kind of text `detail` is."""
+
+    scope: WriteScope | None = None
+    """For a task, what its sub-agent may change; None if its owner's limits are the only ones."""
 
 
 class Need(Struct, frozen=True):
@@ -158,6 +162,8 @@ class Assignment(Struct, frozen=True):
     """The session of an earlier sub-agent that should continue; empty for a new one."""
     background: bool = False
     """Whether the call only starts it, and its report comes later."""
+    scope: WriteScope | None = None
+    """What it may change; None if that is what its owner may change."""
 
 
 class BackgroundCommands(Protocol):

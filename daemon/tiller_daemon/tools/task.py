@@ -4,23 +4,40 @@
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import (
     Assignment,
     Need,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolFailure,
     ToolResult,
 )
+from tiller_daemon.tools.path_access import resolve_path
+from tiller_daemon.tools.write_scope import WriteScope, scope_of
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
 """The subject of the permission to resume a sub-agent, whose agent only its session knows."""
+
+PATHS_MAX: Final = 32
+"""How many places one task may declare: each is a mount around every command of its sub-agent."""
+
+OUTSIDE: Final = (
+    "`paths` names {path}, which leads out of the workspace. A sub-agent can be given files and "
+    "directories of the workspace only."
+)
+PROTECTED: Final = (
+    "`paths` names {path}, which is protected: what is written there may make other programs run "
+    "something. Leave it out."
+)
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,21 +61,51 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="Return at once and get the report as a message later; only for agents "
-            "that are read-only"
+            "that are read-only, or with `paths`, which nobody else may change meanwhile"
         ),
     ] = False
+    paths: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            max_length=PATHS_MAX,
+            description="Files and directories of the workspace that the sub-agent may change; it "
+            "can change nothing else, also by commands. Tasks of one response whose paths do not "
+            "overlap run at the same time. A command can create a directory that is missing, but "
+            "not a single file",
+        ),
+    ] = ()
 
 
-def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
+def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requirement, ...]:
     agent = arguments.agent or (RESUMED if arguments.resume else DEFAULT_AGENT)
-    title = f"{agent}: {arguments.prompt}"
-    return (Requirement("task", (agent,), (agent,), title=title, detail=arguments.prompt),)
+    scope = _scope(workspace, arguments.paths) if arguments.paths else None
+    writes = f" (may change {scope})" if scope else ""
+    title = f"{agent}{writes}: {arguments.prompt}"
+    return (
+        Requirement("task", (agent,), (agent,), title=title, detail=arguments.prompt, scope=scope),
+    )
+
+
+def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:
+    """Return the places that paths lead to; raises `ToolFailure` for one that can't be given."""
+    places: dict[str, Path] = {}
+    for path in paths:
+        location = resolve_path(workspace, path)
+        if not location.inside:
+            raise ToolFailure(OUTSIDE.format(path=path))
+        if is_protected(location.text):
+            raise ToolFailure(PROTECTED.format(path=path))
+        places[location.text] = location.path
+    return scope_of(places)
 
 
 async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolResult:
     agent = arguments.agent or ("" if arguments.resume else DEFAULT_AGENT)
+    # Its links were resolved when the call was judged.
+    scope = environment.requirements[0].scope
     return await environment.delegate(
-        Assignment(arguments.prompt, agent, arguments.resume, arguments.background)
+        Assignment(arguments.prompt, agent, arguments.resume, arguments.background, scope)
     )
 
 
@@ -67,8 +114,8 @@ TASK: Final = Tool(
     description=(
         "Give a task to a sub-agent, which works on its own in the same directory and ends with a "
         "report. Use it for work that you can describe in full and whose details you do not need, "
-        "such as a broad search. Put several tasks that only read into one response to run them at "
-        "the same time."
+        "such as a broad search. Put several tasks into one response to run them at the same time: "
+        "those that only read, and those that write if `paths` says what each may change."
     ),
     arguments=TaskArguments,
     effect="agent",

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import CompactionPolicy, SandboxPolicy
 from tiller_daemon.models.base import ToolSpec
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import Outcome, TurnContextShown
@@ -92,6 +93,8 @@ class Permissions(Struct, frozen=True):
     """What commands may do."""
     tools: tuple[str, ...] | None = None
     """The tools that the user allows the turn and its sub-agents, as patterns; None allows all."""
+    scope: WriteScope | None = None
+    """What the turn and its sub-agents may change, as its task declared; None without a limit."""
 
 
 class Budgets(Struct, frozen=True):
@@ -156,6 +159,7 @@ class TurnContext(Struct, frozen=True):
             sandbox=self.permissions.sandbox.mode,
             follow_ups=self.follow_ups,
             read_only=self.permissions.read_only,
+            write_paths=self.permissions.scope.names if self.permissions.scope else None,
         )
 
 

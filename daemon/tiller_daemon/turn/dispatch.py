@@ -1,9 +1,10 @@
 """The calls of one response: decides when each one runs, which run concurrently, which are skipped.
 
-Calls start in call order. Read-only calls run concurrently; any other call runs alone. Calls that
-need no question and can be repeated start while the response still streams. Their results are
-withheld until the response is complete, so that a failed stream can be retried. If steering
-arrives, calls that have not started are skipped.
+Calls start in call order. Read-only calls run concurrently. So do tasks that declare what they may
+change, as far as their scopes do not overlap; any other call runs alone. Calls that need no
+question and can be repeated start while the response still streams. Their results are withheld
+until the response is complete, so that a failed stream can be retried. If steering arrives, calls
+that have not started are skipped.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import trio
 from msgspec import Struct, field
 
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
 from tiller_daemon.turn.decide import is_doom_loop, recent_calls
 from tiller_daemon.turn.history import History
@@ -39,6 +41,10 @@ class _Candidate(NamedTuple):
     prepared: PreparedCall | Refusal
     repeats: bool
     """Whether it completes a loop, so that the user must be asked."""
+    writes: bool
+    """Whether it may write."""
+    scope: WriteScope | None
+    """What it may change at most; None if that is not known."""
 
     @property
     def call_now(self) -> ToolCall:
@@ -66,7 +72,7 @@ class CallDispatcher:
         self._withheld: list[ToolCall] | None = []
         self._rollback: Callable[[], None] | None = None
         self._stopped: list[tuple[PreparedCall, ToolCall]] = []
-        # Calls that only read until a hook rewrote their arguments.
+        # Calls that could run beside others until a hook rewrote their arguments.
         self._now_writing: list[PreparedCall] = []
 
     def offer(self, call: ToolCall) -> None:
@@ -174,7 +180,7 @@ class CallDispatcher:
             await early.ended.wait()
 
     def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
-        """Take the next calls that may run now: consecutive read-only calls, or one that may write.
+        """Take the next calls that may run beside each other, or one that must run alone.
 
         Empty if that one must wait for calls that started early. A call is prepared only after all
         earlier calls that may write have ended, because they can change where its paths lead.
@@ -183,15 +189,11 @@ class CallDispatcher:
         group: list[_Candidate] = []
         while waiting:
             call, repeats = waiting[0]
-            prepared = self._ports.tools.prepare(call)
-            alone = not isinstance(prepared, Refusal) and prepared.effect == "write"
-            if alone and (group or busy):
+            candidate = _candidate(call, self._ports.tools.prepare(call), repeats=repeats)
+            if (candidate.writes and busy) or not all(_fit(one, candidate) for one in group):
                 break
             waiting.popleft()
-            titled = call if isinstance(prepared, Refusal) else prepared.call
-            group.append(_Candidate(titled, prepared, repeats))
-            if alone:
-                break
+            group.append(candidate)
         return group
 
     async def _run_group(self, group: Sequence[_Candidate]) -> ErrorInfo | None:
@@ -216,7 +218,7 @@ class CallDispatcher:
         return rejections[0].ends_turn if rejections else None
 
     async def _run_now_writing(self, *, skips: bool) -> list[Refusal]:
-        """Run the next call that may write since a hook rewrote it, alone; or skip it."""
+        """Run the next call that must run alone since a hook rewrote it; or skip it."""
         prepared = self._now_writing.pop(0)
         await self._wait_for_early_calls()
         if skips or self._ports.mailbox.user_steers:
@@ -231,8 +233,10 @@ class CallDispatcher:
         if isinstance(prepared, Refusal):
             await self._complete([refuse_call(candidate.call_now, prepared)])
             return prepared
-        if prepared.effect == "write" and candidate.call.effect == "read":
-            # Others may be running beside it.
+        if prepared.effect == "write" and (
+            not candidate.writes or prepared.scope != candidate.scope
+        ):
+            # A hook rewrote it, and others may be running beside it.
             self._now_writing.append(prepared)
             return None
         return await self._run_permitted(prepared)
@@ -263,3 +267,19 @@ class CallDispatcher:
     async def _emit_completions(self, calls: Sequence[ToolCall]) -> None:
         if calls:
             await self._ports.emit(*(body for call in calls for body in completion_events(call)))
+
+
+def _candidate(call: ToolCall, prepared: PreparedCall | Refusal, *, repeats: bool) -> _Candidate:
+    if isinstance(prepared, Refusal):
+        return _Candidate(call, prepared, repeats, writes=False, scope=None)
+    writes = prepared.effect == "write"
+    return _Candidate(prepared.call, prepared, repeats, writes, prepared.scope)
+
+
+def _fit(one: _Candidate, other: _Candidate) -> bool:
+    """Whether two calls may run beside each other."""
+    if not (one.writes or other.writes):
+        return True
+    if not (one.writes and other.writes and one.scope and other.scope):
+        return False
+    return not one.scope.overlaps(other.scope)

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from tiller_daemon.tools.base import ToolResult
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.retry import RetriedModel
 from tiller_protocol.errors import ErrorInfo
@@ -93,6 +94,14 @@ class PreparedCall(Protocol):
         """Whether it may write. A call that only reads can run concurrently with others."""
         ...
 
+    @property
+    def scope(self) -> WriteScope | None:
+        """What it may change at most, for a task that declares it; None otherwise.
+
+        A call that may write runs beside others with a scope if these do not overlap.
+        """
+        ...
+
     def permit_early(self) -> bool:
         """Permit it if it needs no question, and can be dropped and repeated unnoticed.
 
@@ -142,7 +151,10 @@ class ChangeTracker(Protocol):
     """Detects what a step changes in the workspace. Failing to do so never ends a turn."""
 
     async def before(self) -> None:
-        """Prepare for a call that may write; only the first one in a step takes time."""
+        """Prepare for a call that may write; only the first one in a step takes time.
+
+        Calls that run beside each other all wait until it is done.
+        """
         ...
 
     async def after(self) -> Patch | None:

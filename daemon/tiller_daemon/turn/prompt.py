@@ -57,6 +57,8 @@ class PromptEnvironment(NamedTuple):
     """The local date and its time zone."""
     sandbox: str = ""
     """What commands are allowed to do; empty without a sandbox."""
+    scope: Sequence[str] = ()
+    """What the turn may change at most; empty without such a limit."""
 
 
 class InstructionFile(NamedTuple):
@@ -115,6 +117,9 @@ def with_header(header: str, system: str) -> str:
 
 def _environment(environment: PromptEnvironment) -> str:
     sandbox = f"command sandbox: {environment.sandbox}\n" if environment.sandbox else ""
+    scope = ""
+    if environment.scope:
+        scope = f"you may change only: {', '.join(environment.scope)}\n"
     return (
         "<environment>\n"
         f"workspace: {environment.workspace}\n"
@@ -122,5 +127,6 @@ def _environment(environment: PromptEnvironment) -> str:
         f"platform: {environment.platform}\n"
         f"date: {environment.date}\n"
         f"{sandbox}"
+        f"{scope}"
         "</environment>"
     )

@@ -64,6 +64,9 @@ class Escalation:
             enclosure, what = Enclosure.SESSION, "do more than build"
             title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
             wanted = structs.replace(requirement, title=one_line(title))
+        elif self._enclosures.limits.are_set:
+            # Outside, nothing would hold it to them.
+            return EscalationResult(None, result)
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
             title = f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
@@ -90,6 +93,8 @@ class Escalation:
         verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)
         mode = self._enclosures.context.permissions.sandbox.mode
         if mode == "read_only" or verdict.action == "deny" or self._enclosures.is_read_only_agent:
+            return result
+        if self._enclosures.not_enforced(Enclosure.SESSION):
             return result
         if verdict.action == "allow" or self._permission.approve == "always":
             by_rules = structs.replace(verdict, parts=(verdict,))

@@ -2,28 +2,22 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 import trio
-from msgspec import Struct, structs
+from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
-from tiller_daemon.session.calls.command_paths import (
-    further_requirements,
-    requirements_without_sandbox,
-)
-from tiller_daemon.session.calls.environments import Environments
-from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE, Escalation
-from tiller_daemon.session.calls.permission import Permission, one_line
-from tiller_daemon.session.calls.turn_enclosures import CallEnclosure, TurnEnclosures
-from tiller_daemon.session.hooks import TurnHooks
+from tiller_daemon.session.calls.arguments import BadArguments
+from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE
+from tiller_daemon.session.calls.permission import one_line
+from tiller_daemon.session.calls.turn_enclosures import CallEnclosure
+from tiller_daemon.session.calls.turn_tools import TurnTools, command_lines, runs_in_background
 from tiller_daemon.tools.base import (
     FileCheck,
     Requirement,
@@ -34,9 +28,7 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.tools.nested_instructions import new_instructions
 from tiller_daemon.tools.path_access import to_be_written
-from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_daemon.tools.task import RESUMED
-from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.ports import Output, Refusal
 from tiller_protocol.items import Allowed, Effect, ToolCall
 
@@ -48,91 +40,6 @@ READ_ONLY = (
 )
 
 REWRITTEN = "A hook of the user had changed the arguments of this call to {arguments}"
-
-
-class TurnTools(Struct, frozen=True):
-    """What the calls of one turn share."""
-
-    context: TurnContext
-    """The turn's frozen settings."""
-    permission: Permission
-    """Decides about calls."""
-    enclosures: TurnEnclosures
-    """Chooses where commands run."""
-    escalation: Escalation
-    """Offers a looser enclosure for commands that were stopped."""
-    environments: Environments
-    """Makes what tools run with."""
-    hooks: TurnHooks
-    """Run before and after calls."""
-
-    @property
-    def workspace(self) -> Path:
-        """The turn's workspace."""
-        return Path(self.context.workspace)
-
-    def examine(self, tool: Tool, text: str) -> tuple[Any, tuple[Requirement, ...]]:
-        """Return the decoded arguments of a call and the permissions that it needs.
-
-        Raises `BadArguments` or `ToolFailure`.
-        """
-        arguments = decode_arguments(tool, text)
-        requirements = self.requirements_of(tool, arguments)
-        if tool.effect == "agent" and (unknown := self._unknown_agent(requirements)):
-            raise BadArguments(unknown)
-        return arguments, requirements
-
-    def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
-        """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
-        requirements = tool.requirements(arguments, self.workspace)
-        is_own = self.enclosures.confiner.is_own
-        further = further_requirements(requirements, self.workspace, is_own)
-        requirements = (*requirements, *further)
-        if not _commands(requirements):
-            return requirements
-        most = self.enclosures.most_unasked
-        if self.enclosures.asks:
-            requirements = (
-                *requirements,
-                *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
-            )
-        if most and _runs_in_background(tool, arguments):
-            # New repositories are disabled when a build has ended, which is unknown for this one.
-            most = Enclosure.READ_ONLY
-        return tuple(
-            structs.replace(r, most_unasked=most) if r.kind == "command" else r
-            for r in requirements
-        )
-
-    def effect_of(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
-        """Return `read` for a call that only reads, else `write`."""
-        match tool.effect:
-            case "read" | "write":
-                return tool.effect
-            case "command":
-                commands = _commands(requirements)
-                # Without a sandbox a command that seems to read could still write.
-                enforced = self.enclosures.most_unasked is not None
-                reads = bool(commands) and enforced and all(map(seems_to_read, commands))
-            case "agent":
-                read_only = {
-                    agent.name for agent in self.context.prompt.sub_agents if agent.read_only
-                }
-                agents = {
-                    subject for requirement in requirements for subject in requirement.subjects
-                }
-                reads = self.context.permissions.read_only or agents <= read_only
-        return "read" if reads else "write"
-
-    def _unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
-        """Return the error message if the call names an unknown agent, else an empty string."""
-        agents = {agent.name for agent in self.context.prompt.sub_agents}
-        named = [subject for requirement in requirements for subject in requirement.subjects]
-        unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
-        if unknown is None:
-            return ""
-        near = did_you_mean(unknown, agents)
-        return f"There is no agent {unknown!r}.{near} Agents: {', '.join(sorted(agents))}."
 
 
 class PreparedToolCall:
@@ -158,6 +65,11 @@ class PreparedToolCall:
         self.call = structs.replace(
             call, name=self._tool.name, effect=self.effect, title=_title(self._tool, requirements)
         )
+
+    @property
+    def scope(self) -> WriteScope | None:
+        """What it may change, if it is a task that declares that."""
+        return next((one.scope for one in self._requirements if one.scope), None)
 
     def permit_early(self) -> bool:
         """Permit it if it only reads, may be repeated, and needs no approval."""
@@ -225,6 +137,8 @@ class PreparedToolCall:
         turn = self._turn
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
+        if self.effect != "read" and (beyond := turn.beyond_limits(self._tool, self._requirements)):
+            return Refusal("denied", beyond)
         if self._verdict().action == "ask" and (check := self._tool.check):
             # A call that would fail anyway is not worth a question.
             files = turn.environments.files.versions
@@ -330,7 +244,7 @@ class PreparedToolCall:
             # Rules may allow a command more, but not for a read-only agent.
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
-        background = _runs_in_background(self._tool, self._arguments)
+        background = runs_in_background(self._tool, self._arguments)
         return await turn.enclosures.enclose(enclosure, self._requirements, background=background)
 
     async def _check_of_changes(self) -> FileCheck | None:
@@ -348,7 +262,7 @@ class PreparedToolCall:
 
     @property
     def _commands(self) -> list[str]:
-        return _commands(self._requirements)
+        return command_lines(self._requirements)
 
     @property
     def _command(self) -> Requirement:
@@ -375,15 +289,6 @@ async def or_send_result(
     except BaseException:
         await output(result.output)
         raise
-
-
-def _commands(requirements: tuple[Requirement, ...]) -> list[str]:
-    return [line for r in requirements if r.kind == "command" for line in r.subjects]
-
-
-def _runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
-    """Whether a call leaves a command running in the background."""
-    return tool.effect == "command" and not tool.repeatable(arguments)
 
 
 def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:

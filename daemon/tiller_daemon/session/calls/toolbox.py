@@ -10,7 +10,8 @@ from msgspec import Struct
 from tiller_daemon.policy import globs
 from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
-from tiller_daemon.session.calls.tool_call import PreparedToolCall, TurnTools
+from tiller_daemon.session.calls.tool_call import PreparedToolCall
+from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
 from tiller_daemon.turn.decide import DOOM_LOOP, repetition_subject
 from tiller_daemon.turn.ports import Refusal

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import trio
 from msgspec import Struct
 
-from tiller_daemon.files.paths import printable
+from tiller_daemon.files.paths import printable, text_of
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
@@ -25,6 +25,7 @@ from tiller_daemon.sandbox.scan import (
     WorkspaceTooLarge,
     disable_repository,
 )
+from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
@@ -49,12 +50,18 @@ class CallEnclosure(NamedTuple):
 
 
 class TurnEnclosures(Struct, frozen=True):
-    """The enclosures of one turn. `rules` returns the current rules."""
+    """The enclosures of one turn."""
 
     confiner: Confiner
+    """Works out what a command may do."""
     context: TurnContext
+    """The turn's frozen settings."""
     rules: Callable[[], tuple[Rule, ...]]
+    """Returns the current rules."""
     spill_directory: Path
+    """Where the session's output and its `/tmp` are."""
+    limits: WriteLimits
+    """Where the turn may write at most."""
 
     @property
     def most_unasked(self) -> Enclosure | None:
@@ -74,7 +81,9 @@ class TurnEnclosures(Struct, frozen=True):
 
     def session_allows_more(self, result: ToolResult) -> bool:
         """Whether the session's enclosure allows what stopped a build."""
-        return self.context.permissions.sandbox.network or ".git" in result.stopped_by
+        if self.context.permissions.sandbox.network:
+            return True
+        return ".git" in result.stopped_by and self.limits.scope is None
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
         """Return where a permitted call runs.
@@ -100,6 +109,10 @@ class TurnEnclosures(Struct, frozen=True):
 
         It is `background` if it is needed beyond the call, for a background command.
         """
+        if self.limits.are_set:
+            enclosure = min(enclosure, Enclosure.SESSION)
+            if why := self.not_enforced(enclosure):
+                raise ToolFailure(why)
         if enclosure is Enclosure.OUTSIDE or self.confiner.search_result().sandbox is None:
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
@@ -117,8 +130,26 @@ class TurnEnclosures(Struct, frozen=True):
             # A build that can write into `.git` could plant a hook that git later runs outside.
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             background=background,
+            scope=self.limits.scope and self.limits.scope.roots,
+            taken=self.limits.taken,
         )
         return CallEnclosure(confined, findings.repositories)
+
+    def not_enforced(self, enclosure: Enclosure) -> str:
+        """Return why a command can't be held to the turn's limits in here; empty if it can."""
+        if not self.limits.are_set:
+            return ""
+        sandbox = self.confiner.search_result().sandbox
+        if sandbox is None:
+            return NO_SANDBOX.format(why=self.limits.reason)
+        # To keep a command out of a part of the workspace takes more than to let it into one.
+        if (
+            self.limits.taken
+            and enclosure > Enclosure.READ_ONLY
+            and sandbox.most_unasked < Enclosure.BUILD
+        ):
+            return SANDBOX_TOO_WEAK.format(why=self.limits.reason, name=sandbox.name)
+        return ""
 
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
@@ -158,7 +189,8 @@ class TurnEnclosures(Struct, frozen=True):
     def _disable_new(self, before: set[Path]) -> str:
         workspace = Path(self.context.workspace)
         place = workspace.resolve()
-        new = [path for path in self._findings(workspace).repositories if path not in before]
+        found = self._findings(workspace).repositories
+        new = [path for path in found if path not in before and self._is_its_own(place, path)]
         disabled: list[str] = []
         for path in new:
             # The command's last processes may have removed it meanwhile.
@@ -168,6 +200,12 @@ class TurnEnclosures(Struct, frozen=True):
             return ""
         names = ", ".join(printable(path.relative_to(place)) for path in new)
         return NEW_REPOSITORY.format(names=names, disabled=", ".join(disabled))
+
+    def _is_its_own(self, workspace: Path, path: Path) -> bool:
+        """Whether a build of this turn, and of no other that runs beside it, could make a path."""
+        if self.limits.scope is not None:
+            return self.limits.scope.covers(text_of(workspace, path))
+        return not any(path.is_relative_to(taken) for taken in self.limits.taken)
 
     def _scanner(self, workspace: Path) -> Scanner:
         rules = tuple(r for r in (*BUILT_IN, *self.rules()) if globs.matches(r.permission, "read"))

@@ -13,11 +13,13 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.session.background_list import listed_with, next_id
+from tiller_daemon.session.claims import Claim, Claims
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.sub_agents.report import report_of
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import BackgroundReport, ToolFailure, ToolResult
+from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.events import (
     AnyBody,
@@ -76,6 +78,8 @@ class BackgroundTask:
     """Whether whoever ended it needs no message, because a result tells."""
     recorded: trio.Event = field(default_factory=trio.Event)
     """Set when its end is put."""
+    claims: Claims = field(default_factory=Claims)
+    """What it must leave to others: nothing, as its own claim overlaps with no other."""
 
     def report(self, item_id: str, totals: SubAgent) -> None:  # noqa: ARG002
         """Show what the sub-agent has spent."""
@@ -127,6 +131,7 @@ class BackgroundTasks:
 
     def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:
         self.starts_turns = True
+        self.claims = Claims()
         self._outbox = outbox
         self._time = time
         self._tasks: dict[str, BackgroundTask] = {}
@@ -163,8 +168,11 @@ class BackgroundTasks:
         """Put events of the session."""
         self._outbox.put(*bodies)
 
-    def begin(self, item_id: str, title: str) -> BackgroundTask:
-        """Return a new task, which its caller must `watch` or `fail`; raises `ToolFailure`."""
+    def begin(self, item_id: str, title: str, scope: WriteScope | None) -> BackgroundTask:
+        """Return a new task, which its caller must `watch` or `fail`; raises `ToolFailure`.
+
+        From now on its scope is its own: nobody else in the session may change anything there.
+        """
         if len(self._tasks) >= RUNNING_MAX:
             raise ToolFailure(
                 f"{RUNNING_MAX} sub-agents already work in the background: "
@@ -175,6 +183,8 @@ class BackgroundTasks:
         listed = BackgroundCommand(entry, title, "running", self._time(), item_id)
         rules = snapshot.settings.permissions or ()
         task = self._tasks[entry] = BackgroundTask(listed, snapshot.session_id, rules, self)
+        if scope:
+            self.claims.begin(entry, Claim(f"{entry} ({title})", scope))
         # At once, as others may begin before its session is known.
         self.record(task)
         return task
@@ -277,6 +287,7 @@ class BackgroundTasks:
 
     def _forget(self, task: BackgroundTask) -> None:
         self._tasks.pop(task.listed.id, None)
+        self.claims.end(task.listed.id)
         task.recorded.set()
 
     def _entry(self, task_id: str) -> BackgroundCommand:

@@ -7,8 +7,10 @@ requests. A `SubAgentRun` links the call with the turn.
 from typing import Protocol
 
 import trio
+from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.background import Background
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
 from tiller_daemon.session.sub_agents.report import report_of
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, SubAgentRun
@@ -31,13 +33,17 @@ START_S_MAX = 30.0
 TITLE_CHARS_MAX = 100
 """Longest title of a background sub-agent in the list."""
 
+MAY_WRITE_THERE = (
+    "The background command {commands} may write to {scope}, which would then belong to the "
+    "sub-agent alone. End it first with bash_kill, or leave out `background`."
+)
 NOT_NESTED = (
     "A sub-agent can't start others in the background, as it would end before them. Leave out "
     "`background`."
 )
 ONLY_READING = (
-    "Only agents that are read-only can work in the background. Leave out `background`, or choose "
-    "one of: {agents}."
+    "In the background an agent that writes needs `paths`: what it may change, and nobody else "
+    "meanwhile. Declare them, leave out `background`, or choose a read-only agent: {agents}."
 )
 
 
@@ -74,11 +80,16 @@ class Delegation:
     """The sub-agents of one turn."""
 
     def __init__(
-        self, sessions: Sessions, default_budget: Budget, background: BackgroundTasks
+        self,
+        sessions: Sessions,
+        default_budget: Budget,
+        background: BackgroundTasks,
+        commands: Background,
     ) -> None:
         self._sessions = sessions
         self._default_budget = default_budget
         self._background = background
+        self._commands = commands
         self._sub_agent_runs: list[SubAgentRun] = []
 
     def spent(self) -> Spent:
@@ -106,7 +117,7 @@ class Delegation:
         """
         if assignment.background:
             return await self._run_in_background(owner, item_id, assignment)
-        sub_agent_run = SubAgentRun(owner, self._inherited(owner), item_id)
+        sub_agent_run = SubAgentRun(owner, self._inherited(owner, assignment), item_id)
         self._sub_agent_runs.append(sub_agent_run)
         try:
             # Shielded, since a cancellation in here could leave a turn that has no owner.
@@ -125,11 +136,18 @@ class Delegation:
         if owner.context.depth:
             raise ToolFailure(NOT_NESTED)
         read_only = [one.name for one in owner.context.prompt.sub_agents if one.read_only]
-        if assignment.agent not in read_only and not owner.context.permissions.read_only:
+        scope = assignment.scope
+        if assignment.agent in read_only or owner.context.permissions.read_only:
+            scope = None
+        elif scope is None:
             raise ToolFailure(ONLY_READING.format(agents=", ".join(sorted(read_only))))
-        inherited = self._inherited(owner)
-        title = f"{assignment.agent or 'resumed'}: {' '.join(assignment.prompt.split())}"
-        task = self._background.begin(item_id, title[:TITLE_CHARS_MAX])
+        elif writing := self._commands.writing_to(scope):
+            names = ", ".join(writing)
+            raise ToolFailure(MAY_WRITE_THERE.format(commands=names, scope=scope))
+        inherited = self._inherited(owner, assignment)
+        writes = f" (may change {scope})" if scope else ""
+        title = f"{assignment.agent or 'resumed'}{writes}: {' '.join(assignment.prompt.split())}"
+        task = self._background.begin(item_id, title[:TITLE_CHARS_MAX], scope)
         task.run = sub_agent_run = SubAgentRun(task, inherited, item_id)
         try:
             with trio.fail_after(START_S_MAX, shield=True):
@@ -174,10 +192,11 @@ class Delegation:
         )
         await session.run_sub_agent(sub_agent_run, assignment.prompt, overrides)
 
-    def _inherited(self, owner: Owner) -> Inherited:
+    def _inherited(self, owner: Owner, assignment: Assignment) -> Inherited:
         context = owner.context
+        scope = assignment.scope or context.permissions.scope
         return Inherited(
-            permissions=context.permissions,
+            permissions=structs.replace(context.permissions, scope=scope),
             depth=context.depth + 1,
             model=context.model.name,
             variant=context.model.variant,

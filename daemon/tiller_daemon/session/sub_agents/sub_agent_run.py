@@ -9,6 +9,7 @@ from typing import Protocol
 import trio
 from msgspec import Struct, structs
 
+from tiller_daemon.session.claims import Claims
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import Permissions, TurnContext
@@ -32,7 +33,7 @@ class Inherited(Struct, frozen=True):
     """What a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
-    """Sandbox and read-only state are limits for the sub-agent; its own rules are stronger."""
+    """Its own rules are stronger. The sandbox, the scope and the read-only state are limits."""
     depth: int
     """The level of nesting, from 1."""
     model: str
@@ -45,6 +46,11 @@ class Inherited(Struct, frozen=True):
 
 class Principal(Protocol):
     """Whom a sub-agent works for: a turn, or in the background the session."""
+
+    @property
+    def claims(self) -> Claims:
+        """What belongs to background sub-agents, and so not to this one."""
+        ...
 
     @property
     def session_id(self) -> str:
@@ -188,6 +194,11 @@ class SubAgentRun:
         """Pass rules that the user granted on to the owner, and so to its other sub-agents."""
         if self._attached:
             self._owner.grant_from_sub_agent(rules)
+
+    @property
+    def claims(self) -> Claims:
+        """What belongs to background sub-agents of the session that the user talks to."""
+        return self._owner.claims
 
     def live_rules(self) -> tuple[Rule, ...]:
         """Return the rules that the user has granted to the owner since its turn began."""

@@ -1,0 +1,133 @@
+"""What the calls of one turn share, and what a call needs and does by its tool and arguments."""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from tiller_daemon.policy.shell.enclosures import seems_to_read
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
+from tiller_daemon.session.calls.command_paths import (
+    further_requirements,
+    requirements_without_sandbox,
+)
+from tiller_daemon.session.calls.environments import Environments
+from tiller_daemon.session.calls.escalation import Escalation
+from tiller_daemon.session.calls.permission import Permission
+from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
+from tiller_daemon.session.hooks import TurnHooks
+from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
+from tiller_daemon.tools.suggestions import did_you_mean
+from tiller_daemon.tools.task import PROTECTED, RESUMED
+from tiller_daemon.turn.context import TurnContext
+from tiller_protocol.items import Effect
+
+
+class TurnTools(Struct, frozen=True):
+    """What the calls of one turn share."""
+
+    context: TurnContext
+    """The turn's frozen settings."""
+    permission: Permission
+    """Decides about calls."""
+    enclosures: TurnEnclosures
+    """Chooses where commands run."""
+    escalation: Escalation
+    """Offers a looser enclosure for commands that were stopped."""
+    environments: Environments
+    """Makes what tools run with."""
+    hooks: TurnHooks
+    """Run before and after calls."""
+
+    @property
+    def workspace(self) -> Path:
+        """The turn's workspace."""
+        return Path(self.context.workspace)
+
+    def examine(self, tool: Tool, text: str) -> tuple[Any, tuple[Requirement, ...]]:
+        """Return the decoded arguments of a call and the permissions that it needs.
+
+        Raises `BadArguments` or `ToolFailure`.
+        """
+        arguments = decode_arguments(tool, text)
+        requirements = self.requirements_of(tool, arguments)
+        if tool.effect == "agent" and (unknown := self._unknown_agent(requirements)):
+            raise BadArguments(unknown)
+        self._check_scope(requirements)
+        return arguments, requirements
+
+    def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
+        """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
+        requirements = tool.requirements(arguments, self.workspace)
+        is_own = self.enclosures.confiner.is_own
+        further = further_requirements(requirements, self.workspace, is_own)
+        requirements = (*requirements, *further)
+        if not command_lines(requirements):
+            return requirements
+        most = self.enclosures.most_unasked
+        if self.enclosures.asks:
+            requirements = (
+                *requirements,
+                *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
+            )
+        if most and runs_in_background(tool, arguments):
+            # New repositories are disabled when a build has ended, which is unknown for this one.
+            most = Enclosure.READ_ONLY
+        return tuple(
+            structs.replace(r, most_unasked=most) if r.kind == "command" else r
+            for r in requirements
+        )
+
+    def effect_of(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
+        """Return `read` for a call that only reads, else `write`."""
+        match tool.effect:
+            case "read" | "write":
+                return tool.effect
+            case "command":
+                commands = command_lines(requirements)
+                # Without a sandbox a command that seems to read could still write.
+                enforced = self.enclosures.most_unasked is not None
+                reads = bool(commands) and enforced and all(map(seems_to_read, commands))
+            case "agent":
+                read_only = {
+                    agent.name for agent in self.context.prompt.sub_agents if agent.read_only
+                }
+                agents = {
+                    subject for requirement in requirements for subject in requirement.subjects
+                }
+                reads = self.context.permissions.read_only or agents <= read_only
+        return "read" if reads else "write"
+
+    def beyond_limits(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:
+        """Return why a call that writes is not within the turn's limits; empty if it is."""
+        if command_lines(requirements):
+            return self.enclosures.not_enforced(Enclosure.SESSION)
+        return self.enclosures.limits.refusal(tool, requirements)
+
+    def _check_scope(self, requirements: tuple[Requirement, ...]) -> None:
+        """Raise `ToolFailure` if a task would give away the daemon's own files."""
+        for scope in (requirement.scope for requirement in requirements):
+            for name, root in zip(scope.names, scope.roots, strict=True) if scope else ():
+                if self.enclosures.confiner.is_own(root):
+                    raise ToolFailure(PROTECTED.format(path=name))
+
+    def _unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
+        """Return the error message if the call names an unknown agent, else an empty string."""
+        agents = {agent.name for agent in self.context.prompt.sub_agents}
+        named = [subject for requirement in requirements for subject in requirement.subjects]
+        unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
+        if unknown is None:
+            return ""
+        near = did_you_mean(unknown, agents)
+        return f"There is no agent {unknown!r}.{near} Agents: {', '.join(sorted(agents))}."
+
+
+def command_lines(requirements: tuple[Requirement, ...]) -> list[str]:
+    """Return the command lines that a call runs."""
+    return [line for r in requirements if r.kind == "command" for line in r.subjects]
+
+
+def runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
+    """Whether a call leaves a command running in the background."""
+    return tool.effect == "command" and not tool.repeatable(arguments)

@@ -1,0 +1,102 @@
+"""Where the calls of one turn may write at most. No rule, answer or `approve` lifts these limits.
+
+A sub-agent may change what its task declares, and nobody what a background sub-agent has claimed.
+`turn_enclosures` holds commands to the same limits.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from tiller_daemon.session.claims import Claims
+from tiller_daemon.tools.base import Requirement, Tool
+from tiller_daemon.tools.write_scope import WriteScope
+
+NOT_DECLARED = (
+    "denied: your task lets you change only {scope}, and this call would change {path}. Leave that "
+    "to whoever gave you the task: say in your report what should change there."
+)
+NOT_WITHIN = (
+    "denied: your task lets you change only {scope}, so the `paths` of a sub-agent of yours must "
+    "be in there. {paths} is not."
+)
+CLAIMED = (
+    "denied: {path} belongs to the background sub-agent {owner}, which may change {scope} until it "
+    "ends. Wait for its report, or end it with bash_kill."
+)
+OF_SERVER = (
+    "denied: what the tool {tool} of an MCP server changes is not known, and {why}. Use tools for "
+    "files instead, or leave it to a later step."
+)
+NO_SANDBOX = (
+    "denied: {why}, and without a sandbox no command can be held to that. Use the tools for files, "
+    "or say in your report what should be run."
+)
+SANDBOX_TOO_WEAK = (
+    "denied: {why}, and the sandbox of this machine ({name}) can't keep a command that writes out "
+    "of there. Use the tools for files, or wait for the report."
+)
+
+
+class WriteLimits(Struct, frozen=True):
+    """The limits of one turn."""
+
+    scope: WriteScope | None
+    """What its task declared; None for a turn without such a limit."""
+    claims: Claims
+    """What background sub-agents have claimed."""
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any limit now."""
+        return self.scope is not None or bool(self.claims.current)
+
+    @property
+    def taken(self) -> tuple[Path, ...]:
+        """The places that others have claimed; a scope never overlaps with them."""
+        if self.scope is not None:
+            return ()
+        return tuple(root for claim in self.claims.current for root in claim.scope.roots)
+
+    @property
+    def reason(self) -> str:
+        """Why there is a limit, as a clause."""
+        if self.scope is not None:
+            return f"your task lets you change only {self.scope}"
+        belong = (
+            f"{claim.scope} belongs to the background sub-agent {claim.owner}"
+            for claim in self.claims.current
+        )
+        return "; ".join(belong)
+
+    def refusal(self, tool: Tool, requirements: Sequence[Requirement]) -> str:
+        """Return why a call that writes may not run, for the model; empty if it may."""
+        if not self.are_set:
+            return ""
+        if tool.server:
+            return OF_SERVER.format(tool=tool.name, why=self.reason)
+        for requirement in requirements:
+            if requirement.scope and (why := self._refusal_of_task(requirement.scope)):
+                return why
+            if requirement.permission == "write" and requirement.kind == "path":
+                for path in requirement.subjects:
+                    if why := self._refusal_of_path(path):
+                        return why
+        return ""
+
+    def _refusal_of_task(self, declared: WriteScope) -> str:
+        if self.scope is not None and not self.scope.covers_all(declared):
+            return NOT_WITHIN.format(scope=self.scope, paths=declared)
+        for claim in self.claims.current:
+            if claim.scope.overlaps(declared):
+                return CLAIMED.format(path=declared, owner=claim.owner, scope=claim.scope)
+        return ""
+
+    def _refusal_of_path(self, path: str) -> str:
+        if self.scope is not None and not self.scope.covers(path):
+            return NOT_DECLARED.format(scope=self.scope, path=path)
+        for claim in self.claims.current:
+            if claim.scope.overlaps(WriteScope((path,), ())):
+                return CLAIMED.format(path=path, owner=claim.owner, scope=claim.scope)
+        return ""

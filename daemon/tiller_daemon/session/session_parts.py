@@ -1,0 +1,33 @@
+"""What the turns of one session share."""
+
+from msgspec import Struct
+
+from tiller_daemon.session.background import Background
+from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.requests import OpenRequests
+from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
+from tiller_daemon.session.sub_agents.delegation import Sessions
+from tiller_daemon.tools.base import FileVersions
+
+
+class SessionParts(Struct, frozen=True):
+    """What the successive turns of one session share."""
+
+    services: Services
+    """The daemon's environment, the same for all sessions."""
+    outbox: Outbox
+    """Takes the session's events."""
+    queue: InputQueue
+    """Input that waits."""
+    requests: OpenRequests
+    """Questions to the user."""
+    files: FileVersions
+    """The versions of files that the model has read."""
+    sessions: Sessions
+    """Creates and finds the sessions of sub-agents."""
+    background: Background
+    """The session's background commands."""
+    tasks: BackgroundTasks
+    """The session's background sub-agents."""

@@ -1,0 +1,55 @@
+"""The places that a task declares for its sub-agent, which may change nothing else. Pure.
+
+`session.calls.write_limits` refuses calls by them, and enclosures let commands write only there.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+WHOLE: Final = "."
+"""The name of the workspace itself."""
+
+
+class WriteScope(Struct, frozen=True):
+    """Files and directories of a workspace, with everything in the directories."""
+
+    names: tuple[str, ...]
+    """Relative to the workspace, without links, as rules and people see them."""
+    roots: tuple[Path, ...]
+    """The same as absolute paths."""
+
+    def covers(self, name: str) -> bool:
+        """Whether a path is in here; `name` is absolute for one outside the workspace."""
+        return any(is_below(name, one) for one in self.names)
+
+    def covers_all(self, other: "WriteScope") -> bool:
+        """Whether all of `other` is in here."""
+        return all(map(self.covers, other.names))
+
+    def overlaps(self, other: "WriteScope") -> bool:
+        """Whether a path can be in both. Upper and lower case count as the same."""
+        ours = [name.casefold() for name in self.names]
+        theirs = [name.casefold() for name in other.names]
+        return any(is_below(a, b) or is_below(b, a) for a in ours for b in theirs)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+def scope_of(places: dict[str, Path]) -> WriteScope:
+    """Return the scope of places by their names, without those that are in another one."""
+    names = [name for name in places if not any(_is_in(name, other) for other in places)]
+    return WriteScope(tuple(names), tuple(places[name] for name in names))
+
+
+def is_below(name: str, place: str) -> bool:
+    """Whether a path is a place or in it; both are named like those of a `WriteScope`."""
+    if place == WHOLE:
+        return not name.startswith("/")
+    return name == place or name.startswith(f"{place}/")
+
+
+def _is_in(name: str, other: str) -> bool:
+    return name != other and is_below(name, other)
