@@ -138,6 +138,7 @@ def run(arguments: Namespace) -> int:
         case _:
             raise AssertionError(f"no family {arguments.family}")
     gc.enable()
+    _tell_silence()
     return family.run(arguments)
 
 
@@ -202,6 +203,14 @@ def _complain(text: str) -> None:
     from tiller_client.console import complain
 
     complain(text)
+
+
+def _tell_silence() -> None:
+    """Let a verb that uses a daemon say that it is silent."""
+    if "tiller_client.silence" in sys.modules:
+        from tiller_client.silence import Silence
+
+        Silence.say = _complain
 
 
 def _tell_differences(*, unwanted: bool) -> None:

@@ -13,6 +13,7 @@ from typing import ClassVar, Self, TypeVar
 from tiller_client.daemons import POLL_S, daemon_at
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
 from tiller_client.runtime import check_runtime
+from tiller_client.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
 from tiller_client.sockets import RequestSocket
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
@@ -40,6 +41,9 @@ class DaemonConnection:
 
     hello: HelloResult
 
+    leave = LEAVE
+    """How the user ends a wait for an answer."""
+
     latest: ClassVar["DaemonConnection | None"] = None
     """The one that was greeted last in this process, until its daemon is stopped."""
 
@@ -64,6 +68,8 @@ class DaemonConnection:
         self._socket = RequestSocket(places.runtime)
         self._token = ""
         self._ulids = Ulids()
+        self._searches_model = False
+        self._silence_was_said = False
         try:
             self._handshake()
         except BaseException:
@@ -133,7 +139,7 @@ class DaemonConnection:
             case Rejected():
                 raise RejectedError(answer)
             case Accepted(result=HelloResult() as hello):
-                self.hello = hello
+                self.hello, self._searches_model = hello, hello.searches_model
                 DaemonConnection.latest = self
             case _:
                 raise TillerError(
@@ -176,19 +182,31 @@ class DaemonConnection:
         submission = Submission(submission_id, op, client or self._name, self._token)
         frame = encode_submission(submission)
         deadline = time.monotonic() + ANSWER_DEADLINE_S
+        silence = self._silence(op)
         self._socket.send(frame)
         while (left := deadline - time.monotonic()) > 0:
             begun = time.monotonic()
             self._reach()
             if self._daemon.is_remote:  # a network that is gone is no daemon that hangs
                 deadline += time.monotonic() - begun
-            if (data := self._socket.receive(left)) is not None:
+            if (data := self._socket.receive(min(left, silence.left_s))) is not None:
+                self._silence_was_said = False
                 return _decode(data)
+            silence.check()
+            self._silence_was_said = silence.was_said
             time.sleep(POLL_S)
         raise NoAnswer(
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             "see its log: tiller daemon logs"
         )
+
+    def _silence(self, op: AnyOp) -> Silence:
+        """The wait for the answer to an op; it is said once until the next answer."""
+        was_said = self._silence_was_said
+        if isinstance(op, NEED_MODEL) and self._searches_model:
+            return Silence(lambda: SEARCH, soon=True, was_said=was_said)
+        runtime = self.places.runtime
+        return Silence(lambda: f"{waits_for(op, runtime)}; {self.leave}", was_said=was_said)
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:

@@ -170,6 +170,11 @@ class Console:
         """Write one line of progress."""
         self._write(text + "\n")
 
+    def complain(self, text: str) -> None:
+        """Write a sentence to stderr, like the function, in place of the rows at the bottom."""
+        self.bottom()
+        complain(text)
+
     def final(self, message: str, *, interrupted: bool) -> None:
         """Write the last message of a turn to stdout, if answers are separate.
 

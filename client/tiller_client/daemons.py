@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tiller_client.errors import NoAnswer, NoDaemon
 from tiller_client.runtime import chosen_remote, lock_is_held, read_token
+from tiller_client.silence import not_listening
 from tiller_client.starting import start_daemon
 from tiller_protocol.places import Places
 
@@ -60,11 +61,17 @@ class LocalDaemon:
         A daemon that holds its lock and does not listen is starting or stopping.
         """
         deadline = time.monotonic() + CONNECT_DEADLINE_S
-        while not connect():
+        silence = not_listening(self._places.runtime)
+
+        def is_connected() -> bool:
+            silence.check()
+            return connect()
+
+        while not is_connected():
             if not lock_is_held(self._places.runtime):
                 if not may_start:
                     raise NoDaemon("no daemon is running; start one with: tiller daemon start")
-                start_daemon(self._places, self._environ, connect)
+                start_daemon(self._places, self._environ, is_connected)
             elif time.monotonic() > deadline:
                 raise NoAnswer(
                     f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "

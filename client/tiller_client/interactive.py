@@ -11,6 +11,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError
 from tiller_client.render import Renderer
+from tiller_client.silence import Silence
 from tiller_client.text import one_line
 from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.watch import Watch, WatchUpdate
@@ -101,6 +102,7 @@ class InteractiveSession:
         self._watch = watch
         self._console = console
         self._json = json
+        Silence.say = console.complain
         self._delivery: Literal["auto", "steer"] = delivery
         self._renderer = Renderer(
             console.paint,

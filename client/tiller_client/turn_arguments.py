@@ -86,13 +86,16 @@ def add_ending(parser: argparse.ArgumentParser) -> None:
 
 def duration(text: str) -> float:
     """A time in seconds: a number, or numbers with the units h, m and s."""
+    problem = argparse.ArgumentTypeError(
+        f"{text!r} is not a time; give seconds, such as 90, or units, such as 90s, 10m, 2h or 1h30m"
+    )
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if parts is None:
-        raise ValueError(text)
+        raise problem
     hours, minutes, seconds = (float(part or 0) for part in parts.groups())
     total = (hours * 60 + minutes) * 60 + seconds
     if not 0 < total <= TIMEOUT_S_MAX:
-        raise ValueError(text)
+        raise problem
     return total
 
 
@@ -131,4 +134,3 @@ def positive(text: str) -> int:
 
 
 positive.__name__ = "positive number"
-duration.__name__ = "time"

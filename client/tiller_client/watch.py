@@ -152,9 +152,13 @@ class Watch:
     ) -> None:
         """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
 
-        `patient`: wait for a daemon that does not answer, and say so on stderr.
+        `patient`: wait for a daemon that does not answer, however long.
         """
         self._patient = patient
+        if patient:
+            connection.leave = (
+                f"to leave, press Ctrl-C twice; to return: tiller attach {session_id}"
+            )
         self._connection = connection
         self._session_id = session_id
         self._wakeup = wakeup
@@ -256,28 +260,16 @@ class Watch:
         as it may be stopped or have too much to do, until a signal comes.
         """
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
-        said = False
         while True:
             try:
                 return self._connection.ask(Replay(self._session_id, after), ReplayResult)
-            except NoAnswer as silence:
+            except NoAnswer:
                 if not self._patient or self._wakeup.interrupted:
                     raise
-                if not said:
-                    said = True
-                    self._say_silent(silence)
             except RejectedError as error:
                 if error.code != "shutting_down" or time.monotonic() > deadline:
                     raise
                 time.sleep(SHUTDOWN_RETRY_S)
-
-    def _say_silent(self, silence: NoAnswer) -> None:
-        from tiller_client.console import complain  # the daemon comes first
-
-        complain(
-            f"{silence}; still waiting for it; to leave, press Ctrl-C twice; "
-            f"to return: tiller attach {self._session_id}"
-        )
 
 
 def _in_foreground(terminal: int) -> bool:

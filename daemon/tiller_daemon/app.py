@@ -348,6 +348,7 @@ def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
         refresh=live.refresh,
         problem=lambda: configuration.problem,
         missing_keys=live.providers.missing_keys,
+        has_default_model=lambda: live.providers.has_default,
         projects=TrustedProjects(trust, lambda: configuration.now, options.load_project),
         lasting_rules=LastingRules(options.places.config / RULES_FILE),
         config_directory=options.places.config.resolve(),

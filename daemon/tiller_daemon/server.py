@@ -214,6 +214,7 @@ class SubmissionServer:
             limits,
             missing_keys=self._services.user.missing_keys(),
             replaced=_program_stamp() != _PROGRAM_STAMP,
+            searches_model=not self._services.user.has_default_model(),
         )
 
     def _catalog(self, op: Catalog, survey: ModelSurvey) -> CatalogResult:

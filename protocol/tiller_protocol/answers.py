@@ -47,6 +47,13 @@ class HelloResult(Result, frozen=True, tag="hello"):
     replaced: Annotated[
         bool, doc("Another program has been installed in its place since it was started.")
     ] = False
+    searches_model: Annotated[
+        bool,
+        doc(
+            "No model is known, so that new sessions and turns first look for a model server on "
+            "the daemon's machine."
+        ),
+    ] = False
 
 
 class Created(Result, frozen=True, tag="created"):

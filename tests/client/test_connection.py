@@ -11,6 +11,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller
+from support.terminal import TILLER
 from tiller_client import connection as connection_module
 from tiller_client import daemons as daemons_module
 from tiller_client import starting
@@ -281,3 +282,18 @@ def test_a_folder_named_like_the_daemon_in_the_workspace_is_not_run(tmp_path: Pa
     )
     assert sys.executable == starting.DAEMON_COMMAND[0]
     assert "owned" not in done.stdout
+
+
+def test_a_search_for_a_model_is_said_at_once_and_any_other_wait_is_not(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        for searches in (True, False):
+            daemon.searches_model = searches
+            daemon.quick.clear()
+            process = subprocess.Popen([*TILLER, "new"], stderr=subprocess.PIPE, text=True)
+            assert process.stderr
+            line = process.stderr.readline()
+            daemon.quick.set()
+            process.communicate()
+            said = "looking for a model server" if searches else "has not answered for 3 s"
+            assert said in line
+            assert process.returncode == 0

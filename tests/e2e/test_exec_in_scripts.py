@@ -15,15 +15,9 @@ from e2e.gates import Gate
 from e2e.words import always, bash, calls, said_in, text
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S, Frontend
+from support.terminal import TILLER
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Interrupt, UserInput
-
-IMPATIENT = (
-    "import sys; from tiller_client import connection, __main__; "
-    "connection.ANSWER_DEADLINE_S = 0.5; sys.exit(__main__.main())"
-)
-"""`tiller`, which soon says that the daemon does not answer."""
-
 
 Result = TypeVar("Result")
 
@@ -31,11 +25,9 @@ Result = TypeVar("Result")
 class Exec:
     """A `tiller exec` of its own, read line by line."""
 
-    def __init__(
-        self, daemon: Daemon, *arguments: str, program: tuple[str, ...] = ("-m", "tiller_client")
-    ) -> None:
+    def __init__(self, daemon: Daemon, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, *program, "exec", *arguments],
+            [*TILLER, "exec", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -179,10 +171,10 @@ async def test_the_result_of_a_turn_is_true_though_the_daemon_was_stopped_in_it(
     frontend = await Frontend.connect(daemon, nursery)
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("after all"))
-    turn = Exec(daemon, "--session", session_id, "go", program=("-c", IMPATIENT))
+    turn = Exec(daemon, "--session", session_id, "go")
     await gate.reached()
     os.kill(daemon.process.pid, signal.SIGSTOP)
-    line = await turn.says("the daemon did not answer within 0.5 s")
+    line = await turn.says("the daemon is stopped")
     assert f"to return: tiller attach {session_id}" in line
     os.kill(daemon.process.pid, signal.SIGCONT)
     gate.open()

@@ -124,6 +124,10 @@ class FakeDaemon:
         self.answers: dict[str, Answer] = {}
         self.refusals: dict[type[AnyOp], Refusal] = {}
         self.mute = threading.Event()
+        self.quick = threading.Event()
+        """While it is not set, only greetings are answered."""
+        self.quick.set()
+        self.searches_model = False
         self.replacements = 0
         """For so many submissions, another daemon answers than the one whose token they have."""
 
@@ -156,6 +160,7 @@ class FakeDaemon:
 
     def __exit__(self, *_rest: object) -> None:
         self.interrupted.set()
+        self.quick.set()
         self._answered.release(len(self._players) or 1)
         for player in self._players:
             player.join()
@@ -215,11 +220,16 @@ class FakeDaemon:
             return Rejected(frame.envelope.id, refusal.code, str(refusal))
 
     def _result(self, op: AnyOp) -> AnyResult | None:
+        if not isinstance(op, Hello):
+            self.quick.wait()
         if refusal := self.refusals.get(type(op)):
             raise refusal
         match op:
             case Hello():
-                return HelloResult("0.0.fake", 1, self.log_id, Limits(1, 1, 1))
+                limits = Limits(1, 1, 1)
+                return HelloResult(
+                    "0.0.fake", 1, self.log_id, limits, searches_model=self.searches_model
+                )
             case SessionCreate():
                 session_id = f"01K0SESS{len(self.sessions):018}"
                 self.add(session_id, [SessionCreated(op.workspace, op.settings)])

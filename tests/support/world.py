@@ -305,6 +305,7 @@ class World:
                 refresh=_nothing,
                 problem=lambda: "",
                 missing_keys=tuple,
+                has_default_model=lambda: True,
                 projects=self.projects,
                 lasting_rules=self.lasting_rules,
                 config_directory=self.config_directory,

@@ -437,6 +437,8 @@ export interface HelloResult {
   missing_keys?: Array<string>;
   /** Another program has been installed in its place since it was started. */
   replaced?: boolean;
+  /** No model is known, so that new sessions and turns first look for a model server on the daemon's machine. */
+  searches_model?: boolean;
 }
 
 /** Limits of this daemon, in bytes. */

@@ -146,6 +146,8 @@ class UserSettings(Struct, frozen=True):
     """Returns in sentences why the configuration in the file is not in use; empty if it is."""
     missing_keys: Callable[[], tuple[str, ...]]
     """Returns the variables for providers' keys that the daemon's environment lacks."""
+    has_default_model: Callable[[], bool]
+    """Returns whether there is a model for turns that choose none, without a search for one."""
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules

@@ -1,0 +1,81 @@
+"""A daemon that a signal has stopped: what the verbs say, and that they go on with it."""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from e2e.words import always
+from support.daemon import Daemon
+from support.frontend import Frontend
+from support.terminal import PATIENCE_S, TILLER
+
+VERBS = (
+    *(("ls",), ("show",), ("log",), ("attach", "--until-idle"), ("models",), ("requests",)),
+    *(
+        ("send", "last", "hi"),
+        ("new",),
+        ("fork", "last"),
+        ("daemon", "status"),
+        ("exec", "--session", "last", "--queue", "x"),
+    ),
+)
+
+
+def begin(daemon: Daemon, directory: Path, *verb: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [*TILLER, *verb],
+        cwd=directory,
+        env=daemon.variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    """Read stderr until the text is there."""
+    assert process.stderr
+    said, deadline = b"", time.monotonic() + 3 * PATIENCE_S
+    while text not in said:
+        assert select.select([process.stderr], [], [], deadline - time.monotonic())[0], said
+        piece = os.read(process.stderr.fileno(), 4096)
+        assert piece, said
+        said += piece
+    return said
+
+
+async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
+    daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    assert daemon.process
+    session_id = await frontend.session(workspace, always("answer"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    daemon.process.send_signal(signal.SIGSTOP)
+    with ExitStack() as stack:
+        running = [stack.enter_context(begin(daemon, workspace, *verb)) for verb in VERBS]
+        try:
+            hint = f"to let it go on: kill -CONT {daemon.process.pid}; to leave, press Ctrl-C"
+            for process in running:
+                read_until(process, hint.encode())
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        for process, verb in zip(running, VERBS, strict=True):
+            process.communicate(timeout=3 * PATIENCE_S)
+            assert process.returncode == 0, verb
+
+
+def test_ctrl_c_ends_the_wait_for_a_stopped_daemon(daemon: Daemon) -> None:
+    assert daemon.process
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        with begin(daemon, Path.cwd(), "ls") as ls:
+            read_until(ls, b"press Ctrl-C")
+            ls.send_signal(signal.SIGINT)
+            assert ls.wait(PATIENCE_S) == 130
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
