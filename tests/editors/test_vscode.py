@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2e.gates import Gate
@@ -364,6 +364,7 @@ def test_no_character_that_the_command_line_would_escape_is_shown(functions: Fun
 LINES = st.lists(st.sampled_from(["a", "b", "", "-- c", "++ d", "\\", "@@ -1 +1 @@"]), max_size=12)
 
 
+@settings(deadline=None)  # another process answers
 @given(before=LINES, after=LINES, ends=st.tuples(st.booleans(), st.booleans()))
 def test_the_two_sides_of_a_diff_are_the_file_before_and_after(
     functions: Functions, before: list[str], after: list[str], ends: tuple[bool, bool]

@@ -5,7 +5,7 @@ import * as vscode from "vscode";
 import type { Request } from "../../../typescript/src/index.js";
 import { sides } from "./diffs.js";
 import { DECISIONS, type Decision, decisions, hasDiff } from "./requests.js";
-import { label, oneLine } from "./text.js";
+import { label } from "./text.js";
 import type { Tiller } from "./tiller.js";
 import { contents } from "./workspace.js";
 
@@ -53,6 +53,6 @@ async function reply(request: Request): Promise<string | undefined> {
     const chosen = await vscode.window.showQuickPick([...choices, { label: OTHER, choice: "" }], { placeHolder: title });
     if (chosen === undefined || chosen.choice) return chosen?.choice;
   }
-  const typed = await vscode.window.showInputBox({ title: "Answer", prompt: oneLine(title), ignoreFocusOut: true });
+  const typed = await vscode.window.showInputBox({ title: "Answer", prompt: title, ignoreFocusOut: true });
   return typed || undefined;
 }

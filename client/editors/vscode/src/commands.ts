@@ -5,7 +5,7 @@ import * as vscode from "vscode";
 import type { CatalogResult, SessionSummary } from "../../../typescript/src/index.js";
 import { diffLines, sides } from "./diffs.js";
 import { changeLine } from "./show.js";
-import { label, oneLine } from "./text.js";
+import { label } from "./text.js";
 import type { Extras, Tiller } from "./tiller.js";
 import { contents, goTo } from "./workspace.js";
 
@@ -112,7 +112,7 @@ function models({ models }: CatalogResult) {
 function agents({ agents }: CatalogResult) {
   return agents.map(({ name, problem, description }) => ({
     label: label(name),
-    description: oneLine(problem || description || ""),
+    description: label(problem || description || ""),
     name,
   }));
 }

@@ -18,7 +18,7 @@ import { diffLines } from "./diffs.js";
 import type { Around, Line, Shown, Tone } from "./messages.js";
 import { DECISIONS, RESOLVED, decisions, hasDiff } from "./requests.js";
 import type { Block, Session } from "./session.js";
-import { lines, oneLine, sanitized, seconds, verbatim } from "./text.js";
+import { label, lines, oneLine, sanitized, seconds, verbatim } from "./text.js";
 
 /** Lines of a call's output; the newest. `tiller show --full` has all. */
 const OUTPUT_LINES_MAX = 200;
@@ -60,7 +60,7 @@ export function statusLine(session: Session | undefined, connection: string): st
   const { contextTokens, context } = session;
   const used = context && contextTokens > 0 ? Math.round((100 * contextTokens) / context.context_window) : 0;
   const words = [model, used > 0 && Number.isFinite(used) ? `${used} %` : "", session.status];
-  return `tiller: ${words.map(oneLine).filter(Boolean).join(" · ")}`;
+  return `tiller: ${words.map(label).filter(Boolean).join(" · ")}`;
 }
 
 /** A changed file in one line. */
@@ -134,15 +134,19 @@ function lookOfCall(call: ToolCall): Look {
   const parameters = decoded(call.rewritten_arguments || call.arguments);
   const failed = call.state === "error" || Boolean(call.exit_status);
   const diff = call.diff ?? "";
-  let output = sanitized(call.output ?? "");
+  let output = call.output ?? "";
   if (diff) output = output.slice(output.search(/\n\n|$/)).trimStart(); // the problems that the edit caused
-  const rows = output ? lines(output) : [];
-  const omitted = Math.max(0, rows.length - OUTPUT_LINES_MAX);
-  const more = omitted > 0 ? [`… ${omitted} lines: tiller show --full`] : [];
-  const body = [...(diff ? diffBody(diff) : []), ...toned([...more, ...rows.slice(omitted)], "code")];
+  const body = [...(diff ? diffBody(diff) : []), ...toned(newest(output), "code")];
   const tone = failed ? "error" : call.state === "completed" ? "done" : "dim";
   const isOpen = failed || Boolean(diff);
   return { head: callLine(call, parameters), tone, body, fold: body.length === 0 ? "none" : isOpen ? "open" : "closed" };
+}
+
+function newest(output: string): string[] {
+  const rows = output ? lines(output) : [];
+  const omitted = Math.max(0, rows.length - OUTPUT_LINES_MAX);
+  const shown = rows.length > 0 ? sanitized(rows.slice(omitted).join("\n")).split("\n") : [];
+  return omitted > 0 ? [`… ${omitted} lines: tiller show --full`, ...shown] : shown;
 }
 
 /** Name, subject and state of a call in one line. */

@@ -6,21 +6,21 @@
 /** Invisible characters, and those that control others: controls, formats, private, unassigned, line separators. */
 const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u;
 
+/** The same in prose, in one pass, as streamed text is made safe again with each piece. */
+const HIDDEN_IN_PROSE = new RegExp(`(?![\\n\\t\\u200c\\u200d\\ufe0e\\ufe0f])${HIDDEN.source}`, "gu");
+
 /** In text to approve also: unusual spaces, letters that join the one before, symbols without ink, our own notation. */
 const AMBIGUOUS =
   /[\p{Zs}\u1160-\u11ff\ud7b0-\ud7ff\u2800\u{16fe4}\u{1d159}\u27e8\u2400-\u2421]/u;
-
-/** Joiners and the two emoji selectors, which correct spelling needs in prose. */
-const JOINERS = "\u200c\u200d\ufe0e\ufe0f";
 
 const MARK = /[\p{Mn}\p{Me}]/u;
 
 /** Most marks on one character in text to approve; more of them hide each other. */
 const MARKS_MAX = 2;
 
-/** Text for reading; tab and newline stay. */
+/** Text for reading; tab and newline stay, and joiners and emoji selectors, which correct spelling needs. */
 export function sanitized(text: string): string {
-  return [...text.replaceAll("\r\n", "\n")].map(inProse).join("");
+  return text.replaceAll("\r\n", "\n").replace(HIDDEN_IN_PROSE, visible);
 }
 
 /** `sanitized`, in one line. */
@@ -67,11 +67,6 @@ export function seconds(durationS: number): string {
   if (durationS < 59.95) return `${durationS.toFixed(1)} s`;
   const whole = Math.round(durationS);
   return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-}
-
-function inProse(character: string): string {
-  if (character === "\n" || character === "\t" || JOINERS.includes(character)) return character;
-  return HIDDEN.test(character) ? visible(character) : character;
 }
 
 /** The picture of a C0 control (`␛`), the code point of anything else (`⟨U+202E⟩`). */

@@ -26,6 +26,7 @@ export class Tiller implements vscode.Disposable {
   /** The blocks that the page has; a session that begins anew has other ones. */
   #onPage: Session["blocks"] | undefined;
   #flushes = false;
+  #opening: Promise<void> | undefined;
   #announced = new Set<string>();
 
   /** `take` gets what the user does on the page. */
@@ -65,11 +66,20 @@ export class Tiller implements vscode.Disposable {
   /** Sends input, to a new session if there is none. What could not be sent comes back. */
   async send(text: string, extras: Extras = {}): Promise<void> {
     try {
-      if (!this.link.session && !(await newestSession(this.link))) await newSession(this.link);
+      if (!this.link.session) await (this.#opening ??= this.#open());
       await this.link.submit({ type: "user_input", session_id: this.session.id, text, ...extras });
     } catch (error) {
       this.view.post({ type: "draft", text });
       throw error;
+    }
+  }
+
+  /** One at a time: a second message must not make a second session. */
+  async #open(): Promise<void> {
+    try {
+      if (!(await newestSession(this.link))) await newSession(this.link);
+    } finally {
+      this.#opening = undefined;
     }
   }
 

@@ -9,11 +9,11 @@ import type { Settings } from "../../../typescript/src/index.js";
 import type { Place } from "./diffs.js";
 import type { Link } from "./link.js";
 
-/** Shows the newest session of the folder; false if there is none. */
+/** Shows the newest session of the folder, unless one is in view by then; false if there is none. */
 export async function newestSession(link: Link): Promise<boolean> {
   const workspace = await realpath(folder().uri.fsPath);
   const { sessions } = await link.ask({ type: "session_list", workspace, limit: 1 }, "session_list");
-  if (sessions[0]) link.show(sessions[0].session_id);
+  if (sessions[0] && !link.session) link.show(sessions[0].session_id);
   return sessions.length > 0;
 }
 
