@@ -25,11 +25,11 @@ from tiller_client.acp.updates import (
 from tiller_client.acp.view import SessionView, iso_time, usage
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
     CatalogResult,
     Queued,
-    SessionResult,
     Started,
     Steered,
 )
@@ -42,7 +42,7 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.fold import fold
-from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, SessionGet, UserInput
+from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, UserInput
 
 OUTPUT_INTERVAL_S = 0.2
 """Shortest time between two updates with the output of running calls."""
@@ -70,7 +70,7 @@ class EditorSession:
         self._following = Following(connection, session_id)
         try:
             loan.renew()
-            self.snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
+            self.snapshot = read_snapshot(connection.ask, session_id)
             self._offer = self._ask_offer()
         except BaseException:
             self._following.close()

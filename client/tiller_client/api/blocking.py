@@ -30,12 +30,12 @@ from typing import Literal, Self, TypeVar
 from tiller_client.errors import StartedOver
 from tiller_client.feed import Feed
 from tiller_client.pool import ConnectionPool
+from tiller_client.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
     Created,
     HelloResult,
     Queued,
-    SessionResult,
     Started,
     Steered,
 )
@@ -46,7 +46,6 @@ from tiller_protocol.ops import (
     AnyOp,
     Interrupt,
     SessionCreate,
-    SessionGet,
     UserInput,
 )
 from tiller_protocol.places import find_places
@@ -171,7 +170,7 @@ class Session:
 
     def snapshot(self) -> Snapshot:
         """The session as it is now; follow it after the snapshot's `seq`."""
-        return self.client.ask(SessionGet(self.session_id), SessionResult).snapshot
+        return read_snapshot(self.client.ask, self.session_id)
 
     def interrupt(self) -> None:
         """End the running turn at once."""

@@ -23,16 +23,17 @@ from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configura
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
 from tiller_client.render import Renderer
 from tiller_client.render_item import UNCUT, call_label, diff_lines
+from tiller_client.snapshots import read_snapshot
 from tiller_client.starting import wait_for_daemons
 from tiller_client.text import cut, pad, seconds
 from tiller_client.turn import status_of
 from tiller_client.typed import prompt_for
 from tiller_client.verbs.daemon import stop
 from tiller_client.watch import Signals, Watch
-from tiller_protocol.answers import Created, SessionResult, Started
+from tiller_protocol.answers import Created, Started
 from tiller_protocol.events import Event, RequestOpened, ToolCallUpdated, TurnEnded
 from tiller_protocol.items import ToolCall
-from tiller_protocol.ops import Answer, SessionCreate, SessionGet, UserInput
+from tiller_protocol.ops import Answer, SessionCreate, UserInput
 from tiller_protocol.places import CONFIG_FILE, find_places
 
 NAME = "tiller demo"
@@ -85,7 +86,7 @@ class _Demo:
             ended = self._run_turn(connection, session_id)
             if ended is None:
                 return STATUS_INTERRUPTED
-            items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
+            items = read_snapshot(connection.ask, session_id).items
         self._head("What git sees")
         self._show_diff()
         self._head("Where the time went")

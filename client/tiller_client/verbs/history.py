@@ -17,13 +17,14 @@ from tiller_client.console import (
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
+from tiller_client.snapshots import read_snapshot
 from tiller_client.text import cut, one_line
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
-from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
+from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.items import ToolCall, UserMessage
-from tiller_protocol.ops import Compact, Revert, SessionDiff, SessionGet, Shell, Unrevert
+from tiller_protocol.ops import Compact, Revert, SessionDiff, Shell, Unrevert
 from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_MAX = 10_000
@@ -83,7 +84,7 @@ def _named(connection: DaemonConnection, session_id: str) -> str:
 
 
 def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
-    return connection.ask(SessionGet(session_id), SessionResult).snapshot
+    return read_snapshot(connection.ask, session_id)
 
 
 def _print_reverted_files(result: RevertResult) -> None:

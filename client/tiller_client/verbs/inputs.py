@@ -10,10 +10,11 @@ from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import name_files, read_images, read_text
 from tiller_client.render_item import NO_TURN_BEGAN, input_line, waiting_line
 from tiller_client.runtime import my_places
+from tiller_client.snapshots import read_snapshot
 from tiller_client.verbs.submitting import submit
-from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
+from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.items import QueuedInput
-from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
+from tiller_protocol.ops import Interrupt, QueueEdit, UserInput
 from tiller_protocol.settings import TurnOverrides
 
 NOTHING_TO_STEER = (
@@ -99,7 +100,7 @@ def _outcome(result: AnyResult | None) -> str:
 
 
 def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
+    snapshot = read_snapshot(connection.ask, session_id)
     queue = snapshot.queue
     if op := _queue_edit(session_id, queue, arguments):
         accepted = submit(connection, op, json=arguments.json)

@@ -13,6 +13,7 @@ from tiller_client.console import confirm, page, print_json, say, stdout_paint, 
 from tiller_client.prompt import read_workspace
 from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.runtime import my_places
+from tiller_client.snapshots import read_snapshot
 from tiller_client.text import Paint, age, cells, cut, dollars, one_line, pad, sanitized
 from tiller_client.transcript import transcript
 from tiller_client.verbs.submitting import submit
@@ -25,7 +26,6 @@ from tiller_protocol.ops import (
     SessionCreate,
     SessionDelete,
     SessionFork,
-    SessionGet,
 )
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
@@ -124,7 +124,7 @@ def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
 
 
 def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
-    return connection.ask(SessionGet(session_id), SessionResult).snapshot
+    return read_snapshot(connection.ask, session_id)
 
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:
@@ -170,12 +170,11 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:
     session_id = choose.session_id(connection, arguments.session)
-    result = connection.ask(SessionGet(session_id), SessionResult)
-    snapshot = result.snapshot
+    snapshot = read_snapshot(connection.ask, session_id)
     if arguments.json:
         if arguments.tail is not None:
             snapshot.items = snapshot.items[-arguments.tail :]
-        print_json(result)
+        print_json(SessionResult(snapshot))
         return
     paint, width = stdout_paint(), stdout_width()
     page(transcript(snapshot, paint, width, whole=arguments.full, tail=arguments.tail))

@@ -9,11 +9,12 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, call_state
+from tiller_client.snapshots import read_snapshot
 from tiller_client.text import Paint, one_line, sanitized
-from tiller_protocol.answers import ReplayResult, SessionResult
+from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, Request, ToolCall
-from tiller_protocol.ops import Replay, SessionGet
+from tiller_protocol.ops import Replay
 
 BY = {
     "rule": "by a rule",
@@ -28,7 +29,7 @@ BY = {
 
 def explain(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
     """Print why a call was allowed, and what was asked and answered about it."""
-    items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
+    items = read_snapshot(connection.ask, session_id).items
     calls = [item for item in items if isinstance(item, ToolCall)]
     call = find_call(calls, arguments.why)
     asked = _asked(connection, session_id, call.id)
