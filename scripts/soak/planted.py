@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import faults_of_input
+import faults_of_permission
 import faults_of_record
 import faults_of_snapshots
 import faults_of_sub_agents
@@ -28,6 +29,7 @@ ROOMS = ("daemon", "protocol", "client")
 
 FAULTS = (
     faults_of_input.FAULTS
+    + faults_of_permission.FAULTS
     + faults_of_record.FAULTS
     + faults_of_snapshots.FAULTS
     + faults_of_turns.FAULTS

@@ -7,6 +7,7 @@ import os
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec import structs
@@ -25,6 +26,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
 from tiller_daemon.sandbox_setup import configuration_places
+from tiller_protocol.settings import SandboxMode
 
 NO_PLACE = Path("/nonexistent")
 
@@ -349,6 +351,47 @@ def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     assert "no network" in confined.explain()
 
 
+@pytest.mark.parametrize(
+    ("output", "is_shown"),
+    [
+        ("touch: cannot touch '/x': Read-only file system", True),
+        ("curl: (6) Could not resolve host: example.com", False),
+        ("getaddrinfo EAI_AGAIN x\ntouch: '/x': Read-only file system", True),
+        ("Host key verification failed.", True),
+        ("npm error code ENEEDAUTH", True),
+    ],
+)
+def test_with_a_network_its_failures_are_not_the_sandboxs_but_hidden_logins_are(
+    home: Path,
+    output: str,
+    is_shown: bool,  # noqa: FBT001
+) -> None:
+    held = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
+    confined = CommandSandbox(Seatbelt("x"), held, Enclosure.SESSION, [])
+    last = output.rpartition("\n")[2]
+    assert confined.was_denied(1, output) == (last if is_shown else "")
+    assert confined.was_denied(0, output) == ""
+
+
+@pytest.mark.parametrize("enclosure", list(Enclosure))
+@pytest.mark.parametrize("mode", get_args(SandboxMode))
+def test_a_permitted_network_opens_nothing_else_and_never_where_nothing_can_be_written(
+    home: Path, enclosure: Enclosure, mode: SandboxMode
+) -> None:
+    spill, policy = home / "state" / "spill" / "s1", SandboxPolicy(mode)
+    made = confiner(home)
+    closed, opened = (
+        made.confined(enclosure, policy, home / "work", spill, network=network)
+        for network in (False, True)
+    )
+    if closed is None or opened is None:
+        assert closed is opened
+        return
+    expected = closed.confinement.writes
+    assert not closed.confinement.network
+    assert opened.confinement == structs.replace(closed.confinement, network=expected)
+
+
 def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
     may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
     confined = CommandSandbox(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
@@ -362,7 +405,9 @@ def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
         "full_access: commands that only read"
     )
     assert made.describe(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
-    assert ", network;" in made.describe(SandboxPolicy(network=True))
+    assert ", network;" in made.describe(SandboxPolicy(network=True), asks=True)
+    assert ", no network;" in made.describe(SandboxPolicy())
+    assert ", no network, but the user is asked" in made.describe(SandboxPolicy(), asks=True)
     assert (
         Confiner(lambda: SandboxSearchResult(None, "no"), home, {}).describe(SandboxPolicy()) == ""
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
+from tiller_daemon.policy.shell.network import needs_network
 from tiller_daemon.policy.shell.programs import find_program, word_set
 from tiller_daemon.policy.shell.purposes import purpose_of
 
@@ -41,6 +42,17 @@ def always_patterns(line: str) -> tuple[str, ...]:
     # Rules have to cover every command of the line, except those that only pass on their input.
     needed = [command for command, purpose in purposes if purpose != "passes_on"]
     return tuple(dict.fromkeys(map(_pattern_of, needed)))
+
+
+def always_network_patterns(line: str) -> tuple[str, ...]:
+    """Return a pattern for each command of a line that needs a rule to use the network.
+
+    Empty if a command in it is not known to need the network: a rule would open it to that one,
+    too, on any other line.
+    """
+    commands = parse(line).commands
+    known = all(needs_network(each) or purpose_of(each) == "passes_on" for each in commands)
+    return always_patterns(line) if known else ()
 
 
 def _runs_input(command: SimpleCommand) -> bool:

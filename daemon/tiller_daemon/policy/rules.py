@@ -13,8 +13,9 @@ from typing import Literal, Protocol
 from msgspec import Struct, structs
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.always import always_patterns
+from tiller_daemon.policy.always import always_network_patterns, always_patterns
 from tiller_daemon.policy.shell.enclosures import judge_line, last_match
+from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.scan import PRUNED
 from tiller_protocol.settings import Action, Approve, Rule
@@ -68,7 +69,7 @@ class JudgedRequirement(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["path", "command", "plain"]:
+    def kind(self) -> Literal["path", "command", "network", "plain"]:
         """How the subjects are judged."""
         ...
 
@@ -159,10 +160,14 @@ def grants(permission: str, patterns: Iterable[str]) -> tuple[Rule, ...]:
 
 def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:
     """Return the patterns that `always` would allow, for a request; empty if no rule can."""
-    if requirement.kind != "command":
-        return requirement.always
-    patterns = (each for command in requirement.subjects for each in always_patterns(command))
-    return tuple(dict.fromkeys(patterns))
+    match requirement.kind:
+        case "command":
+            of_line = always_patterns
+        case "network":
+            of_line = always_network_patterns
+        case "path" | "plain":
+            return requirement.always
+    return tuple(dict.fromkeys(each for line in requirement.subjects for each in of_line(line)))
 
 
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -174,18 +179,16 @@ def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule]) -> Verdict:
-    if requirement.kind == "command":
-        line = judge_line(subject, requirement.permission, layers, requirement.most_unasked)
-        return Verdict(
-            line.action,
-            line.reason,
-            requirement.permission,
-            line.command,
-            line.rule,
-            line.enclosure,
-        )
-    rule = last_match(requirement.permission, subject, layers)
-    return _verdict(rule.action if rule else "ask", requirement.permission, subject, rule)
+    permission = requirement.permission
+    match requirement.kind:
+        case "command":
+            line = judge_line(subject, permission, layers, requirement.most_unasked)
+        case "network":
+            line = judge_network(subject, layers)
+        case "path" | "plain":
+            rule = last_match(permission, subject, layers)
+            return _verdict(rule.action if rule else "ask", permission, subject, rule)
+    return Verdict(line.action, line.reason, permission, line.command, line.rule, line.enclosure)
 
 
 def _verdict(action: Action, permission: str, subject: str, rule: Rule | None) -> Verdict:

@@ -42,6 +42,21 @@ DENIALS: Final = re.compile(
 DENIED_WRITE: Final = re.compile(r"Read-only file system|EROFS|Errno 30\b", re.IGNORECASE)
 """What they print when a write fails. Some of them go on and succeed."""
 
+NO_NETWORK: Final = re.compile(
+    r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
+    r"|Name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|Errno 101\b",
+    re.IGNORECASE,
+)
+"""Those of `DENIALS` that a sandbox with network does not cause: outside they fail as well."""
+
+HIDDEN_LOGIN: Final = re.compile(
+    r"Host key verification failed|Permission denied \(publickey|could not read (?:User|Pass)"
+    r"|ENEEDAUTH|Cannot connect to the Docker daemon",
+    re.IGNORECASE,
+)
+"""What programs print that reach a server, but not the keys, logins and sockets for it, which are
+hidden: ssh, git, npm, docker."""
+
 
 class NotConfined(Exception):
     """The sandbox can't enforce a confinement, so the command was not run."""
@@ -174,11 +189,16 @@ class CommandSandbox(NamedTuple):
         pattern = self.sandbox.denials if status else DENIED_WRITE
         if not status and self.enclosure is not Enclosure.READ_ONLY:
             return ""
-        match = pattern.search(output)
+        match = next(filter(self._denies, pattern.finditer(output)), None)
+        if match is None and status and self.confinement.network:
+            match = HIDDEN_LOGIN.search(output)
         if match is None:
             return ""
         start = output.rfind("\n", 0, match.start()) + 1
         return output[start:].partition("\n")[0].strip()
+
+    def _denies(self, match: re.Match[str]) -> bool:
+        return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
 
     def explain(self) -> str:
         """Return sentences for the model about what the sandbox allows a command that failed."""

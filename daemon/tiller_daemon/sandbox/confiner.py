@@ -129,10 +129,13 @@ class Confiner:
             policy.mode == "workspace_write" and sandbox.most_unasked < Enclosure.BUILD
         )
 
-    def describe(self, policy: SandboxPolicy, scope: Sequence[str] | None = None) -> str:
+    def describe(
+        self, policy: SandboxPolicy, scope: Sequence[str] | None = None, *, asks: bool = False
+    ) -> str:
         """Return what commands may do, for the model; empty if nothing enforces it.
 
-        With a `scope` they can write only there.
+        With a `scope` they can write only there. `asks` tells whether the user is asked to open the
+        network to a command.
         """
         sandbox = self.search_result().sandbox
         if sandbox is None:
@@ -146,9 +149,11 @@ class Confiner:
         elif policy.mode == "workspace_write":
             places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
             writes = f"only {places} can be written, except for hooks and configuration in .git"
-        network = policy.network or policy.mode == "full_access"
+        network = "network" if policy.network or policy.mode == "full_access" else "no network"
+        if asks and policy.mode == "workspace_write" and not policy.network:
+            network += ", but the user is asked to open it to commands such as npm install"
         sockets = ", no unix sockets" if sandbox.limits else ""
-        return f"{policy.mode}: {writes}, {'' if network else 'no '}network{sockets}; {reads}"
+        return f"{policy.mode}: {writes}, {network}{sockets}; {reads}"
 
     def confined(
         self,
@@ -163,13 +168,15 @@ class Confiner:
         background: bool = False,
         scope: Sequence[Path] | None = None,
         taken: Sequence[Path] = (),
+        network: bool = False,
     ) -> CommandSandbox | None:
         """Return the sandbox of a command; None if it runs outside.
 
         The command can read `spill`, where its `/tmp` is too, and what is `revealed`, but not what
         is `masked`. It can't write what is `read_only`. In the `background` it can't write to git
         directories either. It can write only in `scope`, if there is one, and not in what is
-        `taken`; these hold in the mode `full_access`, too.
+        `taken`; these hold in the mode `full_access`, too. With `network` it can use the network,
+        unless it can't write anywhere.
         """
         sandbox = self.search_result().sandbox
         if sandbox is None or enclosure is Enclosure.OUTSIDE:
@@ -195,6 +202,8 @@ class Confiner:
             )
         if confinement.writes and taken:
             confinement = _without(confinement, taken)
+        if confinement.writes and network:
+            confinement = structs.replace(confinement, network=True)
         return CommandSandbox(sandbox, confinement, enclosure, [])
 
     def confinement(

@@ -47,7 +47,9 @@ def build_system_prompt(
         documents.repository,
         services.user.platform,
         _local_date(services.time()),
-        services.commands.confiner.describe(permissions.sandbox, scope),
+        services.commands.confiner.describe(
+            permissions.sandbox, scope, asks=permissions.approve == "ask"
+        ),
         scope or (),
     )
     prompt = system_prompt(

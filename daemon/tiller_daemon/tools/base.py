@@ -15,7 +15,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
-SubjectKind = Literal["path", "command", "plain"]
+SubjectKind = Literal["path", "command", "network", "plain"]
 
 
 class Requirement(Struct, frozen=True):

@@ -21,6 +21,13 @@ UNSANDBOXED: Final = "unsandboxed"
 """The permission to run outside every enclosure, or where no enclosure is available."""
 
 
+COMMAND: Final = "bash"
+"""The permission to run a command in the enclosure of the session."""
+
+NETWORK: Final = "network"
+"""The permission to use the network in an enclosure that has none; see `network`."""
+
+
 class LineVerdict(NamedTuple):
     """The decision about a command line."""
 
@@ -84,7 +91,7 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
     """
     granted: Rule | None = None
     for rule in reversed(rules):
-        if not globs.matches(rule.permission, permission):
+        if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
             continue
         if not globs.matches(rule.pattern, subject):
             continue
@@ -92,6 +99,14 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
             return rule if granted is None or rule.action == "deny" else granted
         granted = granted or rule
     return granted
+
+
+def _implies(rule: Rule, permission: str) -> bool:
+    """Whether a rule about the network is one about the command, too.
+
+    Who was asked whether a command may run with network has allowed that it runs.
+    """
+    return rule.granted and rule.permission == NETWORK and permission == COMMAND
 
 
 def seems_to_read(line: str) -> bool:
@@ -133,11 +148,11 @@ def _judge(
 ) -> LineVerdict:
     parsed = parse(line)
     for command in parsed.commands:
-        if strict := _strict_rule(command, permission, rules):
-            return _by_rule(strict.action, strict, command.text)
+        if strict := strict_rule(command, permission, rules):
+            return by_rule(strict.action, strict, command.text)
     about_line = last_match(permission, line, [rule for rule in rules if _is_about_syntax(rule)])
     if about_line and about_line.action != "allow":
-        return _by_rule(about_line.action, about_line, line)
+        return by_rule(about_line.action, about_line, line)
     parts: list[_Part] = []
     for command in parsed.commands:
         part = _part(command, parsed, permission, rules, most_unasked)
@@ -162,7 +177,7 @@ def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
     spell out its options: a `*` covers none, because options may run programs.
     """
     named = [rule for rule in rules if rule.permission == UNSANDBOXED]
-    rule = _rule_for_everything(UNSANDBOXED, named)
+    rule = rule_for_everything(UNSANDBOXED, named)
     if rule and rule.action == "allow":
         return True
     parsed = parse(line)
@@ -202,7 +217,7 @@ def _part(
     if needed > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
         sandboxed = last_match(SANDBOXED, command.text, rules)
         if sandboxed and sandboxed.action != "allow":
-            return _by_rule(sandboxed.action, sandboxed, command.text)
+            return by_rule(sandboxed.action, sandboxed, command.text)
         if sandboxed:
             needed = limit = Enclosure.BUILD
     if limit is None:
@@ -242,17 +257,17 @@ def _judge_whole(
     """Judge a line that its commands don't decide about: only a rule for everything allows it."""
     rule = last_match(permission, line, rules)
     if rule and rule.action == "deny":
-        return _by_rule("deny", rule, line)
-    rule = _rule_for_everything(permission, rules)
+        return by_rule("deny", rule, line)
+    rule = rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
         return LineVerdict("allow", Enclosure.SESSION, _sentence("allow", rule, line), line, rule)
-    rule = _rule_for_everything(SANDBOXED, rules) if most_unasked == Enclosure.BUILD else None
-    if rule and rule.action == "allow" and _rule_for_everything(permission, rules) is None:
+    rule = rule_for_everything(SANDBOXED, rules) if most_unasked == Enclosure.BUILD else None
+    if rule and rule.action == "allow" and rule_for_everything(permission, rules) is None:
         return LineVerdict("allow", Enclosure.BUILD, _sentence("allow", rule, line), line, rule)
     return _ask(line, problem)
 
 
-def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
+def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
     """Return the last rule for everything, or a later one that denies or asks about something.
 
     The line may contain that something without showing it. A granted rule is about what it shows.
@@ -265,7 +280,7 @@ def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
     )
 
 
-def _strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) -> Rule | None:
+def strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) -> Rule | None:
     """Return a rule that denies or asks about a command, also if it is named by path or wrapped."""
     strict: list[Rule] = []
     rule = last_match(permission, command.text, rules)
@@ -293,7 +308,8 @@ def _is_about_syntax(rule: Rule) -> bool:
     return any(sign in rule.pattern for sign in "|&;<>()$`\n")
 
 
-def _by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
+def by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
+    """Return the verdict that a rule makes about a command, or the whole line."""
     return LineVerdict(action, Enclosure.SESSION, _sentence(action, rule, command), command, rule)
 
 

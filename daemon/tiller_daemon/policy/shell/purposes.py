@@ -46,7 +46,7 @@ def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) 
         return "reads"  # The commands in its body are judged where it is defined.
     program = find_program(name)
     if program.use == "runs_command" and [word.text for word in command.words[1:2]] != ["-v"]:
-        inner = _wrapped(command)
+        inner = wrapped_command(command)
         return purpose_of(inner, functions) if inner else "reads"
     if name == "command":
         return "reads"  # `command -v` looks a program up.
@@ -69,7 +69,7 @@ def _passes_on(program: Program, command: SimpleCommand) -> bool:
     return re.fullmatch(program.filter_options, options) is not None
 
 
-def _wrapped(command: SimpleCommand) -> SimpleCommand | None:
+def wrapped_command(command: SimpleCommand) -> SimpleCommand | None:
     """Return the command in a wrapper; None if it has none."""
     for one in command.inner():
         if not _WRAPPER_ARGUMENT.match(one.words[0].text):
@@ -80,7 +80,7 @@ def _wrapped(command: SimpleCommand) -> SimpleCommand | None:
 def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:
     is_python = command.name.startswith(("python", "pypy"))
     program = find_program("python" if is_python else command.name)
-    for subcommand, rest in _subcommands(command.words[1:]):
+    for subcommand, rest in subcommands(command.words[1:]):
         uses = program.uses_of(subcommand)
         if "runs_task" in uses and _are_tasks(program, rest):
             return "builds"
@@ -94,13 +94,13 @@ def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:
     return "unknown"
 
 
-def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
+def subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
     """Yield what may be the subcommand, the longest first, with the words after it.
 
     Options are skipped, and tried as a subcommand themselves (`node --test`). The last one is
     empty: the program without a subcommand.
     """
-    subcommands: list[tuple[str, Sequence[Word]]] = []
+    found: list[tuple[str, Sequence[Word]]] = []
     options: list[tuple[str, Sequence[Word]]] = []
     skip = False
     for index, word in enumerate(arguments):
@@ -109,16 +109,14 @@ def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word
             skip = False
             continue
         if word.text.startswith("-"):
-            if not subcommands:
+            if not found:
                 options.append((word.text, rest))
             skip = word.text in _OPTIONS_WITH_VALUE
             continue
-        subcommands.append(
-            (f"{subcommands[-1][0]}.{word.text}" if subcommands else word.text, rest)
-        )
-        if len(subcommands) == _SUBCOMMAND_WORDS_MAX:
+        found.append((f"{found[-1][0]}.{word.text}" if found else word.text, rest))
+        if len(found) == _SUBCOMMAND_WORDS_MAX:
             break
-    yield from reversed(subcommands)
+    yield from reversed(found)
     yield from options
     yield "", arguments
 

@@ -1,4 +1,4 @@
-"""Permissions for files that a command line names and that its enclosure hides.
+"""Further permissions of a command line: for files that its enclosure hides, and for the network.
 
 Protection does not depend on this: the enclosure hides these files whatever the line names. But a
 command that could only fail should ask first, and may see them once the user approves. Only literal
@@ -14,7 +14,12 @@ from tiller_daemon.files.paths import PathProblem, locate, printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import PROTECTED_PATH
 from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
+from tiller_daemon.policy.shell.enclosures import (
+    NETWORK,
+    UNSANDBOXED,
+    needed_enclosure,
+    seems_to_read,
+)
 from tiller_daemon.policy.shell.programs import find_program
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
@@ -34,7 +39,9 @@ def further_requirements(
 
     `is_own` tells whether a path leads to the daemon's own files.
     """
-    reading = [line for line in _lines(requirements) if needed_enclosure(line) < Enclosure.SESSION]
+    reading = [
+        line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
+    ]
     return (
         *_outside_requirements(reading, workspace),
         *_file_requirements(reading, workspace),
@@ -51,7 +58,7 @@ def requirements_without_sandbox(
     """
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
-        for line in _lines(requirements)
+        for line in command_lines(requirements)
         if not (reads_are_confined and seems_to_read(line))
     )
 
@@ -68,7 +75,20 @@ def unsandboxed_requirement(command: str, title: str) -> Requirement:
     )
 
 
-def _lines(requirements: Iterable[Requirement]) -> list[str]:
+def network_requirement(command: str) -> Requirement:
+    """Return the permission to use the network in an enclosure that has none."""
+    return Requirement(
+        NETWORK,
+        (command,),
+        kind="network",
+        title=f"Run with network access: {' '.join(command.split())}",
+        detail=command,
+        detail_kind="command",
+    )
+
+
+def command_lines(requirements: Iterable[Requirement]) -> list[str]:
+    """Return the command lines that a call would run."""
     commands = (each for each in requirements if each.kind == "command")
     return [line for requirement in commands for line in requirement.subjects]
 

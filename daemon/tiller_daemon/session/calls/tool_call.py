@@ -10,14 +10,15 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED
+from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments
+from tiller_daemon.session.calls.command_paths import command_lines
 from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE
 from tiller_daemon.session.calls.permission import one_line
 from tiller_daemon.session.calls.turn_enclosures import CallEnclosure
-from tiller_daemon.session.calls.turn_tools import TurnTools, command_lines, runs_in_background
+from tiller_daemon.session.calls.turn_tools import TurnTools, runs_in_background
 from tiller_daemon.tools.base import (
     FileCheck,
     Requirement,
@@ -226,7 +227,7 @@ class PreparedToolCall:
             note, looser = RAN_OUTSIDE, CallEnclosure(None)
         else:
             note = RAN_AGAIN
-            looser = await self._turn.enclosures.enclose(offered.enclosure, self._requirements)
+            looser = await self._enclose(offered.enclosure)
         result = await self._attempt(_confined(environment, looser.confined))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
@@ -245,7 +246,10 @@ class PreparedToolCall:
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         background = runs_in_background(self._tool, self._arguments)
-        return await turn.enclosures.enclose(enclosure, self._requirements, background=background)
+        network = any(allowed.permission == NETWORK for allowed in self.call.allowed)
+        return await turn.enclosures.enclose(
+            enclosure, self._requirements, network=network, background=background
+        )
 
     async def _check_of_changes(self) -> FileCheck | None:
         """Note the errors in files that the tool will change."""

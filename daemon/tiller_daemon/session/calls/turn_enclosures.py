@@ -16,6 +16,7 @@ from tiller_daemon.files.paths import printable, text_of
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
+from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -25,6 +26,7 @@ from tiller_daemon.sandbox.scan import (
     WorkspaceTooLarge,
     disable_repository,
 )
+from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
@@ -102,18 +104,46 @@ class TurnEnclosures(Struct, frozen=True):
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
+    def network_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
+        """Yield the permission to use the network, for lines that rules or the user may open it to.
+
+        Where the user is not asked (`approve`) only rules open it; the line runs without it then.
+        """
+        permissions = self.context.permissions
+        sandbox, rules = permissions.sandbox, self.rules()
+        if sandbox.mode == "read_only" or permissions.read_only or not self._is_enforced:
+            return
+        closed = sandbox.mode == "workspace_write" and not sandbox.network
+        asks = permissions.approve == "ask" and closed
+        for line in command_lines(requirements):
+            action = judge_network(line, rules).action
+            opens = action == "allow" or (action == "ask" and asks)
+            # Outside it is open, but what is held to limits does not run there.
+            if opens and (self.limits.are_set or not may_run_outside(line, rules)):
+                yield network_requirement(line)
+
+    @property
+    def _is_enforced(self) -> bool:
+        return self.confiner.search_result().sandbox is not None
+
     async def enclose(
-        self, enclosure: Enclosure, requirements: Sequence[Requirement], *, background: bool = False
+        self,
+        enclosure: Enclosure,
+        requirements: Sequence[Requirement],
+        *,
+        network: bool,
+        background: bool = False,
     ) -> CallEnclosure:
         """Make the enclosure of a call; raises `ToolFailure`.
 
-        It is `background` if it is needed beyond the call, for a background command.
+        It has a `network` if that was permitted. It is `background` if it is needed beyond the
+        call, for a background command.
         """
         if self.limits.are_set:
             enclosure = min(enclosure, Enclosure.SESSION)
             if why := self.not_enforced(enclosure):
                 raise ToolFailure(why)
-        if enclosure is Enclosure.OUTSIDE or self.confiner.search_result().sandbox is None:
+        if enclosure is Enclosure.OUTSIDE or not self._is_enforced:
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
         findings = self._scanner(workspace).scan_if_unchanged()
@@ -132,6 +162,7 @@ class TurnEnclosures(Struct, frozen=True):
             background=background,
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
+            network=network,
         )
         return CallEnclosure(confined, findings.repositories)
 

@@ -9,6 +9,7 @@ from tiller_daemon.policy.shell.enclosures import seems_to_read
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.calls.command_paths import (
+    command_lines,
     further_requirements,
     requirements_without_sandbox,
 )
@@ -65,6 +66,8 @@ class TurnTools(Struct, frozen=True):
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
+        # First, as a question about the network is one about the command, too.
+        requirements = (*self.enclosures.network_requirements(requirements), *requirements)
         most = self.enclosures.most_unasked
         if self.enclosures.asks:
             requirements = (
@@ -121,11 +124,6 @@ class TurnTools(Struct, frozen=True):
             return ""
         near = did_you_mean(unknown, agents)
         return f"There is no agent {unknown!r}.{near} Agents: {', '.join(sorted(agents))}."
-
-
-def command_lines(requirements: tuple[Requirement, ...]) -> list[str]:
-    """Return the command lines that a call runs."""
-    return [line for r in requirements if r.kind == "command" for line in r.subjects]
 
 
 def runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401

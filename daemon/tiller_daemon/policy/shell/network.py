@@ -1,0 +1,135 @@
+"""Decides whether a command line gets the network that its enclosure does not have. Pure.
+
+The table of what is known to need it is only a hint: it makes the user be asked before such a
+command fails. Without a rule or an answer the enclosure has no network, whatever the table says.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
+from tiller_daemon.policy.shell.enclosures import (
+    NETWORK,
+    LineVerdict,
+    by_rule,
+    last_match,
+    rule_for_everything,
+    seems_to_read,
+    strict_rule,
+)
+from tiller_daemon.policy.shell.programs import find_program, word_set
+from tiller_daemon.policy.shell.purposes import purpose_of, subcommands, wrapped_command
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_protocol.settings import Rule
+
+_ALWAYS: Final = word_set("bunx curl pnpx sftp ssh uvx wget")
+"""Programs that need the network for whatever they are run for."""
+
+_TO_A_HOST: Final = word_set("rsync scp")
+"""Programs that need it if an operand names a host."""
+
+_ALONE: Final = word_set("bundle yarn")
+"""Programs that install packages if they get no operand."""
+
+_SUBCOMMANDS: Final = {
+    "git": "clone fetch ls-remote pull push submodule.update",
+    "npm": """add audit ci create dist-tag i in install install-ci-test install-test it outdated
+        publish search show up update upgrade view whoami""",
+    "pnpm": "add audit create dlx i install outdated publish up update",
+    "yarn": "add create dlx install outdated publish up upgrade",
+    "bun": "add create i install outdated publish update x",
+    "deno": "add install",
+    "python": "pip.download pip.index pip.install pip.wheel",
+    "pip pip3": "download index install wheel",
+    "pipx": "install run upgrade upgrade-all",
+    "uv": "add lock pip.compile pip.install pip.sync publish python.install sync tool.install",
+    "poetry": "add install lock publish update",
+    "pdm pipenv rye": "add install lock sync update",
+    "conda": "create install search update",
+    "cargo": "add fetch install publish search update",
+    "rustup": "component.add install target.add toolchain.install update",
+    "go": "get install mod.download mod.tidy",
+    "gem": "fetch install push search update",
+    "bundle": "install lock outdated update",
+    "composer": "create-project install require update",
+    "mix": "deps.get deps.update",
+    "dart flutter": "pub.add pub.get pub.upgrade",
+    "dotnet": "add restore",
+    "docker podman": "login pull push search",
+    "apt apt-get": "dist-upgrade full-upgrade install update upgrade",
+    "apk dnf": "add install update upgrade",
+    "brew": "fetch install search update upgrade",
+    "terraform": "get init",
+}
+"""Subcommands that need it, in the spelling of the table of programs."""
+
+_BY_NAME: Final = {
+    name: word_set(needing) for names, needing in _SUBCOMMANDS.items() for name in names.split()
+}
+
+_HOST: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:|[a-z]+://")
+"""How an operand that names a host begins; one letter and a colon is a drive of Windows."""
+
+_NEEDS: Final = "it is known to need the network, which the sandbox closes"
+
+
+def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
+    """Decide whether a line may use the network; `rules` come with the weakest first.
+
+    Only rules that name the permission count. The network is open to all of a line or to none of
+    it, so it is allowed only if rules cover every command. It is denied, without a question, if
+    nothing is known to need it.
+    """
+    closed = LineVerdict("deny", Enclosure.SESSION, f"`{line}` runs without a network.", line)
+    if seems_to_read(line):
+        return closed  # Where nothing can be written there is never a network.
+    named = [rule for rule in rules if rule.permission == NETWORK]
+    parsed = parse(line)
+    strict = [rule for each in parsed.commands if (rule := strict_rule(each, NETWORK, named))]
+    rule = next((rule for rule in strict if rule.action == "deny"), next(iter(strict), None))
+    if rule := rule or _allowing_rule(parsed, named):
+        return by_rule(rule.action, rule, line)
+    for command in filter(needs_network, parsed.commands):
+        reason = f"`{command.text}` needs approval: {_NEEDS}."
+        return LineVerdict("ask", Enclosure.SESSION, reason, command.text)
+    return closed
+
+
+def needs_network(command: SimpleCommand) -> bool:
+    """Whether the table says that a command, or the one in a wrapper such as `sudo`, needs it."""
+    wraps = find_program(command.name).wraps and command.name != "find"
+    inner = wrapped_command(command) if wraps else None
+    return _is_known(command) or (inner is not None and _is_known(inner))
+
+
+def _allowing_rule(parsed: CommandLine, rules: Sequence[Rule]) -> Rule | None:
+    """Return a rule for everything, or one of those that cover every command of a plain line.
+
+    What only passes on its input needs no rule, as it can't be made to send anything.
+    """
+    everything = rule_for_everything(NETWORK, rules)
+    if everything and everything.action == "allow":
+        return everything
+    if not parsed.plain:
+        return None
+    found: list[Rule] = []
+    for command in parsed.commands:
+        rule = last_match(NETWORK, command.text, rules)
+        if rule and rule.action == "allow" and not command.assigns:
+            found.append(rule)
+        elif purpose_of(command) != "passes_on" or command.assigns:
+            return None
+    return next(iter(found), None)
+
+
+def _is_known(command: SimpleCommand) -> bool:
+    """Whether the table says that a command needs the network."""
+    name, arguments = command.name, command.words[1:]
+    operands = [word.text for word in arguments if not word.text.startswith("-")]
+    if name in _ALWAYS or (name in _ALONE and not operands):
+        return True
+    if name in _TO_A_HOST:
+        return any(map(_HOST.match, operands))
+    needing = _BY_NAME.get("python" if name.startswith("python") else name, frozenset[str]())
+    return any(subcommand in needing for subcommand, _ in subcommands(arguments))
