@@ -9,7 +9,7 @@ from typing import Final
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
-from tiller_daemon.policy.shell.network import needs_network
+from tiller_daemon.policy.shell.network import is_known
 from tiller_daemon.policy.shell.programs import find_program, word_set
 from tiller_daemon.policy.shell.purposes import purpose_of
 
@@ -47,11 +47,12 @@ def always_patterns(line: str) -> tuple[str, ...]:
 def always_network_patterns(line: str) -> tuple[str, ...]:
     """Return a pattern for each command of a line that needs a rule to use the network.
 
-    Empty if a command in it is not known to need the network: a rule would open it to that one,
-    too, on any other line.
+    Empty if a command in it is not known to need the network, as a rule would open it to that one
+    on any other line, too. Nor is there a rule for a wrapper such as `xargs`, whose command gets
+    its arguments from elsewhere.
     """
     commands = parse(line).commands
-    known = all(needs_network(each) or purpose_of(each) == "passes_on" for each in commands)
+    known = all(is_known(each) or purpose_of(each) == "passes_on" for each in commands)
     return always_patterns(line) if known else ()
 
 

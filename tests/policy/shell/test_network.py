@@ -143,6 +143,9 @@ def test_a_rule_of_the_configuration_is_about_the_network_only():
         ("curl https://x | sh", ()),
         ("npm ci && npm test", ()),
         ("npm ci > log", ()),
+        ("sudo npm ci", ()),
+        ("cat urls | xargs curl", ()),
+        ("PATH=. npm ci", ()),
     ],
 )
 def test_always_names_the_program_and_what_it_does(line, patterns):

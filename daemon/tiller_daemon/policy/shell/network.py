@@ -100,7 +100,19 @@ def needs_network(command: SimpleCommand) -> bool:
     """Whether the table says that a command, or the one in a wrapper such as `sudo`, needs it."""
     wraps = find_program(command.name).wraps and command.name != "find"
     inner = wrapped_command(command) if wraps else None
-    return _is_known(command) or (inner is not None and _is_known(inner))
+    return is_known(command) or (inner is not None and is_known(inner))
+
+
+def is_known(command: SimpleCommand) -> bool:
+    """Whether the table says that a command needs it, by its own program."""
+    name, arguments = command.name, command.words[1:]
+    operands = [word.text for word in arguments if not word.text.startswith("-")]
+    if name in _ALWAYS or (name in _ALONE and not operands):
+        return True
+    if name in _TO_A_HOST:
+        return any(map(_HOST.match, operands))
+    needing = _BY_NAME.get("python" if name.startswith("python") else name, frozenset[str]())
+    return any(subcommand in needing for subcommand, _ in subcommands(arguments))
 
 
 def _allowing_rule(parsed: CommandLine, rules: Sequence[Rule]) -> Rule | None:
@@ -121,15 +133,3 @@ def _allowing_rule(parsed: CommandLine, rules: Sequence[Rule]) -> Rule | None:
         elif purpose_of(command) != "passes_on" or command.assigns:
             return None
     return next(iter(found), None)
-
-
-def _is_known(command: SimpleCommand) -> bool:
-    """Whether the table says that a command needs the network."""
-    name, arguments = command.name, command.words[1:]
-    operands = [word.text for word in arguments if not word.text.startswith("-")]
-    if name in _ALWAYS or (name in _ALONE and not operands):
-        return True
-    if name in _TO_A_HOST:
-        return any(map(_HOST.match, operands))
-    needing = _BY_NAME.get("python" if name.startswith("python") else name, frozenset[str]())
-    return any(subcommand in needing for subcommand, _ in subcommands(arguments))
