@@ -21,7 +21,13 @@ from tiller_protocol.codec import INPUT_BYTES_MAX, MESSAGE_BYTES_MAX, REPLAY_BYT
 from tiller_protocol.events import LIFECYCLE_BODIES, AnyBody
 from tiller_protocol.ids import ID_CHARS_MAX
 from tiller_protocol.items import Item
-from tiller_protocol.ops import LIST_LIMIT_MAX, REPLAY_LIMIT_MAX, AnyOp
+from tiller_protocol.ops import REPLAY_LIMIT_MAX, AnyOp
+from tiller_protocol.searching import (
+    INPUTS_LIMIT_MAX,
+    LIST_LIMIT_MAX,
+    QUERY_CHARS_MAX,
+    SEARCH_LIMIT_MAX,
+)
 from tiller_protocol.typescript import typescript
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +46,9 @@ LIMITS = (
     ("the answer to `replay`, unless one event is larger", REPLAY_BYTES_MAX, "bytes"),
     ("events of one `replay`", REPLAY_LIMIT_MAX, "events"),
     ("sessions of one `session_list`", LIST_LIMIT_MAX, "sessions"),
+    ("sessions of one `session_search`", SEARCH_LIMIT_MAX, "sessions"),
+    ("a query of `session_search`", QUERY_CHARS_MAX, "characters"),
+    ("inputs of one `input_history`", INPUTS_LIMIT_MAX, "inputs"),
     ("an id that a frontend chooses", ID_CHARS_MAX, "characters"),
 )
 

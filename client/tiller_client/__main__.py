@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tiller_client import streams
 from tiller_client.arguments import parse
@@ -90,13 +90,23 @@ def run(arguments: Namespace) -> int:
     elif arguments.verb == "exec" and _is_sound(arguments):
         _begin_daemon()
     _import_msgspec()
-    match arguments.family:
+    run_family = _runner(arguments.family)
+    gc.enable()
+    _tell_silence()
+    return run_family(arguments)
+
+
+def _runner(family_name: str) -> Callable[[Namespace], int]:
+    """Import the module of a family of verbs; returns what runs them."""
+    match family_name:
         case "turns":
             from tiller_client.verbs import turns as family
         case "follow":
             from tiller_client.verbs import follow as family
         case "sessions":
             from tiller_client.verbs import sessions as family
+        case "search":
+            from tiller_client.verbs import search as family
         case "settings":
             from tiller_client.verbs import settings as family
         case "inputs":
@@ -136,10 +146,8 @@ def run(arguments: Namespace) -> int:
         case "demo":
             from tiller_client.verbs import demo as family
         case _:
-            raise AssertionError(f"no family {arguments.family}")
-    gc.enable()
-    _tell_silence()
-    return family.run(arguments)
+            raise AssertionError(f"no family {family_name}")
+    return family.run
 
 
 def _run_there(arguments: Namespace) -> int:

@@ -191,6 +191,15 @@ def _add_sessions(add: _AddParser) -> None:
         "-n", dest="limit", type=positive, default=20, help="most sessions to list; default: 20"
     )
     parser.add_argument("--all", action="store_true", help="list all of them")
+    text = "find sessions by what was said in them"
+    parser = _verb(add, "search", "search", text)
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    parser.add_argument("--all", action="store_true", help="in all workspaces")
+    parser.add_argument("--archived", action="store_true", help="archived sessions as well")
+    parser.add_argument(
+        "-n", dest="limit", type=positive, default=20, help="most sessions; default: 20"
+    )
+    parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
     parser.add_argument("--full", action="store_true", help="with all that calls returned")
     parser.add_argument("--tail", type=positive, metavar="N", help="only the last N items")
@@ -373,7 +382,7 @@ def _session(parser: argparse.ArgumentParser, default: str | None = None) -> Non
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_turns: ("exec", "resume", "attach", "log"),
-    _add_sessions: ("new", "ls", "show", "archive", "rm", "fork", "set"),
+    _add_sessions: ("new", "ls", "search", "show", "archive", "rm", "fork", "set"),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
     _add_requests: ("requests", "answer", "rules"),
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),

@@ -56,6 +56,8 @@ from tiller_daemon.service_manager import (
     notify_service_manager,
 )
 from tiller_daemon.session.clock import system_clock
+from tiller_daemon.session.outbox import Publish
+from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import (
     CommandSettings,
     Services,
@@ -69,6 +71,7 @@ from tiller_daemon.stamps import Stamps
 from tiller_daemon.stopping import end_turns, stop_on_signal, stop_when_unreachable
 from tiller_daemon.store.base import Log
 from tiller_daemon.store.log import open_log
+from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
@@ -83,6 +86,9 @@ CATALOG_FILE = "catalog.json"
 
 TRUST_FILE = "trust.json"
 """The digests of trusted projects."""
+
+SEARCH_FILE = "search.db"
+"""The full-text index over sessions, made from the log."""
 
 SPILL_FOLDER = "spill"
 
@@ -146,13 +152,18 @@ async def serve(
         )
         live = _LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
-        services = _services(options, opened, transport, live, hooks)
+        index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
+        search = SearchableSessions(opened, index)
+        stack.callback(search.close)
+        services = _services(options, opened, search.noting(transport.publish), live, hooks)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
             await server_nursery.start(languages.run)
             await server_nursery.start(hooks.run)
             server_nursery.start_soon(live.refresh_on_signal)
-            await _serve_sessions(services, runtime, transport, live, task_status)
+            supervisor = Supervisor(services, search)
+            server_nursery.start_soon(search.run)
+            await _serve_sessions(services, supervisor, runtime, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
 
@@ -165,12 +176,12 @@ async def _restore_files(journals: Path) -> None:
 
 async def _serve_sessions(
     services: Services,
+    supervisor: Supervisor,
     runtime: RuntimeDirectory,
     transport: NngTransport,
     live: "_LiveParts",
     task_status: trio.TaskStatus[None],
 ) -> None:
-    supervisor = Supervisor(services)
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
@@ -286,7 +297,7 @@ def _server_environment(
 def _services(
     options: Options,
     opened: Log,
-    transport: NngTransport,
+    publish: Publish,
     live: _LiveParts,
     hooks: HookRunner,
 ) -> Services:
@@ -312,7 +323,7 @@ def _services(
 
     return Services(
         log=opened,
-        publish=transport.publish,
+        publish=publish,
         clock=system_clock(),
         random=secrets.SystemRandom().random,
         new_id=_id_maker(),
@@ -382,4 +393,5 @@ def _make_private(state: Path) -> None:
     folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER)
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
-    tighten(state.glob(f"{LOG_FILE}*"))  # with the -wal and -shm files of SQLite
+    for name in (LOG_FILE, SEARCH_FILE):
+        tighten(state.glob(f"{name}*"))  # with the -wal and -shm files of SQLite

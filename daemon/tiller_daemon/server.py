@@ -68,6 +68,7 @@ from tiller_protocol.ops import (
     TurnContinue,
     UserInput,
 )
+from tiller_protocol.searching import InputHistory, SessionSearch
 
 log = structlog.get_logger()
 
@@ -75,7 +76,9 @@ STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compa
 """Ops that a stopping daemon rejects; and `promote`, which may start a turn."""
 
 
-NEEDS_NO_CONFIGURATION = (Answer, Interrupt, Replay, SessionGet, SessionList, Shutdown)
+NEEDS_NO_CONFIGURATION = (
+    *(Answer, InputHistory, Interrupt, Replay, SessionGet, SessionList, SessionSearch, Shutdown),
+)
 """Ops that do the same under any configuration, and so never wait until a changed one is read."""
 
 

@@ -8,17 +8,15 @@ from tiller_protocol.doc import doc
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event
 from tiller_protocol.items import FileChange
+from tiller_protocol.op import Result
 from tiller_protocol.prices import Price
+from tiller_protocol.searching import InputHistoryResult, SessionSearchResult
 from tiller_protocol.settings import Action, SandboxMode
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
 Problem = Annotated[str, doc("Why it can't be used now; empty if it can.")]
-
-
-class Result(Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """Base of all results; the tag is the field `type`."""
 
 
 class Limits(Struct, frozen=True):
@@ -356,6 +354,8 @@ AnyResult = (
     HelloResult
     | Created
     | SessionListResult
+    | SessionSearchResult
+    | InputHistoryResult
     | SessionResult
     | ReplayResult
     | SessionDiffResult

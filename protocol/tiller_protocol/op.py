@@ -1,4 +1,4 @@
-"""What all ops have in common. The ops are in `ops` and `lending`."""
+"""What all ops have in common, and all results. The ops are in `ops` and the modules it imports."""
 
 from typing import Annotated
 
@@ -12,3 +12,7 @@ SessionRef = Annotated[IdText, doc("The session.")]
 
 class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
     """Base of all ops; the tag is the field `type`."""
+
+
+class Result(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """Base of all results; the tag is the field `type`."""

@@ -13,12 +13,10 @@ from tiller_protocol.ids import IdText
 from tiller_protocol.items import Decision, Image
 from tiller_protocol.lending import SessionLend
 from tiller_protocol.op import Op, SessionRef
+from tiller_protocol.searching import InputHistory, SessionList, SessionSearch
 from tiller_protocol.settings import Settings, TurnOverrides
 
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
-
-LIST_LIMIT_MAX = 1_000
-"""Most sessions in one answer to `session_list`."""
 
 REPLAY_LIMIT_MAX = 100_000
 """Most events that one `replay` may ask for; the answer's size is limited as well."""
@@ -42,22 +40,6 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
     agent: Annotated[str | None, doc("Short for `settings.agent`, which it overrides.")] = None
     model: Annotated[str | None, doc("Short for `settings.model`, which it overrides.")] = None
     settings: Annotated[Settings, doc("Settings to begin with.")] = Settings()
-
-
-class SessionList(Op, frozen=True, tag="session_list"):
-    """Lists sessions, newest activity first. Answered by `SessionListResult`.
-
-    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` asks for them.
-    """
-
-    workspace: Annotated[str | None, doc("Only sessions of this directory; absent: all.")] = None
-    archived: Annotated[bool, doc("The archived sessions instead of the others.")] = False
-    limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Most sessions in the answer.")] = 100
-    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
-    owner_id: Annotated[IdText | None, doc("Only the sub-agents that work for this session.")] = (
-        None
-    )
-    sub_agents: Annotated[bool, doc("Include the sessions of all sub-agents.")] = False
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):
@@ -361,6 +343,8 @@ AnyOp = (
     Hello
     | SessionCreate
     | SessionList
+    | SessionSearch
+    | InputHistory
     | SessionGet
     | SessionDiff
     | SessionConfigure

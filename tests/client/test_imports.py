@@ -20,7 +20,7 @@ from tiller_protocol.places import Places
 HELP_MODULES_MAX = 83
 """Modules in memory after `tiller --help`; Python begins with 33."""
 
-EXEC_MODULES_MAX = 145
+EXEC_MODULES_MAX = 146
 """Modules in memory when `tiller exec` submits its turn to a running daemon."""
 
 HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "rich", "httpx2"} | {

@@ -81,6 +81,7 @@ JSON_VERBS = [
     ("log", SESSION),
     ("new",),
     ("ls",),
+    ("search", "--all", "Repair", "the", "shop"),
     ("show", SESSION),
     ("archive", SESSION),
     ("rm", "--yes", OTHER),

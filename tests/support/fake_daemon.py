@@ -78,6 +78,12 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.searching import (
+    FoundSession,
+    FoundText,
+    SessionSearch,
+    SessionSearchResult,
+)
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 REPLAY_EVENTS_MAX = 50
@@ -112,6 +118,7 @@ class FakeDaemon:
     ) -> None:
         self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
+        self.not_indexed = 0
         self.models: tuple[ModelSummary, ...] = (ModelSummary("local/qwen", "openai_chat"),)
         self.rules = (RuleSummary("c0ffee", "bash", "make *", workspace="/w", by="tiller"),)
         self.seen: dict[str, AnyOp] = {}
@@ -237,6 +244,8 @@ class FakeDaemon:
                 return Created(session_id)
             case SessionList():
                 return self._list(op)
+            case SessionSearch():
+                return self._search(op)
             case SessionGet():
                 snapshot = Snapshot(op.session_id)
                 for event in self._log(op.session_id):
@@ -304,6 +313,18 @@ class FakeDaemon:
             tuple(listed[begin:following]),
             str(following) if following < len(listed) else None,
         )
+
+    def _search(self, op: SessionSearch) -> SessionSearchResult:
+        """Sessions whose title is the query; pages of one."""
+        listed = self._list(SessionList(op.workspace)).sessions
+        found = [
+            FoundSession(one, (FoundText("title", ("A ", one.title, "!"), one.created_at),))
+            for one in listed
+            if one.title == op.query.strip('"')
+        ]
+        begin = int(op.after or 0)
+        more = str(begin + 1) if begin + 1 < len(found) else None
+        return SessionSearchResult(tuple(found[begin : begin + 1]), more, self.not_indexed)
 
     def _summary(self, session_id: str) -> SessionSummary:
         snapshot = Snapshot(session_id)

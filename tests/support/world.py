@@ -28,6 +28,7 @@ from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.session.clock import Clock
+from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import (
     ChosenModel,
     CommandSettings,
@@ -39,6 +40,7 @@ from tiller_daemon.session.services import (
 )
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
+from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools.base import (
     Requirement,
     Tool,
@@ -237,6 +239,7 @@ class World:
         self.random = Random(seed)
         self._ulids = Ulids()
         self.log = MemoryLog(before_commit=self._before_commit, after_commit=self._after_commit)
+        self.index = SearchIndex(None, self.log.log_id)
         self.usage = Usage()
         self.scripts = dict(scripts)
         self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
@@ -286,6 +289,7 @@ class World:
         """Start the daemon's core on the log there is; returns when it serves or is `gone`."""
         self.scope, self.gone = trio.CancelScope(), trio.Event()
         self.transport = MemoryTransport()
+        self.search = SearchableSessions(self.log, self.index, _at_once)
         tools = {
             **make_tools(self.usage, self.log.head_now),
             **{tool.name: tool for tool in (*HARMLESS, *self.more_tools)},
@@ -330,7 +334,7 @@ class World:
             ),
         )
         self.services = services
-        self.supervisor = Supervisor(services)
+        self.supervisor = Supervisor(services, self.search)
         self.server = SubmissionServer(services, self.supervisor, TOKEN, _no_models)
         await nursery.start(self._run)
 
@@ -471,6 +475,7 @@ class World:
         await trio.lowlevel.checkpoint()
 
     def _publish(self, topic: str, body: bytes) -> None:
+        self.search.note(topic)
         if topic != LIFECYCLE_TOPIC:
             event = decode_event(body)
             self.published.setdefault(topic, []).append(event)
@@ -494,6 +499,11 @@ async def _no_models(*, ask: bool, offers: bool) -> ModelSurvey:
 
 async def _no_discovery(session_id: str) -> None:
     await _nothing()
+
+
+async def _at_once(function: Callable[[], Any]) -> Any:
+    await trio.lowlevel.checkpoint()
+    return function()
 
 
 async def _nothing() -> None:

@@ -18,7 +18,7 @@ export interface Submission {
   /** Chosen by the frontend. The same id sent again gets the same answer. */
   id: string;
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** The frontend's name; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -111,6 +111,32 @@ export interface SessionList {
   owner_id?: string | null;
   /** Include the sessions of all sub-agents. */
   sub_agents?: boolean;
+}
+
+/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. That is titles, inputs, answers and names of changed files; not the output of tools, nor the sessions of sub-agents. What a revert has undone is still found. Upper and lower case and accents are the same. Rejected `empty_input` if the query has no word. */
+export interface SessionSearch {
+  type: "session_search";
+  /** Words that must all be in the same text. Quotes make words a phrase, `*` at the end makes a word a beginning; nothing else has a meaning. */
+  query: string;
+  /** Only sessions of this directory; absent: all. */
+  workspace?: string | null;
+  /** Include archived sessions. */
+  archived?: boolean;
+  /** Most sessions in the answer. */
+  limit?: number;
+  /** `next` of the previous page; absent: the first page. */
+  after?: string | null;
+}
+
+/** Lists what the user wrote in all sessions, newest first. Answered by `InputHistoryResult`. Of equal inputs only the newest is listed. The prompts of sub-agents are left out. */
+export interface InputHistory {
+  type: "input_history";
+  /** Only sessions of this directory; absent: all. */
+  workspace?: string | null;
+  /** Most inputs in the answer. */
+  limit?: number;
+  /** `next` of the previous page; absent: the first page. */
+  after?: string | null;
 }
 
 /** Returns one session as a snapshot at a `seq`. Answered by `SessionResult`. */
@@ -419,7 +445,7 @@ export interface Accepted {
   /** The submission that this answers. */
   submission_id: string;
   /** Absent for ops without a result. */
-  result?: HelloResult | Created | SessionListResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
+  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
 }
 
 /** Identifies the daemon, and says what a restart may change. No key is ever sent. */
@@ -529,6 +555,62 @@ export interface Request {
   choices?: Array<string>;
   /** What `detail` contains; never inferred from its text. */
   detail_kind?: "command" | "diff" | "text";
+}
+
+/** A page of the sessions that match a query. */
+export interface SessionSearchResult {
+  type: "session_search";
+  /** Newest activity first. */
+  found: Array<FoundSession>;
+  /** `after` for the next page; absent if this is the last. */
+  next?: string | null;
+  /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
+  not_indexed?: number;
+}
+
+/** A session with texts that match a query. */
+export interface FoundSession {
+  /** The session as in lists. */
+  session: SessionSummary;
+  /** Up to three: the title first, then the newest. */
+  texts: Array<FoundText>;
+}
+
+/** A text of a session that matches a query. */
+export interface FoundText {
+  /** `files`: names of files that a step changed, separated by blanks. */
+  kind: "answer" | "files" | "input" | "title";
+  /** An excerpt in one line, in pieces: the first one and every other one after it are outside of matches, those between them are matches. The first may be empty. */
+  pieces: Array<string>;
+  /** Unix seconds; of a title: when the session was created. */
+  time: number;
+  /** The event with the text; 0 for a title. */
+  seq?: number;
+  /** The turn, if it belongs to one. */
+  turn_id?: string;
+  /** The item; empty for a title. */
+  item_id?: string;
+}
+
+/** A page of the user's inputs. */
+export interface InputHistoryResult {
+  type: "input_history";
+  /** Newest first. */
+  inputs: Array<PastInput>;
+  /** `after` for the next page; absent if this is the last. */
+  next?: string | null;
+  /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
+  not_indexed?: number;
+}
+
+/** Something that the user wrote. */
+export interface PastInput {
+  /** What the user wrote. */
+  text: string;
+  /** Unix seconds. */
+  time: number;
+  /** The session. */
+  session_id: string;
 }
 
 /** A session as it is now. */
@@ -1647,7 +1729,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** As in `Submission`: sent again, even by another process, it gets the same answer. Absent: a new one is made. */
   id?: string | null;
   /** The frontend's name; absent: that of `tiller rpc --name`. */

@@ -21,6 +21,7 @@ from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.rules import list_rules, revoke_lasting_rule
+from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.server_content import read_server_content
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_end import notify_session_end
@@ -62,6 +63,7 @@ from tiller_protocol.ops import (
     TurnContinue,
     UserInput,
 )
+from tiller_protocol.searching import InputHistory, SessionSearch
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import SessionSummary, Snapshot, fork_base
 
@@ -72,8 +74,9 @@ UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 class Supervisor:
     """All sessions of the daemon. `run` owns their tasks."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, search: SearchableSessions) -> None:
         self._services = services
+        self._search = search
         self._sessions = LoadedSessions(services)
         self._in_flight: dict[str, PendingSubmission] = {}
         self._highest_id = ""
@@ -108,6 +111,8 @@ class Supervisor:
             match op:
                 case SessionList():
                     return Accepted(submission_id, await self._list(op))
+                case SessionSearch() | InputHistory():
+                    return Accepted(submission_id, await self._search.answer(op, self._summary))
                 case SessionGet():
                     return Accepted(submission_id, await self._get(op))
                 case SessionDiff():
@@ -249,6 +254,7 @@ class Supervisor:
             await self._sessions.remove(session_id)
             await self._services.log.delete(session_id)
             self._services.files.forget(session_id)
+        await self._search.forget(doomed)
         return await self._done(pending)
 
     async def _done(self, pending: PendingSubmission) -> AnyAnswer:

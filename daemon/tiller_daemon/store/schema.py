@@ -1,6 +1,6 @@
 """The file of the log: its tables, opening, migrating and closing it, and SQLite's errors.
 
-Only this module and `log` contain SQL. Nothing here knows of trio or threads.
+Only this module and `log` contain SQL about it. Nothing here knows of trio or threads.
 """
 
 import errno

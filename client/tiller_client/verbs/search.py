@@ -1,0 +1,76 @@
+"""`search`: finds sessions by what they say."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
+from tiller_client.prompt import read_workspace
+from tiller_client.runtime import my_places
+from tiller_client.text import Paint, sanitized
+from tiller_client.verbs.sessions import table_line
+from tiller_protocol.searching import (
+    SEARCH_LIMIT_MAX,
+    FoundSession,
+    FoundText,
+    SessionSearch,
+    SessionSearchResult,
+)
+
+STATUS_NOT_FOUND = 1
+"""As of grep."""
+
+
+def run(arguments: Namespace) -> int:
+    """Search, and print each session with its texts."""
+    workspace = None if arguments.all else read_workspace(arguments.directory)
+    query = query_of(arguments.query)
+    paint, width, now = stdout_paint(), stdout_width(), time.time()
+    shown = 0
+    with DaemonConnection(my_places(), "tiller search") as connection:
+        op = SessionSearch(query, workspace, arguments.archived)
+        for found in _found(connection, op, arguments.limit):
+            shown += 1
+            if arguments.json:
+                print_json(found)
+                continue
+            say(table_line(found.session, now, paint, width))
+            for text in found.texts:
+                say(f"    {text_line(text, paint)}")
+    if not shown and not arguments.json:
+        say("nothing found" if arguments.all else "nothing found here; everywhere: --all")
+    return 0 if shown else STATUS_NOT_FOUND
+
+
+def query_of(words: list[str]) -> str:
+    """The words of a command line as a query: one with blanks was quoted, so it is a phrase."""
+    return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+
+
+def text_line(text: FoundText, paint: Paint) -> str:
+    """What a text is, and its excerpt with coloured matches."""
+    pieces = (
+        paint.asking(sanitized(piece)) if place % 2 else sanitized(piece)
+        for place, piece in enumerate(text.pieces)
+    )
+    return f"{paint.dim(f'{text.kind}:')} {''.join(pieces)}"
+
+
+def _found(connection: DaemonConnection, op: SessionSearch, limit: int) -> Iterator[FoundSession]:
+    """Yield up to `limit` sessions; pages are fetched as they are consumed."""
+    after: str | None = None
+    left = limit
+    while left > 0:
+        page_limit = min(left, SEARCH_LIMIT_MAX)
+        page = connection.ask(
+            SessionSearch(op.query, op.workspace, op.archived, page_limit, after),
+            SessionSearchResult,
+        )
+        if after is None and page.not_indexed:
+            complain(f"sessions not indexed yet: {page.not_indexed}; search again in a while")
+        yield from page.found
+        left -= len(page.found)
+        after = page.next
+        if after is None:
+            return

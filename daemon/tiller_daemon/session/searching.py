@@ -1,0 +1,333 @@
+"""Search over all sessions: keeps the index up to date, and answers from it.
+
+The index follows the log: what a session has said since it was indexed last is read from the log,
+a moment after its events or when somebody searches. So a turn never waits for the index, and a
+crash, an upgrade or a lost index only leave something to catch up with.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import structlog
+import trio
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.input_queue import CLIENT
+from tiller_daemon.session.outbox import Publish
+from tiller_daemon.store.base import (
+    BadCursor,
+    Log,
+    LogError,
+    SessionRow,
+    cursor_of,
+    read_cursor,
+)
+from tiller_daemon.store.search_index import Indexed, SearchError, SearchIndex, Text, checksum
+from tiller_daemon.store.search_query import match_expression
+from tiller_protocol.codec import decode_event
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.events import LIFECYCLE_TOPIC, Event, ItemCompleted
+from tiller_protocol.items import AssistantMessage, Patch, UserMessage
+from tiller_protocol.searching import (
+    FoundSession,
+    InputHistory,
+    InputHistoryResult,
+    PastInput,
+    SessionSearch,
+    SessionSearchResult,
+    TextKind,
+)
+from tiller_protocol.snapshot import SessionSummary
+
+log = structlog.get_logger()
+
+FIRST_AFTER_S = 2.0
+"""Time after the daemon's start until the index is compared with the log: frontends come first."""
+
+REST_S = 5.0
+"""Time after an event until its session is indexed, so that one pass takes in a whole step."""
+
+RETRY_S = 60.0
+"""Time until the next try after the index could not be written, as on a full disk."""
+
+PAUSE_S = 0.01
+"""Pause between two reads in the background: the log's thread is free for turns meanwhile."""
+
+SEARCH_WAIT_S = 1.0
+"""How long a search waits for the index to catch up; then the answer says that it has not."""
+
+READ_EVENTS_MAX = 500
+READ_BYTES_MAX = 512 * 1024
+"""Limits of one read from the log, which takes a millisecond or two."""
+
+INPUTS_BYTES_MAX = 1024 * 1024
+"""Size of inputs after which a page of them ends."""
+
+PAGE_ROWS = 1_000
+"""Sessions in one read of the log's table."""
+
+_COMPLETED = b"item_completed"
+_READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
+"""Every encoded event with a text contains the first and one of the others; few others do."""
+
+BAD_CURSOR = "`after` is not the `next` of a page: request the first page again"
+
+Result = TypeVar("Result")
+
+
+class InThread(Protocol):
+    """Runs a function where it delays nobody."""
+
+    async def __call__(self, function: Callable[[], Result], /) -> Result:
+        """Return what the function returns, or raise what it raises."""
+        ...
+
+
+class SearchableSessions:
+    """What people read in all sessions, to be searched. `run` keeps the index up to date."""
+
+    def __init__(
+        self, log: Log, index: SearchIndex, in_thread: InThread = trio.to_thread.run_sync
+    ) -> None:
+        self._log = log
+        self._index = index
+        self._in_thread = in_thread
+        self._using = trio.Lock()
+        self._catching_up = trio.Lock()
+        self._is_compared = False
+        self._stale: dict[str, None] = {}
+        self._unreadable: set[str] = set()
+        self._noted = trio.Event()
+
+    def noting(self, publish: Publish) -> Publish:
+        """Return what publishes events and notes their sessions."""
+
+        def publish_and_note(topic: str, body: bytes) -> None:
+            publish(topic, body)
+            self.note(topic)
+
+        return publish_and_note
+
+    def note(self, topic: str) -> None:
+        """Note that a session has an event, or was deleted; `topic` is that of the event."""
+        if topic != LIFECYCLE_TOPIC:
+            # At the end, from where the next one is taken: what is new is looked for first.
+            self._stale.pop(topic, None)
+            self._stale[topic] = None
+            self._noted.set()
+
+    async def run(self) -> None:
+        """Bring the index up to date after events, until cancelled."""
+        await trio.sleep(FIRST_AFTER_S)
+        while True:
+            self._noted = trio.Event()
+            try:
+                await self._catch_up(PAUSE_S)
+            except (LogError, SearchError) as error:
+                log.warning("sessions_not_indexed", reason=str(error))
+                await trio.sleep(RETRY_S)
+                continue
+            await self._noted.wait()
+            await trio.sleep(REST_S)
+
+    async def forget(self, session_ids: Sequence[str]) -> None:
+        """Remove the texts of sessions that are no longer in the log.
+
+        Where that takes long or fails, it is done later; they are not found any more.
+        """
+        for session_id in session_ids:
+            self.note(session_id)
+        with trio.move_on_after(SEARCH_WAIT_S):
+            for session_id in session_ids:
+                async with self._catching_up:
+                    try:
+                        await self._use(partial(self._index.forget, session_id))
+                    except SearchError as error:
+                        log.warning("sessions_not_forgotten", reason=str(error))
+                        return
+                    self._stale.pop(session_id, None)
+
+    async def answer(
+        self, op: SessionSearch | InputHistory, summary: Callable[[SessionRow], SessionSummary]
+    ) -> SessionSearchResult | InputHistoryResult:
+        """Answer an op; raises `RejectionError` or `LogError`."""
+        return await (self.inputs(op) if isinstance(op, InputHistory) else self.find(op, summary))
+
+    async def find(
+        self, op: SessionSearch, summary: Callable[[SessionRow], SessionSummary]
+    ) -> SessionSearchResult:
+        """Answer a search; raises `RejectionError` or `LogError`."""
+        match = match_expression(op.query)
+        if not match:
+            raise RejectionError("empty_input", "The query has no word to search for.")
+        before = _before(op.after)
+        page = await self._up_to_date(
+            lambda: self._index.find(
+                match, op.workspace, archived=op.archived, limit=op.limit, before=before
+            )
+        )
+        found = [
+            FoundSession(summary(row), texts)
+            for session_id, _, texts in page
+            if (row := await self._log.session(session_id)) is not None
+        ]
+        more = f"{page[-1][1]!r} {page[-1][0]}" if len(page) == op.limit else None
+        return SessionSearchResult(tuple(found), more, self._not_indexed)
+
+    async def inputs(self, op: InputHistory) -> InputHistoryResult:
+        """List the user's inputs; raises `RejectionError` or `LogError`."""
+        time, number = _before(op.after)
+        if op.after is not None and not number.isdecimal():
+            raise RejectionError("bad_message", BAD_CURSOR)
+        page = await self._up_to_date(
+            lambda: self._index.inputs(op.workspace, op.limit, (time, int(number or 0)))
+        )
+        size = 0
+        for place, (_, found) in enumerate(page):
+            size += len(found.text.encode())
+            if size > INPUTS_BYTES_MAX and place:
+                page = page[:place]
+                break
+        else:
+            if len(page) < op.limit:
+                return _inputs(page, None, self._not_indexed)
+        last, found = page[-1]
+        return _inputs(page, f"{found.time!r} {last}", self._not_indexed)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
+
+    @property
+    def _not_indexed(self) -> int:
+        return len(self._stale) + len(self._unreadable) + self._catching_up.locked()
+
+    async def _up_to_date(self, read: Callable[[], Result]) -> Result:
+        """Catch up, then read from the index."""
+        try:
+            await self._catch_up_soon()
+            return await self._use(read)
+        except SearchError as error:
+            raise RejectionError("unavailable", str(error)) from error
+
+    async def _catch_up_soon(self) -> None:
+        with trio.move_on_after(SEARCH_WAIT_S):
+            await self._catch_up(0)
+
+    async def _catch_up(self, pause_s: float) -> None:
+        """Index what is new in the log; rests for `pause_s` after each read."""
+        if not self._is_compared:
+            await self._compare()
+        while True:
+            # Also where nothing is left to take: another task may still be indexing the last one.
+            async with self._catching_up:
+                if not self._stale:
+                    return
+                session_id, _ = self._stale.popitem()
+                try:
+                    await self._index_session(session_id, pause_s)
+                except LogError as error:
+                    if error.kind != "corrupt":
+                        raise
+                    self._unreadable.add(session_id)
+                except BaseException:
+                    self._stale.setdefault(session_id)
+                    raise
+
+    async def _compare(self) -> None:
+        """Find the sessions of which the index and the log differ."""
+        heads = await self._use(self._index.heads)
+        for archived in (True, False):
+            rows: list[SessionRow] = []
+            after: str | None = None
+            while page := await self._log.sessions(
+                workspace=None, archived=archived, limit=PAGE_ROWS, after=after
+            ):
+                rows += page
+                after = cursor_of(page[-1])
+            for row in reversed(rows):  # the newest last, so that they are taken first
+                if heads.pop(row.session_id, None) != (row.head, row.updated_at):
+                    self._stale.setdefault(row.session_id)
+        for session_id in heads:
+            self._stale.setdefault(session_id)
+        self._is_compared = True
+
+    async def _index_session(self, session_id: str, pause_s: float) -> None:
+        known = await self._use(lambda: self._index.head(session_id))
+        if known.head and not await self._is_same(session_id, known):
+            await self._use(lambda: self._index.forget(session_id))
+            known = Indexed()
+        while bodies := await self._log.events(
+            session_id, known.head, READ_EVENTS_MAX, READ_BYTES_MAX
+        ):
+            # Read after the events, so that the row is not older than they are.
+            row = await self._log.session(session_id)
+            if row is None:
+                self.note(session_id)  # it is being deleted
+                return
+            if row.owner_id:
+                return
+            known = Indexed(known.head + len(bodies), checksum(bodies[-1]))
+            await self._use(partial(_add, self._index, row, known, bodies))
+            await trio.sleep(pause_s)
+
+    async def _is_same(self, session_id: str, known: Indexed) -> bool:
+        """Whether the log still has what was indexed last: a power failure may have taken it."""
+        bodies = await self._log.events(session_id, known.head - 1, 1, READ_BYTES_MAX)
+        return bool(bodies) and checksum(bodies[0]) == known.last
+
+    async def _use(self, function: Callable[[], Result]) -> Result:
+        """Run a function that uses the index."""
+        async with self._using:
+            try:
+                return await self._in_thread(function)
+            except SearchError:
+                self._is_compared = False  # the index may have been lost
+                raise
+
+
+def texts_of(bodies: Iterable[bytes]) -> Iterator[Text]:
+    """What people read in encoded events, except titles, which are in the session's row."""
+    for body in bodies:
+        if _COMPLETED not in body or not any(mark in body for mark in _READ_BY_PEOPLE):
+            continue
+        try:
+            event = decode_event(body)
+        except BadMessage:
+            continue
+        if isinstance(event.body, ItemCompleted):
+            match event.body.item:
+                case UserMessage(client=client) as item if client != CLIENT:
+                    yield _text("input", item.text, event, item.id)
+                case AssistantMessage(state=state) as item if state != "discarded":
+                    yield _text("answer", item.text, event, item.id)
+                case Patch() as item:
+                    yield _text("files", "\n".join(item.files), event, item.id)
+                case _:
+                    pass
+
+
+def _text(kind: TextKind, text: str, event: Event, item_id: str) -> Text:
+    return Text(kind, text.strip(), event.time, event.seq, event.turn_id or "", item_id)
+
+
+def _add(index: SearchIndex, row: SessionRow, head: Indexed, bodies: list[bytes]) -> None:
+    index.add(row, head, texts_of(bodies))
+
+
+def _before(after: str | None) -> tuple[float, str]:
+    """The time and the name in a cursor; the first page comes before all."""
+    if after is None:
+        return math.inf, ""
+    try:
+        return read_cursor(after)
+    except BadCursor as error:
+        raise RejectionError("bad_message", str(error)) from None
+
+
+def _inputs(
+    page: list[tuple[int, PastInput]], more: str | None, not_indexed: int
+) -> InputHistoryResult:
+    return InputHistoryResult(tuple(found for _, found in page), more, not_indexed)

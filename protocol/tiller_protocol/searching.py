@@ -1,0 +1,129 @@
+"""Finding sessions by lists and by their text, and the user's earlier inputs."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from tiller_protocol.doc import doc
+from tiller_protocol.ids import IdText
+from tiller_protocol.op import Op, Result
+from tiller_protocol.snapshot import SessionSummary
+
+LIST_LIMIT_MAX = 1_000
+"""Most sessions in one answer to `session_list`."""
+
+QUERY_CHARS_MAX = 1_000
+"""Most characters of a query; a person types some ten words."""
+
+SEARCH_LIMIT_MAX = 100
+"""Most sessions in one answer to `session_search`."""
+
+INPUTS_LIMIT_MAX = 1_000
+"""Most inputs in one answer to `input_history`."""
+
+TextKind = Literal["title", "input", "answer", "files"]
+
+OfWorkspace = Annotated[str | None, doc("Only sessions of this directory; absent: all.")]
+NextPage = Annotated[str | None, doc("`after` for the next page; absent if this is the last.")]
+NotIndexed = Annotated[
+    int, doc("Sessions that are not indexed yet, as after an upgrade; their text may be missing.")
+]
+
+
+class SessionList(Op, frozen=True, tag="session_list"):
+    """Lists sessions, newest activity first. Answered by `SessionListResult`.
+
+    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` asks for them.
+    """
+
+    workspace: Annotated[str | None, doc("Only sessions of this directory; absent: all.")] = None
+    archived: Annotated[bool, doc("The archived sessions instead of the others.")] = False
+    limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Most sessions in the answer.")] = 100
+    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+    owner_id: Annotated[IdText | None, doc("Only the sub-agents that work for this session.")] = (
+        None
+    )
+    sub_agents: Annotated[bool, doc("Include the sessions of all sub-agents.")] = False
+
+
+class SessionSearch(Op, frozen=True, tag="session_search"):
+    """Finds sessions by what people read in them. Answered by `SessionSearchResult`.
+
+    That is titles, inputs, answers and names of changed files; not the output of tools, nor the
+    sessions of sub-agents. What a revert has undone is still found. Upper and lower case and
+    accents are the same. Rejected `empty_input` if the query has no word.
+    """
+
+    query: Annotated[
+        str,
+        Meta(max_length=QUERY_CHARS_MAX),
+        doc(
+            "Words that must all be in the same text. Quotes make words a phrase, `*` at the end "
+            "makes a word a beginning; nothing else has a meaning."
+        ),
+    ]
+    workspace: OfWorkspace = None
+    archived: Annotated[bool, doc("Include archived sessions.")] = False
+    limit: Annotated[int, Meta(ge=1, le=SEARCH_LIMIT_MAX), doc("Most sessions in the answer.")] = 20
+    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+
+
+class InputHistory(Op, frozen=True, tag="input_history"):
+    """Lists what the user wrote in all sessions, newest first. Answered by `InputHistoryResult`.
+
+    Of equal inputs only the newest is listed. The prompts of sub-agents are left out.
+    """
+
+    workspace: OfWorkspace = None
+    limit: Annotated[int, Meta(ge=1, le=INPUTS_LIMIT_MAX), doc("Most inputs in the answer.")] = 100
+    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+
+
+class FoundText(Struct, frozen=True, omit_defaults=True):
+    """A text of a session that matches a query."""
+
+    kind: Annotated[
+        TextKind, doc("`files`: names of files that a step changed, separated by blanks.")
+    ]
+    pieces: Annotated[
+        tuple[str, ...],
+        doc(
+            "An excerpt in one line, in pieces: the first one and every other one after it are "
+            "outside of matches, those between them are matches. The first may be empty."
+        ),
+    ]
+    time: Annotated[float, doc("Unix seconds; of a title: when the session was created.")]
+    seq: Annotated[int, doc("The event with the text; 0 for a title.")] = 0
+    turn_id: Annotated[str, doc("The turn, if it belongs to one.")] = ""
+    item_id: Annotated[str, doc("The item; empty for a title.")] = ""
+
+
+class FoundSession(Struct, frozen=True, omit_defaults=True):
+    """A session with texts that match a query."""
+
+    session: Annotated[SessionSummary, doc("The session as in lists.")]
+    texts: Annotated[tuple[FoundText, ...], doc("Up to three: the title first, then the newest.")]
+
+
+class SessionSearchResult(Result, frozen=True, tag="session_search"):
+    """A page of the sessions that match a query."""
+
+    found: Annotated[tuple[FoundSession, ...], doc("Newest activity first.")]
+    next: NextPage = None
+    not_indexed: NotIndexed = 0
+
+
+class PastInput(Struct, frozen=True, omit_defaults=True):
+    """Something that the user wrote."""
+
+    text: Annotated[str, doc("What the user wrote.")]
+    time: Annotated[float, doc("Unix seconds.")]
+    session_id: Annotated[str, doc("The session.")]
+
+
+class InputHistoryResult(Result, frozen=True, tag="input_history"):
+    """A page of the user's inputs."""
+
+    inputs: Annotated[tuple[PastInput, ...], doc("Newest first.")]
+    next: NextPage = None
+    not_indexed: NotIndexed = 0
