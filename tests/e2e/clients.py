@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 import trio
 
-from support.daemon import Daemon
+from support.daemon import Daemon, Home
 from support.frontend import PATIENCE_S
 from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET
@@ -30,13 +30,13 @@ class Client:
         self._rest = b""
 
     @classmethod
-    async def start(cls, daemon: Daemon, *arguments: str) -> "Client":
-        """Start `tiller` against a daemon; the caller ends it."""
+    async def start(cls, home: Home, *arguments: str) -> "Client":
+        """Start `tiller` there; the caller ends it."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "tiller_client", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            env=daemon.variables,
+            env=home.variables,
         )
         return cls(process)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -13,18 +14,32 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import trio
 
+from e2e.clients import Tillers
 from e2e.gates import Gate
-from e2e.words import always, bash, calls
+from e2e.words import always, bash, calls, text
 from support.daemon import Daemon
+from support.editor import an_editor
 from support.pictures import picture
+from support.rpc import Rpc
 from support.sshd import SshServer, link_to_tiller, running_sshd
+from support.watching import assert_all_see_the_same
 from tiller_client.remote import RemoteDaemon
+from tiller_protocol.events import TurnEnded
 from tiller_protocol.items import UserMessage
 from tiller_protocol.places import find_places
 
 CUTS = 10
 PATIENCE_S = 45.0
+
+OTHER_PROTOCOL = """\
+import runpy
+import tiller_protocol
+tiller_protocol.PROTOCOL_VERSION = 99
+runpy.run_module("{}", run_name="__main__", alter_sys=True)
+"""
+"""Runs a module as a later release might."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -171,16 +186,69 @@ def test_every_submission_takes_effect_once_however_often_the_link_breaks(
     assert [shown.count(f"message {number}\n") for number in range(CUTS)] == [1] * CUTS
 
 
-def test_the_daemon_that_is_replaced_there_is_found_again(far: Far, workspace: Path) -> None:
-    gate = Gate(workspace)
-    model = far.daemon.script(calls(bash(gate.command)), always("never said"))
+async def test_attach_rpc_and_acp_lose_nothing_over_a_link_that_breaks(
+    far: Far, workspace: Path, nursery: trio.Nursery, tillers: Tillers
+) -> None:
+    gates = [Gate(workspace, f"gate{number}") for number in range(CUTS)]
+    model = far.daemon.script(*(calls(bash(gate.command)) for gate in gates), text("the end"))
     assert far.tiller("daemon", "start").returncode == 0
-    followed = far.start("exec", "--approve", "always", "-C", str(workspace), "-m", model, "go")
-    with gate.path.open("w"):
-        assert far.tiller("daemon", "restart").returncode == 0
-    _, err = followed.communicate(timeout=PATIENCE_S)
-    assert followed.returncode in (1, 130)
-    assert "restart" in err or "shutting" in err or "stopped" in err
+    rpc = await Rpc.start(far, before=("--host", "box"))
+    async with an_editor(far, nursery, before=("--host", "box")) as editor:
+        session_id = await rpc.session(workspace, model)
+        await rpc.send({"follow": session_id})
+        attached = await tillers(far, "--host", "box", "attach", "--json", session_id)
+        opened = {"sessionId": session_id, "cwd": str(workspace), "mcpServers": []}
+        await editor.ask("session/load", **opened)
+        prompt = [{"type": "text", "text": "go"}]
+        asked = await editor.request("session/prompt", sessionId=session_id, prompt=prompt)
+        await attached.until(1)
+        for gate in gates:
+            await gate.reached()
+            await trio.to_thread.run_sync(far.cut)
+            gate.open("passed")
+        assert (await editor.answer(asked))["stopReason"] == "end_turn"
+        events = await assert_all_see_the_same(session_id, attached, rpc, editor, typed=("go",))
+    assert sum(event["body"]["type"] == "turn_started" for event in events) == 1
+    await rpc.close()
+
+
+async def test_the_daemon_that_is_replaced_there_is_found_again(
+    far: Far, workspace: Path, tillers: Tillers
+) -> None:
+    gate = Gate(workspace)
+    model = far.daemon.script(calls(bash(gate.command)), always("said by the next one"))
+    assert far.tiller("daemon", "start").returncode == 0
+    new = ("new", "--json", "--approve", "always", "-C", str(workspace), "-m", model)
+    session_id = json.loads(far.tiller(*new).stdout)["session_id"]
+    attached = await tillers(far, "--host", "box", "attach", "--json", session_id)
+    assert far.tiller("send", session_id, "go").returncode == 0
+    await gate.reached()
+    first = json.loads(far.tiller("daemon", "status", "--json").stdout)["pid"]
+    assert far.tiller("daemon", "restart").returncode == 0
+    gate.close()
+    assert json.loads(far.tiller("daemon", "status", "--json").stdout)["pid"] != first
+    done = far.tiller("exec", "--session", session_id, "again")
+    assert (done.returncode, done.stdout) == (0, "said by the next one\n"), done.stderr
+    log = far.tiller("log", "--json", session_id).stdout.splitlines()
+    await attached.until(json.loads(log[-1])["seq"])
+    bodies = [event.body for event in attached.seen]
+    assert [event.seq for event in attached.seen] == list(range(1, len(bodies) + 1))
+    ended = [body.outcome for body in bodies if isinstance(body, TurnEnded)]
+    assert ended == ["interrupted", "completed"]
+
+
+def test_a_far_daemon_of_another_protocol_is_refused_with_what_to_do(far: Far) -> None:
+    far.daemon.program = ("-c", OTHER_PROTOCOL.format("tiller_daemon"))
+    far.daemon.start()
+    command = shlex.join([sys.executable, "-P", "-c", OTHER_PROTOCOL.format("tiller_client")])
+    (far.daemon.home / "tiller").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    for words in (("ls",), ("rpc",), ("exec", "hi")):
+        done = far.tiller(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert (
+            "this tiller speaks protocol 1, but the running daemon speaks another; install the "
+            "same version on both machines, then run: tiller --host box daemon restart"
+        ) in done.stderr
 
 
 def test_what_ssh_says_is_passed_on_as_a_sentence(far: Far) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 import trio
@@ -57,6 +57,12 @@ class DaemonEnded(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"status {status}: {said}")
         self.status, self.said = status, said
+
+
+class Home(Protocol):
+    """Where `tiller` is used; `variables` are its environment."""
+
+    variables: dict[str, str]
 
 
 class Daemon:

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import trio
 
-from support.daemon import Daemon
+from support.daemon import Home
 from support.frontend import PATIENCE_S
 
 Json = dict[str, Any]
@@ -179,18 +179,19 @@ def selected(option: str) -> Json:
 
 @asynccontextmanager
 async def an_editor(
-    daemon: Daemon,
+    home: Home,
     nursery: trio.Nursery,
     *arguments: str,
+    before: tuple[str, ...] = (),
     greets: bool = True,
     **capabilities: object,
 ) -> AsyncGenerator[Editor]:
-    """An editor that has said hello; what still runs in the end is killed."""
+    """An editor that has said hello; options `before` the verb. What runs in the end is killed."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tiller_client", "acp", *arguments],
+        [sys.executable, "-m", "tiller_client", *before, "acp", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=daemon.variables,
+        env=home.variables,
     )
     editor = Editor(process)
     nursery.start_soon(editor.listen)

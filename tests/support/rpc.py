@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from support.daemon import Daemon
+from support.daemon import Home
 from support.frontend import PATIENCE_S
 
 Object = dict[str, Any]
@@ -24,13 +24,13 @@ class Rpc:
         self._rest = b""
 
     @classmethod
-    async def start(cls, daemon: Daemon, *arguments: str) -> "Rpc":
-        """Start it against a daemon; the caller ends it."""
+    async def start(cls, home: Home, *arguments: str, before: tuple[str, ...] = ()) -> "Rpc":
+        """Start it, with options `before` the verb; the caller ends it."""
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "tiller_client", "rpc", *arguments],
+            [sys.executable, "-m", "tiller_client", *before, "rpc", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=daemon.variables,
+            env=home.variables,
         )
         return cls(process)
 

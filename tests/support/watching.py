@@ -1,0 +1,50 @@
+"""What a terminal, `tiller rpc` and an editor show of one session, for comparison."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from e2e.clients import Client
+from support.editor import Editor
+from support.rpc import Rpc
+
+Shown = dict[str, list[str]]
+
+
+async def assert_all_see_the_same(
+    session_id: str, attached: Client, rpc: Rpc, editor: Editor, *, typed: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """Compare them once a turn has ended; returns the events, each once and in order.
+
+    `typed` is what the editor's user typed first: an editor shows that itself.
+    """
+    await rpc.turn(session_id)
+    events = rpc.events(session_id)
+    await attached.until(events[-1]["seq"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert json.loads(msgspec.json.encode(attached.seen)) == events
+    shown = _shown_in(events)
+    await editor.until_update("agent_message_chunk")
+    assert {**_shown_by(editor), "user": [*typed, *_shown_by(editor)["user"]]} == shown
+    return events
+
+
+def _shown_in(events: list[dict[str, Any]]) -> Shown:
+    """The completed items of each kind, in order of their beginning."""
+    began = [e["body"]["item"]["id"] for e in events if e["body"]["type"] == "item_started"]
+    bodies = [event["body"] for event in events if event["body"]["type"] == "item_completed"]
+    items = sorted((body["item"] for body in bodies), key=lambda item: began.index(item["id"]))
+    return {
+        "user": [item["text"] for item in items if item["type"] == "user_message"],
+        "calls": [item["id"] for item in items if item["type"] == "tool_call"],
+        "model": ["".join(item["text"] for item in items if item["type"] == "assistant_message")],
+    }
+
+
+def _shown_by(editor: Editor) -> Shown:
+    return {
+        "user": [one["content"]["text"] for one in editor.updates("user_message_chunk")],
+        "calls": [one["toolCallId"] for one in editor.updates("tool_call")],
+        "model": [editor.said()],
+    }
