@@ -1,4 +1,4 @@
-"""Faults of sub-agents in the background, and of tasks that the user gives."""
+"""Faults of sub-agents: in the background, with declared paths, and for tasks of the user."""
 
 from fault import SESSION, TURN, Fault
 
@@ -80,4 +80,70 @@ TASKS_OF_USER = (
     ),
 )
 
-FAULTS = BACKGROUND + TASKS_OF_USER
+DECLARED = (
+    Fault(
+        "G9 tasks whose paths overlap work one after another",
+        TURN + "dispatch.py",
+        "_fit",
+        "not A.overlaps(B)",
+        "True",
+    ),
+    Fault(
+        "G9 tasks whose paths do not overlap work at the same time",
+        TURN + "dispatch.py",
+        "_fit",
+        "not A.overlaps(B)",
+        "False",
+    ),
+    Fault(
+        "G9 a sub-agent changes only what its task declares",
+        SESSION + "calls/write_limits.py",
+        "WriteLimits._refusal_of_path",
+        "A is not None and not B.covers(C)",
+        "False",
+    ),
+    Fault(
+        "G9 a sub-agent gives away only what it may change itself",
+        SESSION + "calls/write_limits.py",
+        "WriteLimits._refusal_of_task",
+        "A is not None and not B.covers_all(C)",
+        "False",
+    ),
+    Fault(
+        "G9 sub-agents below one with paths have its limits",
+        SUB_AGENTS + "delegation.py",
+        "Delegation._inherited",
+        "A or B.scope",
+        "A",
+    ),
+    Fault(
+        "G9 what a background sub-agent may change is its own while it works",
+        SUB_AGENTS + "background_tasks.py",
+        "BackgroundTasks.begin",
+        "if A:",
+        "if False:",
+    ),
+    Fault(
+        "G9 sub-agents of the session have its claims to respect, too",
+        SUB_AGENTS + "sub_agent_run.py",
+        "SubAgentRun.claims",
+        "return A.claims",
+        "return Claims()",
+    ),
+    Fault(
+        "B55 a patch has only the files of its own turn",
+        SESSION + "turn_changes.py",
+        "own_changes",
+        "if A(B(C.path))",
+        "",
+    ),
+    Fault(
+        "B55 no call of a step begins before the step's first snapshot is complete",
+        SESSION + "turn_changes.py",
+        "TurnChanges.before",
+        "async with A:",
+        "if True:",
+    ),
+)
+
+FAULTS = BACKGROUND + TASKS_OF_USER + DECLARED

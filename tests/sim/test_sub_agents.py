@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 import trio
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from msgspec import (
 )
 
 from sim.deterministic import run_from_seed
+from sim.stores import Stored, Stores
 from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
@@ -26,22 +28,28 @@ from tiller_daemon.models.scripted import (
     TextPart,
     WaitPart,
 )
+from tiller_daemon.tools.write_scope import is_below
 from tiller_protocol.answers import SessionListResult, SessionResult
 from tiller_protocol.events import (
     Event,
+    ItemCompleted,
+    ItemStarted,
     RequestOpened,
     RequestResolved,
     StepEnded,
     TurnEnded,
+    TurnStarted,
 )
 from tiller_protocol.items import (
     Decision,
     Notice,
+    SubAgent,
     ToolCall,
     UserMessage,
 )
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList, UserInput
+from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
 PROGRAMS = int(os.environ.get("TILLER_TREES", "60"))
@@ -89,6 +97,8 @@ class Outcome:
     """The sessions of background sub-agents."""
     ended_by_user: list[str]
     """The names of background sub-agents that a frontend ended."""
+    stored: list[Stored]
+    """What was changed by whom."""
 
 
 _WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
@@ -103,7 +113,21 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["a", "b", "c"]),
         st.booleans(),
     )
-    # Only agents that read work in the background.
+    # What a worker may change; in the background it must be declared.
+    writing = st.builds(
+        lambda prompt, paths, later: CallPart(
+            "task",
+            arguments={"prompt": prompt, "agent": "worker", "paths": paths, "background": later},
+        ),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([["a"], ["b"], ["a/x"], ["a", "c"], ["a/y", "b/x"]]),
+        st.booleans(),
+    )
+    stores = st.builds(
+        lambda path, seconds: CallPart("store", arguments={"path": path, "seconds": seconds}),
+        st.sampled_from(["a/x", "a/y", "b/x", "c/x"]),
+        _WAITS,
+    )
     later = st.builds(
         lambda prompt: CallPart(
             "task", arguments={"prompt": prompt, "agent": "scout", "background": True}
@@ -117,7 +141,9 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["x", "y"]),
     )
     part: st.SearchStrategy[Part] = st.one_of(
-        *([tasks, tasks, later, later] if agents else []),
+        *([tasks, tasks, later, later, writing, writing, writing] if agents else []),
+        stores,
+        stores,
         calls,
         st.builds(WaitPart, _WAITS),
         st.builds(TextPart, st.just("words")),
@@ -221,6 +247,50 @@ def test_only_its_user_or_its_own_end_ends_a_background_sub_agent(tree: Tree) ->
         assert {*killed} <= {*outcome.ended_by_user}
 
 
+@many
+@given(trees(kills=True))
+def test_g9_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it(
+    tree: Tree,
+) -> None:
+    outcome = run(tree)
+    for one, other in combinations(outcome.stored, 2):
+        if one.session_id != other.session_id and one.path == other.path:
+            assert one.ended < other.began or other.ended < one.began, (one, other)
+    scopes = {session_id: _scopes(log) for session_id, log in outcome.logs.items()}
+    for stored in outcome.stored:
+        scope = scopes[stored.session_id][stored.call_id]
+        assert scope is None or _is_in(stored.path, scope), stored
+    for session_id, log in outcome.logs.items():
+        for call in _tasks(log):
+            outer = scopes[session_id][call.id]
+            for inner in scopes[of_kind(SubAgent, call.sub_agent).session_id].values():
+                assert outer is None or (inner and all(_is_in(one, outer) for one in inner))
+
+
+def _scopes(log: list[Event]) -> dict[str, tuple[str, ...] | None]:
+    """What each call of a session might change at most, by the context of its turn."""
+    of_turns = {
+        event.turn_id: event.body.context.write_paths
+        for event in log
+        if isinstance(event.body, TurnStarted)
+    }
+    return {
+        event.body.item.id: of_turns[event.turn_id]
+        for event in log
+        if isinstance(event.body, ItemStarted) and isinstance(event.body.item, ToolCall)
+    }
+
+
+def _tasks(log: list[Event]) -> list[ToolCall]:
+    """The calls that a sub-agent worked for."""
+    items = [event.body.item for event in log if isinstance(event.body, ItemCompleted)]
+    return [item for item in items if isinstance(item, ToolCall) and item.sub_agent]
+
+
+def _is_in(name: str, places: tuple[str, ...]) -> bool:
+    return any(is_below(name, place) for place in places)
+
+
 def run(tree: Tree) -> Outcome:
     """Run a tree to its end, where every session rests."""
     return run_from_seed(partial(_run, tree), tree.seed)
@@ -236,9 +306,12 @@ async def _run(tree: Tree) -> Outcome:
     alive: list[tuple[str, str]] = []
     ended: list[str] = []
     async with trio.open_nursery() as nursery:
-        world = await World.start(nursery, scripts, tree.seed)
+        world, stores = World(scripts, tree.seed), Stores()
+        world.more_tools = (stores.tool(),)
+        await world.boot(nursery)
         world.configuration = structs.replace(
             world.configuration,
+            permissions=(*world.configuration.permissions, Rule("write", "*/*", "allow")),
             agents={
                 "worker": Agent(description="w", model="scripted/worker"),
                 "scout": Agent(description="s", model="scripted/scout", read_only=True),
@@ -275,6 +348,7 @@ async def _run(tree: Tree) -> Outcome:
             [call for call, session_id in alive if session_id not in background],
             background,
             ended,
+            stores.done,
         )
         nursery.cancel_scope.cancel()
     return outcome

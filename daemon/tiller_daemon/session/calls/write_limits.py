@@ -22,8 +22,8 @@ NOT_WITHIN = (
     "be in there. {paths} is not."
 )
 CLAIMED = (
-    "denied: {path} belongs to the background sub-agent {owner}, which may change {scope} until it "
-    "ends. Wait for its report, or end it with bash_kill."
+    "denied: {path} belongs to the background sub-agent {owner} until it ends. Wait for its "
+    "report, or end it with bash_kill."
 )
 OF_SERVER = (
     "denied: what the tool {tool} of an MCP server changes is not known, and {why}. Use tools for "
@@ -90,7 +90,7 @@ class WriteLimits(Struct, frozen=True):
             return NOT_WITHIN.format(scope=self.scope, paths=declared)
         for claim in self.claims.current:
             if claim.scope.overlaps(declared):
-                return CLAIMED.format(path=declared, owner=claim.owner, scope=claim.scope)
+                return CLAIMED.format(path=declared, owner=claim.owner)
         return ""
 
     def _refusal_of_path(self, path: str) -> str:
@@ -98,5 +98,5 @@ class WriteLimits(Struct, frozen=True):
             return NOT_DECLARED.format(scope=self.scope, path=path)
         for claim in self.claims.current:
             if claim.scope.overlaps(WriteScope((path,), ())):
-                return CLAIMED.format(path=path, owner=claim.owner, scope=claim.scope)
+                return CLAIMED.format(path=path, owner=claim.owner)
         return ""

@@ -153,10 +153,9 @@ class Delegation:
             with trio.fail_after(START_S_MAX, shield=True):
                 await self._start(owner, sub_agent_run, assignment)
         except BaseException as error:
+            # First, as its places then belong to others again.
+            await _end_turn(sub_agent_run)
             self._background.fail(task)
-            if sub_agent_run.turn:
-                sub_agent_run.turn.interrupt()
-            sub_agent_run.detach()
             if isinstance(error, (RejectionError, LogError)):
                 raise ToolFailure(f"No sub-agent was started: {error.message}") from error
             raise

@@ -1,0 +1,160 @@
+"""Tasks that declare what they may change: which work at the same time, and what is refused."""
+
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from sim.deterministic import run_from_seed
+from support.delegating import SCOUT, WORKER, calls, says, snapshot, sub_agents, task_calls
+from support.world import World
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.tools.write_scope import scope_of
+from tiller_protocol.events import TurnStarted
+
+WORKS_S = 10.0
+
+PATHS = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "a/x", "b/x", "./b/../c/y", "A"]), max_size=2),
+    min_size=1,
+    max_size=5,
+)
+
+
+def writing(paths: list[str], agent: str = "worker", **more: object) -> CallPart:
+    declared = {"paths": paths} if paths else {}
+    return CallPart("task", arguments={"prompt": "do it", "agent": agent, **declared, **more})
+
+
+def groups_of(tasks: list[list[str]]) -> int:
+    """How many groups in a row the tasks make: those that can work beside each other."""
+    groups: list[list[list[str]]] = []
+    for paths in tasks:
+        names = [path.replace("./b/../", "").casefold() for path in paths]
+        fits = groups and names and all(_apart(names, other) for other in groups[-1])
+        if fits:
+            groups[-1].append(names)
+        else:
+            groups.append([names])
+    return len(groups)
+
+
+def _apart(ours: list[str], theirs: list[str]) -> bool:
+    pairs = [(f"{a}/", f"{b}/") for a in ours for b in theirs]
+    return bool(theirs) and not any(a.startswith(b) or b.startswith(a) for a, b in pairs)
+
+
+async def _seconds(tasks: list[list[str]]) -> float:
+    async with trio.open_nursery() as nursery:
+        slow = ScriptStep(parts=(WaitPart(WORKS_S), TextPart("done")), repeat=True)
+        boss = Script((calls(*map(writing, tasks)), says("done")))
+        world = await World.start(nursery, {"boss": boss, "worker": Script((slow,))})
+        world.configuration = structs.replace(world.configuration, agents={"worker": WORKER})
+        boss_id = await world.session()
+        began = trio.current_time()
+        await world.say(boss_id, "go")
+        await world.ended(boss_id)
+        took_s = trio.current_time() - began
+        assert len(await sub_agents(world, boss_id)) == len(tasks)
+        titles = [call.title for call in task_calls(world, boss_id)]
+        assert len(titles) == len(tasks)
+        nursery.cancel_scope.cancel()
+    return took_s
+
+
+@settings(max_examples=30, deadline=None)
+@given(PATHS, st.integers(0, 2**32 - 1))
+def test_tasks_work_at_once_if_their_paths_do_not_overlap_and_in_order_otherwise(
+    tasks: list[list[str]], seed: int
+) -> None:
+    # More than two equal calls in a row would be asked about as a loop.
+    if len(tasks) > 2 and any(tasks.count(paths) > 2 for paths in tasks):
+        return
+    took_s = run_from_seed(partial(_seconds, tasks), seed)
+    assert took_s == pytest.approx(WORKS_S * groups_of(tasks), abs=2)
+
+
+@given(st.lists(st.sampled_from(["a", "a/b", "a/b/c", "b", "ab", "."]), max_size=4, unique=True))
+def test_a_scope_has_no_place_within_another_and_covers_what_was_named(names: list[str]) -> None:
+    scope = scope_of({name: Path("/w", name) for name in names})
+    assert all(map(scope.covers, names))
+    assert not scope.covers("/elsewhere")
+    for one, other in combinations(scope.names, 2):
+        assert not scope_of({one: _NO}).overlaps(scope_of({other: _NO})), scope
+
+
+_NO = Path("/")
+
+
+async def test_paths_that_can_not_be_given_are_an_error_that_says_why(
+    autojump_clock, start, tmp_path
+) -> None:
+    (tmp_path / "w" / "a").mkdir(parents=True)
+    (tmp_path / "w" / "away").symlink_to(tmp_path)
+    wrong = {
+        "..": "leads out of the workspace",
+        "/etc": "leads out of the workspace",
+        "away/x": "leads out of the workspace",
+        "": "is not a path",
+        ".git/hooks": "is protected",
+        "a/.tiller/x": "is protected",
+    }
+    tasks = [writing([path]) for path in wrong]
+    none = CallPart("task", arguments={"prompt": "p", "agent": "worker", "paths": []})
+    nested = (calls(writing(["b"]), writing(["a", "c"]), writing(["a/x"])), says("done"))
+    world, _ = await start(
+        calls(*tasks, none), calls(writing(["a"])), says("done"), worker=(*nested, says("deep"))
+    )
+    world.workspace = str(tmp_path / "w")
+    boss = await world.session()
+    await world.say(boss, "go")
+    await world.ended(boss)
+    outputs = [call.output for call in task_calls(world, boss)]
+    for (path, why), output in zip(wrong.items(), outputs, strict=False):
+        assert why in output, (path, output)
+    assert "length >= 1" in outputs[len(wrong)]
+    (child,) = await sub_agents(world, boss)
+    refused = [call for call in task_calls(world, child) if call.error_kind == "denied"]
+    assert ["b is not" in one.output or "a, c is not" in one.output for one in refused] == [
+        True
+    ] * 2
+    (below,) = await sub_agents(world, child)
+    started = await world.until_body(below, TurnStarted)
+    assert started.body.context.write_paths == ("a/x",)
+    assert "you may change only: a/x" in started.body.context.system_prompt
+
+
+async def test_in_the_background_the_paths_are_its_own_until_its_report(
+    autojump_clock, start
+) -> None:
+    slow = says("written", WaitPart(50.0))
+    world, boss = await start(
+        calls(writing([], background=True)),
+        calls(writing(["a"], background=True), writing(["b"], background=True)),
+        calls(writing(["a/x"]), writing(["c"]), writing(["b"], background=True)),
+        ScriptStep(parts=(WaitPart(100.0), writing(["a/x"]))),
+        says("last"),
+        worker=(slow,),
+    )
+    world.configuration = structs.replace(
+        world.configuration, agents={"worker": WORKER, "scout": SCOUT}
+    )
+    await world.say(boss, "go")
+    await world.ended(boss)
+    await world.ended(boss)
+    outputs = [call.output for call in task_calls(world, boss)]
+    assert "needs `paths`" in outputs[0]
+    assert "a/x belongs to the background sub-agent t1 (worker" in outputs[3]
+    assert "b belongs to the background sub-agent t2" in outputs[4]
+    assert outputs[5].startswith("written")
+    assert outputs[6].startswith("written")
+    listed = (await snapshot(world, boss)).background
+    assert [one.command for one in listed] == [
+        "worker (may change a): do it",
+        "worker (may change b): do it",
+    ]
