@@ -307,6 +307,39 @@ async def test_a_repository_that_a_build_makes_is_disabled_and_said(
     assert asked(frontend, session_id) == []
 
 
+async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_build(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Neither at the top nor in a subdirectory, which somebody may open as a project, too."""
+    for name in ("old/.vscode", "old/kept"):
+        (workspace / name).mkdir(parents=True)
+    (workspace / "old" / ".envrc").write_text("before\n")
+    made = (".envrc", ".mcp.json", "new/.vscode/tasks.json", "new/.idea/x/.envrc", "old/.Zed/a")
+    changed = ("old/.envrc", "old/.vscode/tasks.json")
+    lines = [
+        "mkdir -p new/.vscode new/.vscode.disabled/full new/.idea/x old/.Zed",
+        *(f"echo evil > {name}" for name in made),
+        *(f"- echo evil > {name}" for name in changed),
+        "- mv old moved && mkdir -p old/.vscode && echo evil > old/.vscode/tasks.json",
+        "- rm -rf old/.vscode && echo evil > old/.vscode",
+        "touch old/kept/made",
+    ]
+    (workspace / "Makefile").write_text("test:\n" + "".join(f"\t{line}\n" for line in lines))
+    session_id = await begin_unasked(frontend, workspace, "make test")
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "Editors, shells or agents would execute what is in there" in call.output, call.output
+    assert (workspace / "old" / "kept" / "made").exists(), call.output
+    assert [name for name in made if (workspace / name).exists()] == []
+    for name in (".envrc.disabled", ".mcp.json.disabled", "old/.Zed.disabled/a"):
+        assert (workspace / name).read_text() == "evil\n"
+    assert (workspace / "old" / ".envrc").read_text() == "before\n"
+    assert list((workspace / "old" / ".vscode").iterdir()) == []
+    left = {path.name for path in (workspace / "new").rglob("*")}
+    assert left & {".vscode", ".idea", ".envrc"} == set()
+    assert asked(frontend, session_id) == []
+
+
 async def test_a_repository_that_an_interrupted_build_made_is_disabled_too(
     frontend: Frontend, workspace: Path
 ) -> None:

@@ -31,6 +31,24 @@ import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
 sys.exit(0 if libc.ptrace(16, int(sys.argv[1]), 0, 0) == 0 else 1)
 """
+CALL: Final = """
+import ctypes, os, platform, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number = {
+    "clone": (56, 220), "clone3": (435, 435), "userfaultfd": (323, 282)
+}[sys.argv[1]][platform.machine() == "aarch64"]
+flags = 0x10000000
+wanted = ctypes.create_string_buffer(struct.pack("=11Q", flags, 0, 0, 0, 17, *(0,) * 6))
+arguments = {
+    "clone": (ctypes.c_long(flags | 17), None, None, None, None),
+    "clone3": (wanted, ctypes.c_long(88)),
+    "userfaultfd": (ctypes.c_long(1),),
+}[sys.argv[1]]
+done = libc.syscall(ctypes.c_long(number), *arguments)
+if done == 0 and sys.argv[1] != "userfaultfd":
+    os._exit(0)
+sys.exit(0 if done >= 0 else 1)
+"""
 
 NEVER: Final = {
     # Outside of the workspace.
@@ -74,6 +92,13 @@ NEVER: Final = {
     "remount": "mount -o remount,rw /",
     "mount again": 'mount --bind "$OUT" "$W"',
     "namespaces of its own": 'unshare -Urm sh -c \'umount "$RUNTIME" && cat "$RUNTIME/token"\'',
+    "a user namespace": "unshare -U true",
+    "a user namespace by clone": f"\"$PYTHON\" -c '{CALL}' clone",
+    "a user namespace by clone3": f"\"$PYTHON\" -c '{CALL}' clone3",
+    "faults in pages": f"\"$PYTHON\" -c '{CALL}' userfaultfd",
+    "filters of the network": (
+        "\"$PYTHON\" -c 'import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)'"
+    ),
     "another namespace": 'nsenter -t 1 -m cat "$RUNTIME/token"',
     "the root of the first process": 'cat /proc/1/root"$RUNTIME/token"',
     "its own root": 'cat /proc/self/root"$RUNTIME/token"',

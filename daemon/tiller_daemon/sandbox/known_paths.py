@@ -58,7 +58,11 @@ if they are missing. What git executes is in `git_directories`."""
 PROTECTED_IF_THERE: Final = (
     ".mcp.json", ".cursor", ".idea", ".zed", ".opencode", ".gemini", ".envrc",
 )  # fmt: skip
-"""The same, but creating them is allowed, as a placeholder would disturb other programs."""
+"""The same, but without placeholders, which would disturb other programs: what a build creates is
+renamed when it has ended."""
+
+EXECUTED_NAMES: Final = frozenset((*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
+"""All of these names. They count in subdirectories as well, which are opened as projects too."""
 
 EXECUTED_AT_HOME: Final = (
     ".ssh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -69,7 +73,7 @@ EXECUTED_AT_HOME: Final = (
 """What shells, desktops, git and service managers execute for a user. A home may be a workspace, or
 a workspace may have the files that a home gets (dotfiles)."""
 
-_PROTECTED_NAMES: Final = frozenset((".git", *PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
+_PROTECTED_NAMES: Final = EXECUTED_NAMES | {".git"}
 _EXECUTED: Final = tuple(f"/{name.casefold()}/" for name in EXECUTED_AT_HOME)
 
 

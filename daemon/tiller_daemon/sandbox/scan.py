@@ -1,16 +1,21 @@
 """Scanning a workspace before each command, for what its confinement must hide or protect.
 
-Files that rules protect are hidden from commands. Other repositories in the workspace can't be
-written by commands that were not approved. A directory is read again only if it has changed, which
-its own timestamps show. So a scan costs one `stat` per directory, and reads the few that changed.
+Files that rules protect are hidden from commands. Other repositories in the workspace, and what
+editors, shells and agents execute, can't be written by commands that were not approved. A directory
+is read again only if it has changed, which its own timestamps show. So a scan costs one `stat` per
+directory, and reads the few that changed.
 """
 
 import os
 import stat
 import time
 from collections.abc import Callable, Mapping
+from errno import EEXIST, EISDIR, ENOTDIR, ENOTEMPTY
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, NamedTuple
+
+from tiller_daemon.sandbox.known_paths import EXECUTED_NAMES
 
 PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Directories of installed packages: published files, and tens of thousands of them."""
@@ -28,7 +33,7 @@ FOLDERS_MAX: Final = 200_000
 
 
 DISABLED: Final = ".disabled"
-"""Appended to the name of the file that marks a repository."""
+"""Appended to the name of what other programs would execute, or of what marks a repository."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -37,11 +42,12 @@ class ScanResult(NamedTuple):
     """What a scan has found.
 
     `protected` are files, `repositories` the `.git` (directory or file) or `HEAD` of other
-    repositories.
+    repositories, `executed` what programs execute that find it (`EXECUTED_NAMES`).
     """
 
     protected: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
+    executed: tuple[Path, ...] = ()
 
 
 class WorkspaceTooLarge(Exception):
@@ -61,6 +67,8 @@ class _Folder(NamedTuple):
     """The names of protected files."""
     repositories: tuple[str, ...]
     """The names that mark a repository."""
+    executed: tuple[str, ...]
+    """The names of what programs execute."""
 
 
 class _Scan(NamedTuple):
@@ -70,12 +78,13 @@ class _Scan(NamedTuple):
     result: ScanResult
 
 
-def disable_repository(workspace: Path, repository: Path) -> str:
-    """Hide a repository from git by renaming the file that marks it; returns the new path.
+def disable(workspace: Path, path: Path) -> str:
+    """Hide what a scan has found from the programs that execute it; returns its new path.
 
-    Follows no links, because other commands may be changing the workspace. Raises `OSError`.
+    It is renamed, and of a repository the file that marks it. Follows no links, because other
+    commands may be changing the workspace. Raises `OSError`.
     """
-    *folders, mark = repository.relative_to(workspace).parts
+    *folders, mark = path.relative_to(workspace).parts
     opened = os.open(workspace, _FOLDER)
     try:
         for name in folders:
@@ -83,14 +92,27 @@ def disable_repository(workspace: Path, repository: Path) -> str:
             os.close(opened)
             opened = deeper
         state = os.stat(mark, dir_fd=opened, follow_symlinks=False)
-        if stat.S_ISDIR(state.st_mode):
+        if mark == ".git" and stat.S_ISDIR(state.st_mode):
             deeper = os.open(mark, _FOLDER, dir_fd=opened)
             os.close(opened)
             opened, folders, mark = deeper, [*folders, mark], "HEAD"
-        os.rename(mark, mark + DISABLED, src_dir_fd=opened, dst_dir_fd=opened)
+        return "/".join((*folders, _rename(mark, opened)))
     finally:
         os.close(opened)
-    return "/".join((*folders, mark + DISABLED))
+
+
+def _rename(name: str, folder: int) -> str:
+    """Rename what is in an open directory; returns the new name."""
+    for new in (name + DISABLED, f"{name}{DISABLED}-{token_hex(8)}"):
+        try:
+            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            # A directory is not replaced unless it is empty. Nobody can foresee the second name.
+            if error.errno not in (EEXIST, ENOTEMPTY, EISDIR, ENOTDIR):
+                raise
+        else:
+            return new
+    raise OSError(EEXIST, "It can't be renamed", name)
 
 
 class Scanner:
@@ -112,6 +134,7 @@ class Scanner:
         is_complete = True
         protected: list[Path] = []
         repositories: list[Path] = []
+        executed: list[Path] = []
         waiting = [""]
         while waiting:
             name = waiting.pop()
@@ -127,7 +150,8 @@ class Scanner:
             waiting += [f"{name}{inner}/" for inner in folder.folders]
             protected += [Path(self._workspace, name, one) for one in folder.protected]
             repositories += [Path(self._workspace, name, one) for one in folder.repositories]
-        result = ScanResult(tuple(protected), tuple(repositories))
+            executed += [Path(self._workspace, name, one) for one in folder.executed]
+        result = ScanResult(tuple(protected), tuple(repositories), tuple(executed))
         # Set together and not changed afterwards, because this runs in a thread.
         self._known = known
         self._last = _Scan(known, result) if is_complete else None
@@ -178,6 +202,7 @@ class Scanner:
             tuple(one for one in folders if one != ".git" and one not in PRUNED),
             tuple(one for one in files if self._is_protected(name + one)),
             tuple(repositories),
+            tuple(one for one in (*folders, *files) if one.casefold() in EXECUTED_NAMES),
         )
 
 

@@ -9,13 +9,14 @@ kills the process, as its numbers mean something else.
 import functools
 import struct
 from collections.abc import Iterable, Iterator
-from errno import EAFNOSUPPORT, ENOSYS, EPERM
+from errno import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT
 from typing import Final, NamedTuple
 
 ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The kernel's number for each `platform.machine()` (linux/audit.h)."""
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+_NETLINK_ROUTE = 0
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
@@ -49,8 +50,17 @@ _NEVER: Final = (
     _Call(425, 425),
     # The kernel's keyrings: add_key, request_key, keyctl.
     _Call(248, 217), _Call(249, 218), _Call(250, 219),
+    # userfaultfd, which attacks on the kernel use to win races.
+    _Call(323, 282),
+    # clone3, whose flags a filter can't see. Without it, programs call clone.
+    _Call(435, 435),
 )  # fmt: skip
-"""What no namespace isolates."""
+"""What no namespace isolates, or nothing needs."""
+
+_CLONE, _UNSHARE = _Call(56, 220), _Call(272, 97)
+_NEW_USER: Final = 0x10000000
+"""The flag for a user namespace. In its own one a command is root, and reaches parts of the kernel
+that are only for root: mounting, network filters, and their mistakes."""
 
 _PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
 _PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))
@@ -102,7 +112,9 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
     families = (UNIX, INET, INET6, NETLINK) if sockets else (INET, INET6, NETLINK)
     pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
     refusals = [
+        *_refuse_netlink(machine),
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
+        *_refuse_user_namespaces(machine),
         *(() if sockets else (_refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),)),
         _refuse(_IOCTL, machine, EPERM, _Check(1, _TERMINAL, forbidden=True)),
         _refuse(_PTRACE, machine, EPERM, _Check(1, (_INIT,), forbidden=True)),
@@ -123,7 +135,9 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
     forbidden = _TERMINAL if writes else (*_TERMINAL, *_FLAGS)
     pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
     refusals = [
+        *_refuse_netlink(machine),
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
+        *_refuse_user_namespaces(machine),
         # A pair of datagram sockets is no real pair: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
         _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
@@ -133,6 +147,29 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
         *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
     ]
     return _program(machine, refusals)
+
+
+def _refuse_user_namespaces(machine: str) -> Iterator[bytes]:
+    flag = _Check(0, (_NEW_USER,), mask=_NEW_USER, forbidden=True)
+    return (_refuse(call, machine, EPERM, flag) for call in (_CLONE, _UNSHARE))
+
+
+def _refuse_netlink(machine: str) -> Iterator[bytes]:
+    """Refuse sockets to all of the kernel but its addresses and routes, which programs list.
+
+    Another refusal for the same call may follow, so the number is loaded again.
+    """
+    number = _SOCKET.x86_64 if machine == "x86_64" else _SOCKET.aarch64
+    assert number is not None
+    body = (
+        _instruction(_LOAD, _ARGUMENTS_AT),
+        _instruction(_EQUAL, NETLINK, no=3),
+        _instruction(_LOAD, _ARGUMENTS_AT + 16),
+        _instruction(_EQUAL, _NETLINK_ROUTE, yes=1),
+        _instruction(_RETURN, _REFUSE | EPROTONOSUPPORT),
+        _instruction(_LOAD, _NUMBER_AT),
+    )
+    yield from (_instruction(_EQUAL, number, no=len(body)), *body)
 
 
 def _program(machine: str, refusals: Iterable[bytes]) -> bytes:

@@ -174,7 +174,7 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
-        """Run the tool; append new instructions, disabled repositories and new errors in files."""
+        """Run the tool; append new instructions, what was disabled, and new errors in files."""
         turn, tool = self._turn, self._tool
         enclosed = await self._enclose(enclosure)
         environment = turn.environments.make(
@@ -182,7 +182,7 @@ class PreparedToolCall:
         )
         try:
             check = await self._check_of_changes()
-            async with turn.enclosures.no_new_repositories(enclosed) as notes:
+            async with turn.enclosures.nothing_new_to_execute(enclosed) as notes:
                 result = await self._run_tool(environment)
             added = new_instructions(self._requirements, environment) + "".join(notes)
             if check:

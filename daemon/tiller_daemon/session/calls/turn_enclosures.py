@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 from msgspec import Struct
@@ -24,7 +24,7 @@ from tiller_daemon.sandbox.scan import (
     Scanner,
     ScanResult,
     WorkspaceTooLarge,
-    disable_repository,
+    disable,
 )
 from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
@@ -35,11 +35,21 @@ from tiller_protocol.settings import Rule
 REVEALING = ("read", "external_directory")
 """Permissions that let a command see what its enclosure hides."""
 
-NEW_REPOSITORY = (
+NEW_REPOSITORY: Final = (
     "[The command created a git repository in the workspace: {names}. Git would run programs that "
     "its configuration names, so the file that marks it was renamed to {disabled}. If the "
     "repository is needed, tell the user.]"
 )
+
+
+NEW_EXECUTED: Final = (
+    "[The command created {names}. Editors, shells or agents would execute what is in there, so it "
+    "was renamed to {disabled}. If it is needed, tell the user.]"
+)
+
+
+NAMED_MAX: Final = 20
+"""How many names a note for the model has; a build may make any number."""
 
 
 class CallEnclosure(NamedTuple):
@@ -47,8 +57,8 @@ class CallEnclosure(NamedTuple):
 
     confined: CommandSandbox | None
     """None for a call that runs outside the sandbox."""
-    repositories: tuple[Path, ...] = ()
-    """The git repositories in the workspace before the call."""
+    before: ScanResult = ScanResult()
+    """What was in the workspace before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
@@ -157,14 +167,14 @@ class TurnEnclosures(Struct, frozen=True):
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
             revealed=tuple(self._revealed(requirements, findings)),
-            # A build that can write into `.git` could plant a hook that git later runs outside.
-            read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
+            # A build could plant a hook that git later runs outside, or a task for an editor.
+            read_only=_executed(findings) if enclosure is Enclosure.BUILD else (),
             background=background,
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
         )
-        return CallEnclosure(confined, findings.repositories)
+        return CallEnclosure(confined, findings)
 
     def not_enforced(self, enclosure: Enclosure) -> str:
         """Return why a command can't be held to the turn's limits in here; empty if it can."""
@@ -203,10 +213,10 @@ class TurnEnclosures(Struct, frozen=True):
                 yield path
 
     @asynccontextmanager
-    async def no_new_repositories(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
-        """Run a build inside: the git repositories that it creates are disabled when it ends.
+    async def nothing_new_to_execute(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
+        """Run a build inside: what it makes that other programs would execute is disabled at last.
 
-        So they are if it is interrupted. The list that this yields gets a note for the model.
+        So it is if the build is interrupted. The list that this yields gets notes for the model.
         """
         notes: list[str] = []
         try:
@@ -214,23 +224,23 @@ class TurnEnclosures(Struct, frozen=True):
         finally:
             if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
                 with trio.CancelScope(shield=True):
-                    before = set(enclosed.repositories)
-                    notes.append(await trio.to_thread.run_sync(self._disable_new, before))
+                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
 
-    def _disable_new(self, before: set[Path]) -> str:
+    def _disable_new(self, before: ScanResult) -> list[str]:
+        """Disable what was not there before; returns notes about it."""
         workspace = Path(self.context.workspace)
-        place = workspace.resolve()
-        found = self._findings(workspace).repositories
-        new = [path for path in found if path not in before and self._is_its_own(place, path)]
-        disabled: list[str] = []
-        for path in new:
-            # The command's last processes may have removed it meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                disabled.append(disable_repository(place, path))
-        if not disabled:
-            return ""
-        names = ", ".join(printable(path.relative_to(place)) for path in new)
-        return NEW_REPOSITORY.format(names=names, disabled=", ".join(disabled))
+        place, found = workspace.resolve(), self._findings(workspace)
+        old = {*_executed(before)}
+        notes: list[str] = []
+        for text, paths in (
+            (NEW_REPOSITORY, found.repositories),
+            (NEW_EXECUTED, found.executed),
+        ):
+            new = [path for path in paths if path not in old and self._is_its_own(place, path)]
+            names, disabled = _disabled(place, new)
+            if disabled:
+                notes.append(text.format(names=_listed(names), disabled=_listed(disabled)))
+        return notes
 
     def _is_its_own(self, workspace: Path, path: Path) -> bool:
         """Whether a build of this turn, and of no other that runs beside it, could make a path."""
@@ -252,3 +262,25 @@ class TurnEnclosures(Struct, frozen=True):
                 f"{problem}, too many to search for protected files. "
                 "Start the session in a subdirectory."
             ) from None
+
+
+def _executed(findings: ScanResult) -> tuple[Path, ...]:
+    return (*findings.repositories, *findings.executed)
+
+
+def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Disable these; returns the names that they had, and those that they have."""
+    names: list[str] = []
+    disabled: list[str] = []
+    # The deepest first, before the directories that they are in get other names.
+    for path in sorted(paths, key=lambda path: -len(path.parts)):
+        # The command's last processes may have removed it meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            disabled.append(printable(Path(disable(place, path))))
+            names.append(printable(path.relative_to(place)))
+    return names, disabled
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join((*names[:NAMED_MAX], *((f"{more} more",) if more > 0 else ())))

@@ -75,7 +75,7 @@ class TurnTools(Struct, frozen=True):
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and runs_in_background(tool, arguments):
-            # New repositories are disabled when a build has ended, which is unknown for this one.
+            # What a build creates is disabled when it has ended, which is unknown for this one.
             most = Enclosure.READ_ONLY
         return tuple(
             structs.replace(r, most_unasked=most) if r.kind == "command" else r
