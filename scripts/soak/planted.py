@@ -136,7 +136,9 @@ def first_failure(tree: Path, where: tuple[str, ...]) -> str:
     stuck = (
         re.search(r"(test_\w+)", done.stdout + done.stderr) if "Timeout" in done.stderr else None
     )
-    return f"timeout in {stuck[1]}" if stuck else f"pytest ended with {done.returncode}"
+    if stuck:
+        return f"timeout in {stuck[1]}"
+    raise LookupError(f"no test ran: pytest ended with {done.returncode} in {' '.join(where)}")
 
 
 if __name__ == "__main__":
