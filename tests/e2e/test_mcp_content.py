@@ -56,6 +56,8 @@ async def refusal(frontend: Frontend, workspace: Path, text: str) -> str:
 async def test_prompts_are_listed_among_the_commands(frontend: Frontend) -> None:
     listed = await commands(frontend)
     assert listed["mcp:tiny:review"].description == "<file> [how] Reviews a file."
+    offered = {name for name in listed if name.startswith("mcp:")}
+    assert offered - {"mcp:tiny:grown"} == {"mcp:tiny:review", "mcp:tiny:evil"}
     assert "deploy" in listed
 
 
@@ -85,6 +87,9 @@ async def test_what_is_wrong_with_a_prompt_is_said_and_the_input_comes_back(
     )
     said = await refusal(frontend, workspace, "/mcp:tiny:other")
     assert "has no prompt other. It has: review, evil" in said
+    said = await refusal(frontend, workspace, "/mcp:tiny:reviw\x1b[31m" + "x" * 10_000)
+    assert "has no prompt reviw\\x1b[31mxxx" in said
+    assert len(said) < 300
     assert "Configured: tiny" in await refusal(frontend, workspace, "/mcp:big:review")
     said = await refusal(frontend, workspace, "/mcp:tiny:evil with words")
     assert "takes no arguments" in said

@@ -46,6 +46,13 @@ PROMPTS: list[dict[str, Any]] = [
     },
     {"name": "evil"},
 ]
+UNUSABLE: list[dict[str, Any]] = [
+    {"name": "red\x1b[31m"},
+    {"name": "two words"},
+    {"name": "x" * 101},
+    {"name": "turned\u202e"},
+    {"name": "quiet", "arguments": [{"name": "a\nb"}]},
+]
 PICTURE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADU"
     "lEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -186,7 +193,7 @@ def main() -> None:
                 meta = params.get("_meta") or {}
                 call(request, params["name"], params.get("arguments") or {}, meta)
             case "prompts/list":
-                send(id=request, result={"prompts": PROMPTS})
+                send(id=request, result={"prompts": [*UNUSABLE, *PROMPTS]})
             case "prompts/get":
                 prompt(request, params["name"], params.get("arguments") or {})
             case "resources/read":

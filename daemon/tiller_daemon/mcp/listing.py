@@ -7,6 +7,7 @@ import structlog
 from mcp.client import Client
 
 from tiller_daemon.mcp.base import ListedPrompt, ListedTool, PromptParameter
+from tiller_daemon.mcp.prompts import is_usable
 from tiller_daemon.turn.output_schema import schema_problem
 
 log = structlog.get_logger()
@@ -40,14 +41,14 @@ async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
-    """The server's prompts, up to `PROMPTS_MAX`; none if it does not know such a thing."""
+    """The server's usable prompts, up to `PROMPTS_MAX`; none if it does not know such a thing."""
     if client.server_capabilities.prompts is None:
         return ()
     prompts: list[ListedPrompt] = []
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_prompts(cursor=cursor)
-        prompts += (_prompt(one) for one in page.prompts if not any(map(str.isspace, one.name)))
+        prompts += filter(is_usable, map(_prompt, page.prompts))
         cursor = page.next_cursor
         if not cursor or len(prompts) >= PROMPTS_MAX:
             break

@@ -20,7 +20,7 @@ from tiller_daemon.mcp.base import (
     ServerUnavailable,
 )
 from tiller_daemon.mcp.environment import ServerEnvironment
-from tiller_daemon.mcp.prompts import read_arguments
+from tiller_daemon.mcp.prompts import read_arguments, unknown_prompt
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
 
@@ -102,8 +102,7 @@ class ManagedServer:
         connection = await self._ensure_connected()
         prompt = next((one for one in self.prompts if one.name == name), None)
         if prompt is None:
-            known = ", ".join(one.name for one in self.prompts) or "none"
-            raise ToolFailure(f"The MCP server {self.name} has no prompt {name}. It has: {known}.")
+            raise ToolFailure(unknown_prompt(self.name, name, self.prompts))
         return self._cleaned(await connection.prompt(name, read_arguments(prompt, given)))
 
     async def resource(self, uri: str) -> ToolResult:

@@ -1,15 +1,45 @@
 """The prompts of servers as commands: `/mcp:SERVER:PROMPT arguments`. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from tiller_daemon.mcp.base import ListedPrompt
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_protocol.answers import CommandSummary
 
 PREFIX: Final = "mcp:"
 
 _WORD: Final = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
+
+
+NAME_CHARS_MAX: Final = 100
+"""The longest name of a prompt or of its parameters; people type them."""
+
+NAMES_SHOWN_MAX: Final = 20
+"""How many prompts a message names."""
+
+
+def is_usable(prompt: ListedPrompt) -> bool:
+    """Whether people can type the name of a prompt, and see its parameters, for what they are."""
+    names = (prompt.name, *(one.name for one in prompt.parameters))
+    return all(
+        name.isprintable() and " " not in name and len(name) <= NAME_CHARS_MAX for name in names
+    )
+
+
+def unknown_prompt(server: str, name: str, prompts: Sequence[ListedPrompt]) -> str:
+    """Return why a server's prompt that a user named can't be used."""
+    names = [one.name for one in prompts]
+    more = len(names) - NAMES_SHOWN_MAX
+    listed = ", ".join(names[:NAMES_SHOWN_MAX]) or "none"
+    listed += f" and {more} more" if more > 0 else ""
+    typed = name if name.isprintable() else ascii(name)[1:-1]
+    if len(typed) > NAME_CHARS_MAX:
+        typed = f"{typed[:NAME_CHARS_MAX]}…"
+    hint = did_you_mean(typed, names)
+    return f"The MCP server {server} has no prompt {typed}.{hint} It has: {listed}."
 
 
 def summary(server: str, prompt: ListedPrompt) -> CommandSummary:
