@@ -234,6 +234,10 @@ def _add_inputs(add: _AddParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--queue", action="store_true", help="wait until the running turn ends")
     how.add_argument("--no-reply", action="store_true", help="add it to history without a turn")
+    parser.add_argument(
+        "--wait", action="store_true", help="show the turn that takes it; Ctrl-C leaves it running"
+    )
+    add_amount(parser)
     add_choices(parser)
     add_attachments(parser)
     _session(parser)

@@ -12,7 +12,7 @@ from typing import ClassVar, Self, TypeVar
 
 from tiller_client.daemons import POLL_S, daemon_at
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
-from tiller_client.runtime import check_runtime
+from tiller_client.runtime import check_runtime, has_crashed
 from tiller_client.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
 from tiller_client.sockets import RequestSocket
 from tiller_protocol import PROTOCOL_VERSION
@@ -100,6 +100,19 @@ class DaemonConnection:
                 "its version is different; try: tiller daemon restart"
             )
         return result
+
+    def look(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
+        """`ask` without starting a daemon that the user has stopped; raises `NoDaemon` then.
+
+        One that has crashed is started.
+        """
+        may_start = self._may_start
+        is_remote = self._daemon.is_remote
+        self._may_start = may_start and (is_remote or has_crashed(self.places.runtime))
+        try:
+            return self.ask(op, kind)
+        finally:
+            self._may_start = may_start
 
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
         """Submit an op, under that id and name or a new one and its own, and wait for its answer.

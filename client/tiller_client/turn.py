@@ -11,7 +11,7 @@ from tiller_client.interactive import InteractiveSession
 from tiller_client.render_item import NO_TURN_BEGAN
 from tiller_client.text import one_line
 from tiller_client.watch import Signals, Watch
-from tiller_protocol.answers import Queued, Started
+from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import Outcome, TurnEnded
 from tiller_protocol.ops import Compact, Interrupt, QueueEdit, Shell, TurnContinue, UserInput
 from tiller_protocol.settings import TurnOverrides
@@ -53,7 +53,7 @@ class RunningTurn:
             says_how_to_answer=not self._gives_up,
         )
 
-    def follow(self, begun: Started | Queued) -> int:
+    def follow(self, begun: Started | Queued | Steered) -> int:
         """Show the session until the turn has ended; returns the exit status."""
         session = self._session
         session.start_from((), busy=True)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Self
 
 from tiller_client.catchup import Follower, ReplayedEvents
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import Detached, NoAnswer, RejectedError
+from tiller_client.errors import Detached, NoAnswer, NoDaemon, RejectedError
+from tiller_client.silence import Silence
 from tiller_client.sockets import EventSocket
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
@@ -30,6 +31,11 @@ SHUTDOWN_PATIENCE_S = 30.0
 """Longest time to retry with a daemon that is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
+STOPPED = (
+    "the daemon was stopped; waiting for the next one; to start it: tiller daemon start; to leave, "
+    "press Ctrl-C"
+)
+
 TICK_BUSY_S = 0.1
 """Interval at which a running clock on the screen advances."""
 
@@ -257,15 +263,22 @@ class Watch:
         """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
 
         A turn goes on without frontends. So one that is patient asks a daemon again that is silent,
-        as it may be stopped or have too much to do, until a signal comes.
+        as it may be stopped or have too much to do, until a signal comes. It waits for the next
+        daemon after one that the user has ended, and starts none: `tiller daemon stop` is final.
         """
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
+        stopped = Silence(lambda: STOPPED)
         while True:
             try:
-                return self._connection.ask(Replay(self._session_id, after), ReplayResult)
+                return self._connection.look(Replay(self._session_id, after), ReplayResult)
             except NoAnswer:
                 if not self._patient or self._wakeup.interrupted:
                     raise
+            except NoDaemon:
+                if not self._patient or self._wakeup.interrupted:
+                    raise
+                stopped.check()
+                time.sleep(SHUTDOWN_RETRY_S)
             except RejectedError as error:
                 if error.code != "shutting_down" or time.monotonic() > deadline:
                     raise

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from support.fake_daemon import FakeDaemon
+from support.fake_daemon import TURN, FakeDaemon
 from support.said import Tiller, ended, started, text_item
 from support.terminal import PATIENCE_S, TILLER, Terminal
 from tiller_protocol.events import (
@@ -386,3 +386,22 @@ def test_what_does_not_fit_on_the_screen_goes_to_the_users_pager(
     assert "line 3" not in long.screen
     assert "paged" not in whole.screen
     assert "line 29" in whole.screen
+
+
+def test_a_person_who_sends_something_is_told_how_to_watch_it(
+    places: Places, tiller: Tiller
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), *text_item("i1", "Done."), ended("Done.")])
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        terminal = Terminal("send", SESSION, "hi", columns=120)
+        assert terminal.end() == 0
+        assert f"; watch it with: tiller attach {SESSION[-8:]}" in terminal.screen
+        terminal = Terminal("send", "--queue", SESSION, "hi", columns=120)
+        assert terminal.end() == 0
+        assert f"; see what waits with: tiller queue {SESSION[-8:]}" in terminal.screen
+        assert tiller("send", SESSION, "hi")[1] == f"started turn {TURN}\n"
+        assert tiller("send", "--wait", SESSION, "hi")[:2] == (0, "Done.\n")
+        assert tiller("send", "--wait", "--no-reply", SESSION, "hi")[0] == 2

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, calls_in, said_in, text
 from support.daemon import Daemon
 from support.frontend import Frontend
+from support.terminal import TILLER, Terminal
 from tiller_protocol.answers import Created
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import SessionCreated, TurnEnded
+from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.ops import SessionDelete, SessionFork
 from tiller_protocol.settings import TurnOverrides
 
@@ -81,3 +84,19 @@ async def test_b56_a_fork_is_whole_after_a_kill_and_keeps_its_parent(
     assert [call.output.strip() for call in calls_in(request.items)] == ["shared"]
     assert (await frontend.refused(SessionDelete(parent))).code == "busy"
     await frontend.close()
+
+
+async def test_a_person_is_told_what_a_fork_is_and_a_pipe_gets_its_id(
+    frontend: Frontend, workspace: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await frontend.session(workspace, always("answer"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    for name, value in daemon.variables.items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal("fork", session_id, columns=200)
+    end = await trio.to_thread.run_sync(terminal.end)
+    assert end == 0
+    assert f"is a fork of {session_id[-8:]} at turn 1; go on with: tiller exec" in terminal.screen
+    done = await trio.run_process([*TILLER, "fork", session_id], capture_stdout=True)
+    assert len(done.stdout) == ULID_CHARS + 1

@@ -1,6 +1,7 @@
 """When a restart would help, `tiller` says so; one that could not succeed stops nothing."""
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -142,3 +143,20 @@ def test_a_daemon_whose_program_was_replaced_is_named(
 
 def test_the_version_is_that_of_the_package() -> None:
     assert version("tillerd") == tiller_protocol.VERSION
+
+
+def test_who_only_watches_starts_no_daemon_that_was_stopped_and_goes_on_with_the_next(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in daemon.variables.items():
+        monkeypatch.setenv(name, value)
+    session_id = tiller(daemon, "new", "-C", str(tmp_path)).stdout.strip()
+    terminal = Terminal("attach", session_id, columns=300)
+    terminal.wait_for("type the next task")
+    assert tiller(daemon, "daemon", "stop").returncode == 0
+    terminal.wait_for("the daemon was stopped; waiting for the next one")
+    assert tiller(daemon, "daemon", "status").returncode == 1
+    assert tiller(daemon, "send", "--no-reply", session_id, "are you there?").returncode == 0
+    terminal.wait_for("are you there?")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 0

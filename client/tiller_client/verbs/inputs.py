@@ -1,17 +1,19 @@
-"""`send`, `steer`, `interrupt` and `queue`: input to a session, without following it."""
+"""`send`, `steer`, `interrupt` and `queue`: input to a session, usually without following it."""
 
 from argparse import Namespace
 
 from tiller_client import choose
 from tiller_client.choices import read_overrides
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import complain, print_json, say
+from tiller_client.console import complain, is_piped, print_json, say
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import name_files, read_images, read_text
 from tiller_client.render_item import NO_TURN_BEGAN, input_line, waiting_line
 from tiller_client.runtime import my_places
 from tiller_client.snapshots import read_snapshot
+from tiller_client.text import SHORT_ID_CHARS
 from tiller_client.verbs.submitting import submit
+from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import Interrupt, QueueEdit, UserInput
@@ -51,6 +53,8 @@ def run(arguments: Namespace) -> int:
                     overrides=read_overrides(arguments),
                     no_reply=no_reply,
                 )
+                if arguments.wait:
+                    return _send_and_follow(connection, op, arguments)
                 _send(connection, op, arguments)
             case "steer":
                 op = UserInput(session_id, text, images, files, "steer", arguments.turn)
@@ -74,6 +78,13 @@ def _changes(arguments: Namespace) -> bool:
     return any(edits)
 
 
+def _send_and_follow(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> int:
+    if op.no_reply:
+        raise UsageError("with --no-reply no turn takes the input, so there is none to --wait for")
+    _, after = join(connection, op.session_id)
+    return follow_turn(connection, op, after, arguments)
+
+
 def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> None:
     try:
         accepted = submit(connection, op, json=arguments.json)
@@ -84,7 +95,19 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
     if op.overrides != TurnOverrides() and not isinstance(accepted.result, Started):
         complain(NO_TURN_BEGAN)
     if not arguments.json:
-        say(_outcome(accepted.result))
+        hint = "" if is_piped() else _what_next(accepted.result, op.session_id[-SHORT_ID_CHARS:])
+        say(_outcome(accepted.result) + hint)
+
+
+def _what_next(result: AnyResult | None, session: str) -> str:
+    """How a person who has sent something goes on."""
+    match result:
+        case Started() | Steered():
+            return f"; watch it with: tiller attach {session}"
+        case Queued():
+            return f"; see what waits with: tiller queue {session}"
+        case _:
+            return "; the model gets it with the next message"
 
 
 def _outcome(result: AnyResult | None) -> str:

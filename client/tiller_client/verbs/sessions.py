@@ -9,7 +9,15 @@ from tiller_client import choose
 from tiller_client.catchup import Follower
 from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import confirm, page, print_json, say, stdout_paint, stdout_width
+from tiller_client.console import (
+    confirm,
+    is_piped,
+    page,
+    print_json,
+    say,
+    stdout_paint,
+    stdout_width,
+)
 from tiller_client.prompt import read_workspace
 from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.runtime import my_places
@@ -58,8 +66,8 @@ def run(arguments: Namespace) -> int:
                 return _delete(connection, arguments)
             case "fork":
                 session_id = choose.session_id(connection, arguments.session, changes=True)
-                op = SessionFork(session_id, arguments.at)
-                _created(connection.ask(op, Created), json=arguments.json)
+                created = connection.ask(SessionFork(session_id, arguments.at), Created)
+                _forked(connection, created, json=arguments.json)
             case verb:
                 raise AssertionError(f"{verb} is not of this family")
     return 0
@@ -138,6 +146,18 @@ def _created(created: Created, *, json: bool) -> None:
         print_json(created)
     else:
         say(created.session_id)
+
+
+def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> None:
+    """Print the id of a fork; a person is told what it is, and how to go on."""
+    if json or is_piped():
+        _created(created, json=json)
+        return
+    snapshot = _snapshot(connection, created.session_id)
+    say(
+        f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; go on with: "
+        f"tiller exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
+    )
 
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:

@@ -22,7 +22,7 @@ from tiller_client.prompt import (
 )
 from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
-from tiller_protocol.answers import Created, Queued, ReplayResult, Started
+from tiller_protocol.answers import Created, Queued, ReplayResult, Started, Steered
 from tiller_protocol.events import StatusChanged
 from tiller_protocol.ops import (
     Compact,
@@ -114,6 +114,8 @@ class Ending(NamedTuple):
 
 
 def _ending(arguments: Namespace) -> Ending:
+    if arguments.verb == "send":
+        return Ending(leaves=True)
     if arguments.verb not in ("exec", "resume"):
         return Ending()
     waits = arguments.verb == "exec" and arguments.wait
@@ -167,13 +169,13 @@ def follow_turn(
 
 def _start(
     connection: DaemonConnection, op: AnyTurnOp, watch: Watch, signals: Signals, *, waits: bool
-) -> Started | Queued:
+) -> Started | Queued | Steered:
     """Submit the op; with `waits`, again whenever the session has come to rest."""
     said = False
     while True:
         try:
             result = connection.submit(op).result
-            assert isinstance(result, Started | Queued)
+            assert isinstance(result, Started | Queued | Steered)
             return result
         except RejectedError as error:
             if error.code != "busy":
