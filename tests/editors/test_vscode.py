@@ -388,6 +388,14 @@ def test_the_two_sides_of_a_diff_are_the_file_before_and_after(
     assert functions("sides", header, "before", old) is None
 
 
+@settings(deadline=None)  # another process answers
+@given(bodies=st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=4))
+def test_a_block_that_has_changed_looks_like_one_that_is_new(
+    functions: Functions, bodies: list[list[str]]
+) -> None:
+    assert functions("rows", *bodies) == bodies[-1]
+
+
 def test_a_diff_whose_middle_is_left_out_has_no_sides(functions: Functions) -> None:
     cut = unified_diff("", "line\n" * 100_000, "long.txt")
     assert len(cut) < 100_000
