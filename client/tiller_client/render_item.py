@@ -141,14 +141,14 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
         below.append(diff_lines(call.diff, paint, columns, lines_max, FOR_ALL))
         # Problems that the edit caused follow the first blank line.
         output = call.output.partition("\n\n")[2]
-    lines_max = UNCUT if whole else _lines_shown(call, failed=failed)
+    lines_max = UNCUT if whole else lines_shown(call, failed=failed)
     if lines_max and output.strip():
         shown = _head if call.by_provider and not failed else _tail
         below.append(paint.dim(shown(output, columns, lines_max, call.spill_path)))
     return "\n".join(below)
 
 
-def _lines_shown(call: ToolCall, *, failed: bool) -> int:
+def lines_shown(call: ToolCall, *, failed: bool) -> int:
     """How many lines of a call's output are shown to people."""
     if failed or call.diff or call.by_user or call.by_provider:
         return OUTPUT_LINES_SHOWN
@@ -176,7 +176,7 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
-        shown.append(paint.dim(f"    … {_more(len(lines) - lines_max)}{for_all}"))
+        shown.append(paint.dim(f"    … {more_lines(len(lines) - lines_max)}{for_all}"))
     return "\n".join(shown)
 
 
@@ -205,7 +205,7 @@ def item_block(item: Item, paint: Paint, width: int, *, whole: bool = False) -> 
         case Notice():
             return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
         case Patch():
-            return paint.dim(cut(f"± {_changed(item)}", width - 1))
+            return paint.dim(cut(f"± {patch_title(item)}", width - 1))
         case _:
             assert_never(item)
 
@@ -219,7 +219,8 @@ def change_line(change: FileChange, paint: Paint) -> str:
     return f"{mark} {one_line(change.path)}{counts}"
 
 
-def _changed(patch: Patch) -> str:
+def patch_title(patch: Patch) -> str:
+    """The files that a step changed, in one line."""
     if not patch.tree_after:
         return "it is not known what this step changed in files"
     more = f" and {patch.more} more" if patch.more else ""
@@ -262,7 +263,7 @@ def _head(output: str, width: int, lines_max: int, _spill_path: str) -> str:
     lines = output.rstrip("\n").split("\n")
     shown = [output_row(line, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
-        shown.append(f"    … {_more(len(lines) - lines_max)}{FOR_ALL}")
+        shown.append(f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
     return "\n".join(shown)
 
 
@@ -273,11 +274,12 @@ def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
     if spill_path and (len(lines) > lines_max or lines_max == UNCUT):
         shown.insert(0, f"    … all of it: {one_line(spill_path)}")
     elif len(lines) > lines_max:
-        shown.insert(0, f"    … {_more(len(lines) - lines_max)}{FOR_ALL}")
+        shown.insert(0, f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
     return "\n".join(shown)
 
 
-def _more(count: int) -> str:
+def more_lines(count: int) -> str:
+    """How many lines are left out."""
     return f"{count} more {'line' if count == 1 else 'lines'}"
 
 

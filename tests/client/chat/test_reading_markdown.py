@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
-from tiller_client.chat.reading import markdown
+from tiller_client.chat.reading import blocks, markdown
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
 from tiller_client.text import sanitized
@@ -76,11 +76,10 @@ def test_any_text_at_all_is_safe(text, columns):
 )
 def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit, monkeypatch):
     parsed: list[int] = []
-    parse = markdown.parsed
 
     def counted(source: str):
         parsed.append(source.count("\n") + 1)
-        return parse(source)
+        return blocks.parsed(source)
 
     monkeypatch.setattr(markdown, "parsed", counted)
     stream = MarkdownStream(80, PLAIN)

@@ -41,6 +41,6 @@ COLOURS = {
     # Changes: the text of a line in 16 colours, else what is behind it.
     "added": Colour("32", "12351f", "dafbe1", behind=True),
     "removed": Colour("31", "42181b", "ffebe9", behind=True),
-    "added_word": Colour("1;4", "1f6f3b", "aceebb", behind=True),
-    "removed_word": Colour("1;4", "8a2a31", "ffcecb", behind=True),
+    "added_word": Colour("1;4", "1f7f2a", "aceebb", behind=True),
+    "removed_word": Colour("1;4", "8a2a2a", "ffb8b3", behind=True),
 }

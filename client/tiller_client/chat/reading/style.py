@@ -193,17 +193,17 @@ def _shade(colour: Colour, *, light: bool, exact: bool) -> str:
     red, green, blue = (int(shade[at : at + 2], 16) for at in (0, 2, 4))
     if exact:
         return f"{layer};2;{red};{green};{blue}"
-    return f"{layer};5;{_nearest(red, green, blue)}"
+    return f"{layer};5;{_nearest(red, green, blue, grey=not colour.behind)}"
 
 
-def _nearest(red: int, green: int, blue: int) -> int:
-    """The nearest of the 216 colours and 24 greys that terminals with 256 have."""
+def _nearest(red: int, green: int, blue: int, *, grey: bool) -> int:
+    """The nearest of the 216 colours and, if `grey`, the 24 greys that terminals with 256 have."""
     levels = (0, 95, 135, 175, 215, 255)
     cube = [min(range(6), key=lambda at: abs(levels[at] - part)) for part in (red, green, blue)]
-    grey = max(0, min(23, round(((red + green + blue) / 3 - 8) / 10)))
+    shade = max(0, min(23, round(((red + green + blue) / 3 - 8) / 10)))
     wanted = (red, green, blue)
     by_cube = sum(abs(levels[at] - part) for at, part in zip(cube, wanted, strict=True))
-    by_grey = sum(abs(8 + 10 * grey - part) for part in wanted)
-    if by_grey < by_cube:
-        return 232 + grey
+    by_grey = sum(abs(8 + 10 * shade - part) for part in wanted)
+    if grey and by_grey < by_cube:
+        return 232 + shade
     return 16 + 36 * cube[0] + 6 * cube[1] + cube[2]

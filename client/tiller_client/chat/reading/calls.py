@@ -1,0 +1,171 @@
+"""Makes lines of tool calls: one about the call, then the end of its output, or its diff."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tiller_client.chat.reading.diff import diff_lines
+from tiller_client.chat.reading.facts import Facts
+from tiller_client.chat.reading.images import image_lines
+from tiller_client.chat.reading.layout import folded, row_cells, safe_span
+from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme, safe
+from tiller_client.render_item import (
+    COMMAND_LINES_SHOWN,
+    DIFF_LINES_SHOWN,
+    UNCUT,
+    call_state,
+    call_title,
+    lines_shown,
+    more_lines,
+)
+from tiller_client.text import count, cut, dollars, one_line, seconds
+from tiller_protocol.items import AssistantMessage, Item, SubAgent, ToolCall
+
+INDENT = 4
+
+BAR_COLUMNS = 16
+"""Of the bar that shows when a call ran, among those beside it."""
+
+BAR_WIDTH_MIN = 70
+"""Narrower terminals show only how many calls ran beside it."""
+
+CHILD_ITEMS_SHOWN = 5
+"""Latest items of a sub-agent that is at work."""
+
+LINE_CHARS_MAX = 4_000
+"""Of a line of output that is looked at where lines are cut: more than any terminal is wide."""
+
+_LINE_END = re.compile(r"\r*\n")
+
+
+def call_lines(
+    call: ToolCall, facts: Facts, width: int, theme: Theme, *, opened: bool = False
+) -> list[str]:
+    """The lines of a call; whole if `opened`, with all that it returned."""
+    rows: list[Row] = [_head(call, facts, width, theme)]
+    if call.rewritten_arguments:
+        changed = f"a hook changed the arguments to {one_line(call.rewritten_arguments)}"
+        rows += _below(changed, width, opened=opened)
+    lines = [theme.line(row) for row in rows]
+    for image in call.images:
+        lines += _indented(image_lines(image, width - INDENT, theme))
+    output = call.output
+    if call.diff:
+        lines_max = UNCUT if opened else DIFF_LINES_SHOWN
+        lines += _indented(diff_lines(call.diff, width - INDENT, theme, lines_max=lines_max))
+        # Problems that the edit caused follow the first blank line.
+        output = output.partition("\n\n")[2]
+    if call.sub_agent:
+        lines += _indented(_child_lines(call.sub_agent, facts, width - INDENT, theme, call))
+    output_rows = _output_rows(call, output, width, opened=opened)
+    return lines + [theme.line(row) for row in output_rows]
+
+
+def _head(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
+    """State, tool, what it is about, and when it ran."""
+    state, role = _state(call, facts)
+    beside = _beside(call, facts, width, theme)
+    end: Row = [Span(f" {state}", (role,)), *beside]
+    mark = theme.glyph("○ " if call.state in ("pending", "running") else "● ", "")
+    begin: Row = [Span(mark, (role,)), Span(cut(one_line(call.name), width // 3), ("bold",))]
+    free = width - row_cells(map(safe_span, [*begin, *end])) - 1
+    title = cut(call_title(call), free) if free > 0 else ""
+    return [*begin, Span(f" {title}" if title else ""), *end]
+
+
+def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
+    """State and duration of a call, and the role of both."""
+    if call.state in ("pending", "running"):
+        if call.started_at is None or facts.now is None:
+            return call.state, "asking"
+        return f"{call.state} {seconds(max(0.0, facts.now - call.started_at))}", "asking"
+    failed = call.state == "error" or bool(call.exit_status)
+    return call_state(call), "bad" if failed else "good"
+
+
+def _beside(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
+    """When a call ran, if others of its response ran at the same time."""
+    own = facts.span(call)
+    if own is None:
+        return []
+    spans = [
+        span for one in facts.response(call) if one.id != call.id and (span := facts.span(one))
+    ]
+    together = [span for span in spans if span[0] < own[1] and own[0] < span[1]]
+    if not together:
+        return []
+    if theme.plain:
+        return [Span(f", beside {len(together)} more", ("muted",))]
+    if width < BAR_WIDTH_MIN:
+        return [Span(f" ∥{len(together) + 1}", ("muted",))]
+    begin, end = min(own[0], *(s[0] for s in together)), max(own[1], *(s[1] for s in together))
+    unit_s = (end - begin) / BAR_COLUMNS
+    first = min(BAR_COLUMNS - 1, int((own[0] - begin) / unit_s))
+    last = max(first + 1, min(BAR_COLUMNS, round((own[1] - begin) / unit_s)))
+    before, after = "┄" * first, "┄" * (BAR_COLUMNS - last)
+    bar = Span("━" * (last - first), ("name",))
+    return [Span(f" {before}", ("muted",)), bar, Span(after, ("muted",))]
+
+
+def _child_lines(
+    agent: SubAgent, facts: Facts, width: int, theme: Theme, call: ToolCall
+) -> Iterator[str]:
+    """What a sub-agent has spent, and what it does if it still works."""
+    steps = f"{agent.steps} step{'' if agent.steps == 1 else 's'}"
+    tokens = f" · {count(agent.usage.tokens)} tokens" if agent.usage.tokens else ""
+    cost = "" if agent.cost is None else f" · {dollars(agent.cost)}"
+    about = cut(f"{one_line(agent.agent)} · {steps}{tokens}{cost}", width)
+    yield theme.line([Span(about, ("agent",))])
+    if call.state in ("completed", "error"):
+        return
+    items = [item for item in facts.children.get(agent.session_id, ()) if _is_work(item)]
+    child = Facts(items, facts.now, children=facts.children)
+    for item in items[-CHILD_ITEMS_SHOWN:]:
+        if isinstance(item, ToolCall):
+            yield theme.line(_head(item, child, width, theme))
+        elif isinstance(item, AssistantMessage):
+            yield theme.line([Span(cut(one_line(item.text[:LINE_CHARS_MAX]), width))])
+
+
+def _is_work(item: Item) -> bool:
+    if isinstance(item, ToolCall):
+        return not item.discarded
+    return isinstance(item, AssistantMessage) and bool(item.text.strip())
+
+
+def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> list[Row]:
+    """The last lines of what a call returned, or its first ones if the best come first."""
+    ended = call.state in ("completed", "error")
+    failed = call.state == "error" or bool(call.exit_status)
+    lines_max = lines_shown(call, failed=failed) if ended else COMMAND_LINES_SHOWN
+    if not output.strip() or not (lines_max or opened):
+        return []
+    lines = _lines(output)
+    if opened:
+        spill = [f"… all of it: {one_line(call.spill_path)}"] if call.spill_path else []
+        return [row for line in (*spill, *lines) for row in _below(line, width, opened=True)]
+    more = [f"… {more_lines(len(lines) - lines_max)}"] if len(lines) > lines_max else []
+    if call.by_provider and not failed:
+        lines = [*lines[:lines_max], *more]
+    else:
+        lines = [*more, *lines[-lines_max:]]
+    return [row for line in lines for row in _below(line, width, opened=False)]
+
+
+def _lines(output: str) -> list[str]:
+    """The lines of output; of one that a carriage return began anew, what came last."""
+    lines = _LINE_END.split(output.rstrip("\n"))
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
+
+def _below(line: str, width: int, *, opened: bool) -> list[Row]:
+    """A line below a call: all of it if `opened`, else as much as fits into one row."""
+    if opened:
+        rows = folded([Span(line.expandtabs(TAB_COLUMNS).rstrip(), ("muted",))], width - INDENT)
+    else:
+        text = safe(line[:LINE_CHARS_MAX].expandtabs(TAB_COLUMNS).rstrip())
+        rows = [[Span(cut(text, width - INDENT), ("muted",))]]
+    return [[Span(" " * INDENT), *row] for row in rows]
+
+
+def _indented(lines: Sequence[str] | Iterator[str]) -> list[str]:
+    return [" " * INDENT + line if line else "" for line in lines]

@@ -1,0 +1,241 @@
+"""Shows unified diffs: line numbers, colours of the language, and which words of a line changed.
+
+Any text may come in: what is no part of a hunk is shown as it is.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Literal
+
+from tiller_client.chat.reading.code import Highlighter
+from tiller_client.chat.reading.layout import folded, row_cells
+from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme
+from tiller_client.render_item import UNCUT, more_lines
+
+WORD_LINES_MAX = 40
+"""Changed lines in a row whose words are compared; of more, only the lines are marked."""
+
+WORD_CHARS_MAX = 400
+"""Longest line whose words are compared; the cost is quadratic."""
+
+WORD_PAIRS_MAX = 200
+"""Lines of one diff whose words are compared."""
+
+ALIKE_MIN = 0.5
+"""Lines that have less in common (0 to 1) are another line, not a changed one."""
+
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)")
+_WORD = re.compile(r"\w+|\s+|.")
+_DROPPED = ("diff --git ", "index ")
+
+Mark = Literal["+", "-", " ", "\\"]
+_WORDS = {"+": "added ", "-": "removed ", " ": ""}
+_ROLES = {"+": ("good", "added"), "-": ("bad", "removed")}
+
+
+@dataclass
+class _Line:
+    """A line of a hunk."""
+
+    mark: Mark
+    text: str
+    number: int = 0
+    """In the new file, or the old one if it was removed."""
+    changed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Where its text differs from the line that it replaces, or that replaces it."""
+
+
+@dataclass
+class _Hunk:
+    path: str
+    about: str
+    """What follows the numbers: often the function that it is in."""
+    lines: list[_Line] = field(default_factory=list["_Line"])
+
+
+_Part = _Hunk | str
+"""A hunk, or a line outside of hunks."""
+
+
+def diff_lines(
+    diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT, for_all: str = ""
+) -> list[str]:
+    """The lines of a diff, so many of its own at most.
+
+    `for_all` follows the number of lines that are left out.
+    """
+    parts = list(_parts(diff.replace("\r\n", "\n").rstrip("\n").split("\n")))
+    paths = {part.path for part in parts if isinstance(part, _Hunk)}
+    rows: list[Row] = []
+    left = lines_max
+    pairs_left = WORD_PAIRS_MAX
+    path: str | None = None
+    for part in parts:
+        if left <= 0:
+            break
+        if isinstance(part, str):
+            rows += folded([Span(part.expandtabs(TAB_COLUMNS), ("muted",))], width)
+            left -= 1
+            continue
+        if part.path != path and len(paths) > 1:
+            rows += folded([Span(part.path, ("bold",))], width)
+        elif part.path == path:
+            gap = f"{theme.glyph('⋯', 'further down:')} {part.about}"
+            rows += folded([Span(gap, ("muted",))], width)
+        path = part.path
+        part.lines, cut_off = part.lines[:left], part.lines[left:]
+        left -= len(part.lines)
+        pairs_left -= _compare(part.lines, pairs_left)
+        rows += _hunk_rows(part, width, theme)
+        part.lines += cut_off
+    total = sum(len(part.lines) if isinstance(part, _Hunk) else 1 for part in parts)
+    if total > lines_max:
+        more = f"… {more_lines(total - lines_max)}{for_all}"
+        rows += folded([Span(more, ("muted",))], width)
+    return [theme.line(row) for row in rows]
+
+
+def _parts(lines: list[str]) -> Iterator[_Part]:
+    """Find the hunks by the numbers of lines in their headers, whatever these lines look like."""
+    hunk: _Hunk | None = None
+    path = ""
+    old = new = old_left = new_left = 0
+    is_binary = False
+    for at, line in enumerate(lines):
+        mark = line[:1] or " "
+        if hunk and mark == "\\":
+            hunk.lines.append(_Line("\\", line[2:]))
+        elif hunk and (old_left or new_left) and mark in ("+", "-", " "):
+            hunk.lines.append(_line(mark, line[1:], old if mark == "-" else new))
+            old, old_left = (old, old_left) if mark == "+" else (old + 1, old_left - 1)
+            new, new_left = (new, new_left) if mark == "-" else (new + 1, new_left - 1)
+        elif header := _HUNK.match(line):
+            if hunk:
+                yield hunk
+            is_binary = False
+            old, new = int(header[1]), int(header[3])
+            old_left, new_left = int(header[2] or 1), int(header[4] or 1)
+            hunk = _Hunk(path, header[5])
+        else:
+            if hunk:
+                yield hunk
+            hunk = None
+            if _is_header(lines, at):
+                path = _path(line, path)
+                continue
+            if line.startswith("diff --git "):
+                is_binary = False
+            if not is_binary and not line.startswith(_DROPPED):
+                yield "(binary)" if line == "GIT binary patch" else line
+            is_binary = is_binary or line == "GIT binary patch"
+    if hunk:
+        yield hunk
+
+
+def _line(mark: str, text: str, number: int) -> _Line:
+    shown: Mark = "+" if mark == "+" else "-" if mark == "-" else " "
+    return _Line(shown, text.expandtabs(TAB_COLUMNS), number)
+
+
+def _is_header(lines: list[str], at: int) -> bool:
+    """Whether a line is one of the two that name the files of the hunks below."""
+    ahead = 2 if lines[at].startswith("--- ") else 1 if lines[at].startswith("+++ ") else 0
+    return bool(ahead) and at + ahead < len(lines) and lines[at + ahead].startswith("@@ ")
+
+
+def _path(header: str, path: str) -> str:
+    """The path in a header; that of a removed file is only in the first."""
+    named = header[4:].partition("\t")[0]
+    if named == "/dev/null":
+        return path
+    return named[2:] if named.startswith(("a/", "b/")) else named
+
+
+def _compare(lines: list[_Line], pairs_max: int) -> int:
+    """Note which words differ where lines replace others; returns how many pairs it compared."""
+    compared = 0
+    at = 0
+    while at < len(lines):
+        old = _run(lines, at, "-")
+        new = _run(lines, at + len(old), "+")
+        if max(len(old), len(new)) <= WORD_LINES_MAX:
+            for before, after in zip(old, new, strict=False):
+                if compared >= pairs_max:
+                    return compared
+                compared += 1
+                _compare_words(before, after)
+        at += len(old) + len(new) or 1
+    return compared
+
+
+def _run(lines: list[_Line], begin: int, mark: Mark) -> list[_Line]:
+    end = begin
+    while end < len(lines) and lines[end].mark == mark:
+        end += 1
+    return lines[begin:end]
+
+
+def _compare_words(before: _Line, after: _Line) -> None:
+    if max(len(before.text), len(after.text)) > WORD_CHARS_MAX:
+        return
+    old, new = _WORD.findall(before.text), _WORD.findall(after.text)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    if matcher.ratio() < ALIKE_MIN:
+        return
+    for tag, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
+        if tag != "equal":
+            before.changed.append((_chars(old[:old_begin]), _chars(old[:old_end])))
+            after.changed.append((_chars(new[:new_begin]), _chars(new[:new_end])))
+
+
+def _chars(words: list[str]) -> int:
+    return sum(map(len, words))
+
+
+def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
+    """The rows of a hunk; a line goes on below its text, without a number."""
+    old, new = Highlighter(path=hunk.path), Highlighter(path=hunk.path)
+    digits = len(str(max((line.number for line in hunk.lines), default=0)))
+    rows: list[Row] = []
+    for line in hunk.lines:
+        if line.mark == "\\":
+            rows += folded([Span(" " * (digits + 1)), Span(line.text, ("muted",))], width)
+            continue
+        code = (old if line.mark == "-" else new).line(line.text)
+        if line.mark == " ":
+            old.line(line.text)
+        sign, role = _ROLES.get(line.mark, ("", ""))
+        mark = theme.glyph(f"{line.mark} ", _WORDS[line.mark])
+        number = Span(f"{line.number:>{digits}} ", ("muted",))
+        gutter = [number, Span(mark, (sign, role) if role else ())]
+        indent = row_cells(gutter)
+        text = _marked(code, line, role, in_colour=theme.colours > 16) if role else code
+        first, *rest = folded(text, width - indent)
+        rows.append([*gutter, *first])
+        rows += [[Span(" " * indent), *row] for row in rest]
+    return rows
+
+
+def _marked(code: Row, line: _Line, role: str, *, in_colour: bool) -> Row:
+    """A changed line, its changed words distinguished.
+
+    With few colours these mean added and removed only, so those of the language are left out.
+    """
+    edges = sorted({edge for part in line.changed for edge in part})
+    row: Row = []
+    at = 0
+    for span in code:
+        end = at + len(span.text)
+        cuts = [at, *(edge for edge in edges if at < edge < end), end]
+        for begin, stop in pairwise(cuts):
+            is_word = any(first <= begin < last for first, last in line.changed)
+            behind = (f"{role}_word",) if is_word else (role,)
+            if not in_colour:
+                behind = (role, *behind) if is_word else behind
+            roles = (*span.roles, *behind) if in_colour else behind
+            row.append(Span(span.text[begin - at : stop - at], roles))
+        at = end
+    return row
