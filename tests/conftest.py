@@ -10,6 +10,7 @@ import signal
 import sys
 from types import FrameType
 
+import hypothesis
 import pytest
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -26,6 +27,10 @@ def _drop(_logger: WrappedLogger, _method: str, _event: EventDict) -> EventDict:
 
 
 structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
+
+# No test is about time: a machine with too much to do takes as long as it takes.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 class _Together(LoadScopeScheduling):

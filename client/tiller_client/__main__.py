@@ -99,6 +99,8 @@ def run(arguments: Namespace) -> int:
 def _runner(family_name: str) -> Callable[[Namespace], int]:
     """Import the module of a family of verbs; returns what runs them."""
     match family_name:
+        case "chat":
+            from tiller_client.verbs import chat as family
         case "turns":
             from tiller_client.verbs import turns as family
         case "follow":

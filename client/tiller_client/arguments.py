@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tiller_client.daemon_arguments import add_actions
-from tiller_client.parser import Parser, similar
+from tiller_client.parser import DESCRIPTION, EPILOG, RPC_EPILOG, Parser, similar
 from tiller_client.turn_arguments import (
+    SESSION_HELP,
     add_amount,
     add_attachments,
     add_choices,
     add_ending,
+    add_opening,
     add_prompt,
     add_rules,
     add_sandbox,
+    add_session,
     add_span,
     event_number,
     positive,
@@ -29,10 +32,6 @@ from tiller_protocol import VERSION
 _AddParser = Callable[..., argparse.ArgumentParser]
 """Type of the method `add_parser`; argparse has no public name for the class that has it."""
 
-SESSION_HELP = (
-    "an id, its unique beginning or end (at least 4 characters), or: last (of this directory)"
-)
-
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
     *("session-budget", "tools", "follow-ups", "title"),
@@ -41,19 +40,6 @@ SETTINGS = (
 
 MISUSE = 2
 """The exit status that argparse uses."""
-
-DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
-EPILOG = """\
-first steps: tiller demo · tiller init · tiller exec "what is in this directory?" · tiller doctor
-exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
-130 interrupted"""
-
-RPC_EPILOG = """\
-stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
-        {"follow": SESSION, "after": N}   {"unfollow": SESSION}   {"follow": "daemon"}
-stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
-        {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
-one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -74,11 +60,18 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if unknown:
         verb = f" {parsed.verb}" if parsed.verb else ""
         parser.error(f"unknown: {' '.join(unknown)}; see: tiller{verb} --help")
+    if parsed.verb is None and _is_terminal():
+        parsed = parser.parse_args(["chat"])
     if parsed.verb is None:
         parser.print_help(sys.stderr)
         parser.exit(MISUSE)
     parsed.host, parsed.words = host or "", words
     return parsed
+
+
+def _is_terminal() -> bool:
+    """Whether there is somebody to chat with."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _take_host(words: list[str]) -> str | None:
@@ -144,6 +137,11 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.Argume
 
 
 def _add_turns(add: _AddParser) -> None:
+    parser = _verb(add, "chat", "chat", "work in a session here; also: tiller")
+    add_opening(parser)
+    add_choices(parser)
+    add_rules(parser)
+    add_session(parser, default="")
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     add_choices(parser)
@@ -163,17 +161,17 @@ def _add_turns(add: _AddParser) -> None:
     add_rules(parser)
     add_amount(parser)
     add_ending(parser)
-    _session(parser)
+    add_session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     add_span(parser)
     parser.add_argument("--until-idle", action="store_true", help="exit when no turn is running")
     add_amount(parser)
-    _session(parser, default="last")
+    add_session(parser, default="last")
     parser = _verb(add, "follow", "log", "show the events of a session so far")
     add_span(parser)
     add_amount(parser, quiet=False)
-    _session(parser, default="last")
+    add_session(parser, default="last")
 
 
 def _add_sessions(add: _AddParser) -> None:
@@ -211,20 +209,20 @@ def _add_sessions(add: _AddParser) -> None:
         metavar="CALL",
         help="print why a tool call was allowed: its id, words of its line, or: last",
     )
-    _session(parser, default="last")
+    add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
     parser.add_argument("--undo", action="store_true", help="take it out of the archive")
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
     parser.add_argument(
         "--at", type=event_number, metavar="N", help="share events up to N; default: all"
     )
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
-    _session(parser)
+    add_session(parser)
     parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
     parser.add_argument("value", metavar="VALUE", help='"" takes the setting back')
 
@@ -240,19 +238,19 @@ def _add_inputs(add: _AddParser) -> None:
     add_amount(parser)
     add_choices(parser)
     add_attachments(parser)
-    _session(parser)
+    add_session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "steer", "send a message to the running turn")
     parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
     add_attachments(parser)
-    _session(parser)
+    add_session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
     parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
     parser.add_argument("--background", metavar="ID", help="end this background command instead")
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "inputs", "queue", "show or change queued inputs")
-    _session(parser)
+    add_session(parser)
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
@@ -264,7 +262,7 @@ def _add_inputs(add: _AddParser) -> None:
 
 def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
-    _session(parser, default="")
+    add_session(parser, default="")
     parser = _verb(add, "requests", "answer", "answer a request")
     parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
@@ -285,26 +283,26 @@ def _add_requests(add: _AddParser) -> None:
 def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     add_amount(parser)
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "history", "revert", "take history and files back to before a turn")
     parser.add_argument(
         "--step", type=positive, metavar="N", help="undo only step N and later ones"
     )
-    _session(parser)
+    add_session(parser)
     parser.add_argument(
         "turn", metavar="TURN", nargs="?", default="last", help="its id, or: last (default)"
     )
     parser = _verb(add, "history", "unrevert", "undo the last revert")
-    _session(parser)
+    add_session(parser)
     parser = _verb(add, "history", "diff", "show what a session changed in files")
     parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
-    _session(parser, default="last")
+    add_session(parser, default="last")
     parser.add_argument(
         "turn", metavar="TURN", nargs="?", help="only this turn: its id, or: last; default: all"
     )
     parser = _verb(add, "history", "shell", "run your own command in the workspace")
     add_amount(parser)
-    _session(parser)
+    add_session(parser)
     parser.add_argument("command", metavar="COMMAND")
 
 
@@ -376,16 +374,8 @@ def _add_rest(add: _AddParser) -> None:
     )
 
 
-def _session(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    if default is None:
-        parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
-    else:
-        text = f"{SESSION_HELP}; default: {default or 'all'}"
-        parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
-
-
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
-    _add_turns: ("exec", "resume", "attach", "log"),
+    _add_turns: ("chat", "exec", "resume", "attach", "log"),
     _add_sessions: ("new", "ls", "search", "show", "archive", "rm", "fork", "set"),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
     _add_requests: ("requests", "answer", "rules"),

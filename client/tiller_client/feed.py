@@ -39,6 +39,11 @@ class Feed:
         self.closed = False
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a daemon from which events come, as far as is known."""
+        return self._watch is not None and self._watch.connected
+
+    @property
     def last(self) -> int:
         """The `seq` up to which events were delivered by the daemon."""
         return self._watch.last if self._watch else self._after

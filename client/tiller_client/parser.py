@@ -10,6 +10,19 @@ from typing import NoReturn
 
 from tiller_client.streams import put
 
+DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
+EPILOG = """\
+first steps: tiller demo · tiller init · tiller exec "what is in this directory?" · tiller doctor
+exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
+130 interrupted"""
+
+RPC_EPILOG = """\
+stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
+        {"follow": SESSION, "after": N}   {"unfollow": SESSION}   {"follow": "daemon"}
+stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
+        {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
+one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose error messages are safe to print on a terminal."""

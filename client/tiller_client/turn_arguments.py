@@ -8,6 +8,19 @@ TIMEOUT_S_MAX = 31_536_000
 
 APPROVE_HELP = "what to do where no permission rule decides"
 
+SESSION_HELP = (
+    "an id, its unique beginning or end (at least 4 characters), or: last (of this directory)"
+)
+
+
+def add_session(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Add the session that a verb is about; with `default`, it may be left out."""
+    if default is None:
+        parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
+    else:
+        text = f"{SESSION_HELP}; default: {default or 'all'}"
+        parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
+
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
     """Add the sandbox of commands."""
@@ -97,6 +110,15 @@ def duration(text: str) -> float:
     if not 0 < total <= TIMEOUT_S_MAX:
         raise problem
     return total
+
+
+def add_opening(parser: argparse.ArgumentParser) -> None:
+    """Add which session a chat opens, and how it is shown."""
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    parser.add_argument(
+        "-c", "--continue", dest="goes_on", action="store_true", help="go on with the last one here"
+    )
+    parser.add_argument("--plain", action="store_true", help="line by line; for screen readers")
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:

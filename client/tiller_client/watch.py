@@ -193,6 +193,11 @@ class Watch:
         return self._follower.wanted is None
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a daemon from which events come, as far as is known."""
+        return bool(self._socket.sources)
+
+    @property
     def last(self) -> int:
         """The `seq` of the last event delivered."""
         return self._follower.last

@@ -48,7 +48,7 @@ from tiller_protocol.ops import (
     SessionCreate,
     UserInput,
 )
-from tiller_protocol.places import find_places
+from tiller_protocol.places import Places, find_places
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -72,13 +72,15 @@ class Client:
     hello: HelloResult
     """The daemon's greeting: its version, the `log_id`, its limits."""
 
-    def __init__(self, name: str, *, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, name: str, *, environ: Mapping[str, str] = os.environ, places: Places | None = None
+    ) -> None:
         """Connect nowhere yet.
 
         Other frontends see `name`; the variables that tell `tiller` where the daemon is are taken
-        from `environ`.
+        from `environ`, unless `places` tell it.
         """
-        places = find_places(environ, sys.platform, os.getuid())
+        places = places or find_places(environ, sys.platform, os.getuid())
         self.pool = ConnectionPool(places, name, environ=environ)
         self._open: set[EventStream] = set()
         self._lock = threading.Lock()
@@ -226,6 +228,11 @@ class EventStream:
     def caught_up(self) -> bool:
         """Whether every event that is known to be in the log was returned."""
         return self.feed.caught_up and not self._events
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a daemon from which events come, as far as is known."""
+        return self.feed.connected
 
     def take(self) -> Event | None:
         """Return the next event if it has arrived; raises `StartedOver`."""

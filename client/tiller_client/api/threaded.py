@@ -27,6 +27,7 @@ from tiller_protocol.answers import AnyResult, HelloResult
 from tiller_protocol.events import Event
 from tiller_protocol.items import Decision
 from tiller_protocol.ops import AnyOp
+from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -36,9 +37,11 @@ _Result = TypeVar("_Result")
 class ThreadedClient(ABC):
     """A frontend; an asynchronous context manager. Its methods are those of `blocking.Client`."""
 
-    def __init__(self, name: str, *, environ: Mapping[str, str] = os.environ) -> None:
-        """Connect nowhere yet; entering does."""
-        self.blocking = Client(name, environ=environ)
+    def __init__(
+        self, name: str, *, environ: Mapping[str, str] = os.environ, places: Places | None = None
+    ) -> None:
+        """Connect nowhere yet; entering does. The arguments are those of `blocking.Client`."""
+        self.blocking = Client(name, environ=environ, places=places)
 
     @abstractmethod
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -152,6 +155,11 @@ class ThreadedEventStream:
     def caught_up(self) -> bool:
         """Whether every event that is known to be in the log was returned."""
         return self._stream.caught_up
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a daemon from which events come, as far as is known."""
+        return self._stream.connected
 
     def close(self) -> None:
         """End the iteration, also one that waits in another task."""

@@ -1,0 +1,244 @@
+"""What keys and commands do: they submit ops, whose effects come back as events."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tiller_client.chat.asking import Choice
+from tiller_client.chat.attaching import attachments
+from tiller_client.chat.choosing import Menus
+from tiller_client.chat.commands import COMMANDS, NAMES
+from tiller_client.chat.keys import KEYS_SHOWN
+from tiller_client.chat.outside import Outside
+from tiller_client.errors import TillerError, UsageError
+from tiller_client.parser import similar
+from tiller_client.text import on_screen, one_line, pad
+from tiller_protocol.answers import AnyResult, Created, RevertResult
+from tiller_protocol.ops import (
+    Answer,
+    AnyOp,
+    Compact,
+    Interrupt,
+    SessionArchive,
+    SessionConfigure,
+    SessionCreate,
+    SessionFork,
+    Shell,
+    TurnContinue,
+    Unrevert,
+    UserInput,
+)
+from tiller_protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
+
+AGAIN_S = 1.5
+"""Within this time, the same key again is the second of two."""
+
+APPROVE = ("ask", "always", "never")
+SANDBOX = ("read_only", "workspace_write", "full_access")
+
+Done = Callable[[AnyResult | None], None]
+
+
+class Actions:
+    """Everything that the user can do to the session."""
+
+    def __init__(self, chat: "Chat") -> None:
+        self._chat = chat
+        self._cleared_at = self._escaped_at = -AGAIN_S
+        self.menus = menus = Menus(chat)
+        self.outside = outside = Outside(chat)
+        self._commands: dict[str, Callable[[str], None]] = {
+            "help": lambda _: self._help(),
+            "new": lambda _: self._new(),
+            "sessions": menus.sessions,
+            "rename": self._rename,
+            "fork": lambda _: self.fork(None),
+            "archive": lambda _: self._archive(),
+            "model": lambda name: self._set("model", name, menus.models),
+            "variant": lambda name: self._set("variant", name, menus.variants),
+            "agent": lambda name: self._set("agent", name, menus.agents),
+            "approve": lambda value: self._one_of("approve", value, APPROVE),
+            "sandbox": lambda value: self._one_of("sandbox", value, SANDBOX),
+            "continue": lambda _: self.submit(TurnContinue(self._id)),
+            "queue": lambda _: menus.queued(),
+            "back": lambda _: menus.turns(),
+            "unrevert": lambda _: self.submit(Unrevert(self._id)),
+            "diff": lambda _: outside.show("diff", self._id),
+            "compact": lambda _: self.submit(Compact(self._id)),
+            "transcript": lambda _: outside.show("show", "--full", self._id),
+            "editor": lambda _: outside.edit(),
+            "quit": lambda _: chat.leave(),
+        }
+
+    def send(self, *, queue: bool) -> None:
+        """Send what is written: an answer, a command, the user's own command, or input."""
+        chat = self._chat
+        if chat.asking.typing is not None:
+            self.answer(chat.asking.finish(chat.editor.take()))
+            return
+        text = chat.editor.whole().strip()
+        if text.startswith("!") and text[1:].strip():
+            self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
+        elif name := _command(text):
+            self._run(name, text)
+        elif text:
+            self._input(text, queue=queue)
+
+    def run(self, name: str, rest: str = "") -> None:
+        """Run a command of ours."""
+        self._commands[name](rest)
+
+    def answer(self, choice: Choice | None) -> None:
+        """Answer the open request."""
+        request = self._chat.asking.request
+        if choice is not None and request is not None:
+            self.submit(Answer(request.id, choice.decision, choice.text))
+
+    def interrupt_or_go_back(self) -> None:
+        """Interrupt the running turn; the second time, choose a turn to go back to."""
+        now = time.monotonic()
+        again, self._escaped_at = now - self._escaped_at < AGAIN_S, now
+        if again:
+            self.menus.turns()
+        elif self._chat.is_busy:
+            self.submit(Interrupt(self._id))
+        else:
+            self._chat.say("Esc again: go back to an earlier turn")
+
+    def clear_or_leave(self) -> None:
+        """Clear what is written; the second time, leave."""
+        chat = self._chat
+        chat.asking.cancel()
+        now = time.monotonic()
+        again, self._cleared_at = now - self._cleared_at < AGAIN_S, now
+        if not chat.editor.is_empty:
+            chat.editor.take()
+            chat.say("cleared; Up brings it back; Ctrl-C again leaves")
+        elif again:
+            chat.leave()
+        else:
+            chat.say("Ctrl-C again leaves" + ("; the turn goes on" if chat.is_busy else ""))
+
+    def next_agent(self) -> None:
+        """Choose the agent after the present one."""
+        names = [one.name for one in self._chat.catalog.agents if not one.problem]
+        if len(names) > 1:
+            now = self._chat.snapshot.settings.agent or names[0]
+            at = names.index(now) if now in names else -1
+            self.configure(agent=names[(at + 1) % len(names)])
+
+    def submit(self, op: AnyOp, *, written: str = "", done: Done | None = None) -> None:
+        """Submit an op; `written`, what the user wrote, goes back to the editor if it fails."""
+        self._chat.session.submit(op, done or self._said, partial(self._failed, written))
+
+    def configure(self, **fields: object) -> None:
+        """Change settings of the session, from the next turn on."""
+        self.submit(SessionConfigure(self._id, Settings(**fields)))  # type: ignore[arg-type]
+
+    def open(self, session_id: str) -> None:
+        """Show another session."""
+        self._chat.next_session = session_id
+        self._chat.leave()
+
+    def fork(self, at: int | None) -> None:
+        """Go on in a session that shares the history up to an event, or all of it."""
+        self.submit(SessionFork(self._id, at), done=self._created)
+
+    @property
+    def _id(self) -> str:
+        return self._chat.session.id
+
+    def _run(self, name: str, text: str) -> None:
+        if name in NAMES:
+            self._chat.editor.take()
+            self.run(name, text.partition(" ")[2].strip())
+        else:
+            self._chat.catalog.then(lambda: self._run_custom(name, text))
+
+    def _run_custom(self, name: str, text: str) -> None:
+        if name in self._custom():
+            self._input(text, queue=False)
+        else:
+            suggestion = similar(name, [*NAMES, *self._custom()])
+            hint = f"did you mean /{suggestion}?" if suggestion else "see /help"
+            self._chat.say(f"there is no command /{name}; {hint}")
+
+    def _input(self, text: str, *, queue: bool) -> None:
+        chat = self._chat
+        try:
+            images, files = attachments(text, chat.snapshot.workspace)
+        except UsageError as error:
+            chat.say(str(error))
+            return
+        delivery = "queue" if queue else "auto"
+        op = UserInput(self._id, text, images, files, delivery)
+        self.submit(op, written=chat.editor.take())
+
+    def _said(self, result: AnyResult | None) -> None:
+        if isinstance(result, RevertResult) and result.conflicts:
+            self._chat.say(f"files left as they are: {', '.join(result.conflicts)}")
+
+    def _failed(self, written: str, error: TillerError) -> None:
+        if written and self._chat.editor.is_empty:
+            self._chat.editor.put(written)
+        self._chat.say(f"not sent: {error}" if written else str(error))
+
+    def _custom(self) -> list[str]:
+        return [one.name for one in self._chat.catalog.commands]
+
+    def _set(self, name: str, value: str, menu: Callable[[], None]) -> None:
+        if value:
+            self.configure(**{name: value})
+        else:
+            self._chat.catalog.then(menu)
+
+    def _one_of(self, name: str, value: str, known: tuple[str, ...]) -> None:
+        if value in known:
+            self.configure(**{name: value})
+        elif value:
+            self._chat.say(f"{name} is one of {', '.join(known)}")
+        else:
+            self.menus.one_of(name, known)
+
+    def _created(self, result: AnyResult | None) -> None:
+        assert isinstance(result, Created)
+        self.open(result.session_id)
+
+    def _new(self) -> None:
+        snapshot = self._chat.snapshot
+        now = snapshot.settings
+        settings = Settings(now.agent, now.model, now.variant)
+        self.submit(SessionCreate(snapshot.workspace, settings=settings), done=self._created)
+
+    def _archive(self) -> None:
+        self.submit(SessionArchive(self._id), done=lambda _: self._chat.leave())
+
+    def _rename(self, title: str) -> None:
+        if title:
+            self.submit(SessionConfigure(self._id, title=one_line(title)))
+        else:
+            self._chat.say("which title? /rename TITLE")
+
+    def _help(self) -> None:
+        paint = self._chat.look.paint
+        lines = [paint.bold("Keys"), *(f"  {pad(key, 16)} {text}" for key, text in KEYS_SHOWN)]
+        lines += ["", paint.bold("Commands")]
+        for one in COMMANDS:
+            name = f"/{one.name} {one.argument}"
+            lines.append(f"  {pad(name, 28)} {one.help}".rstrip())
+        for custom in self._chat.catalog.commands:
+            name = pad(f"/{one_line(custom.name)}", 28)
+            lines.append(f"  {name} {one_line(custom.description)}".rstrip())
+        self._chat.print([on_screen(line) for line in lines])
+
+
+def _command(text: str) -> str:
+    """The name of the command that a text begins with; empty for a path or any other text."""
+    if not text.startswith("/"):
+        return ""
+    name = text[1:].split(None, 1)[0] if text[1:].strip() else ""
+    return "" if "/" in name else name

@@ -1,0 +1,35 @@
+"""What a text names that is sent along: files as paths, images as they are."""
+
+import re
+from pathlib import Path
+
+from tiller_client.prompt import read_images
+from tiller_client.runtime import chosen_remote
+from tiller_protocol.items import Image
+
+_MENTION = re.compile(r"(?<!\S)@(\S+)")
+"""A path behind an @ at the beginning of a word."""
+
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
+"""Names of files that are attached with their content."""
+
+
+def attachments(text: str, workspace: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
+    """The images and files that a text names; raises `UsageError` if an image can't be read.
+
+    A name that is no existing file stays a word.
+    """
+    if chosen_remote():
+        return (), ()  # the workspace is on the other machine, where the model looks for itself
+    images: list[str] = []
+    files: list[str] = []
+    for name in dict.fromkeys(_MENTION.findall(text)):
+        path = Path(workspace, Path(name).expanduser())
+        if path.is_file() and path.suffix.lower() in IMAGES:
+            images.append(str(path))
+        elif path.exists():
+            files.append(str(path))
+    dropped = text.strip().strip("'\"").replace("\\ ", " ")
+    if dropped.startswith("/") and dropped.lower().endswith(IMAGES) and Path(dropped).is_file():
+        images.append(dropped)  # a file that was dragged into the terminal
+    return read_images(images), tuple(files)

@@ -1,0 +1,147 @@
+"""The menus: sessions, turns, models, agents, queued input, and what was written before."""
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
+
+from tiller_client.chat.menu import Entry, Menu
+from tiller_client.render_item import input_line
+from tiller_client.text import age, one_line
+from tiller_protocol.answers import AnyResult, SessionListResult
+from tiller_protocol.items import UserMessage
+from tiller_protocol.ops import QueueEdit, Revert, SessionList
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
+
+SESSIONS_LISTED = 200
+"""Sessions in the menu, the newest; more are found by `tiller ls --all`."""
+
+_QueueAction = Literal["remove", "promote", "move"]
+
+
+class Menus:
+    """Opens menus of one chat; what is chosen takes effect by its actions."""
+
+    def __init__(self, chat: "Chat") -> None:
+        self._chat = chat
+
+    def sessions(self, words: str) -> None:
+        """Choose another session."""
+
+        def show(result: AnyResult | None) -> None:
+            assert isinstance(result, SessionListResult)
+            now = time.time()
+            entries = [
+                Entry(
+                    one.session_id,
+                    one.title or "untitled",
+                    f"{age(now - one.updated_at)} ago · {one.workspace}",
+                )
+                for one in result.sessions
+                if one.session_id != self._chat.session.id
+            ]
+            menu = Menu("open a session", entries, self._chat.actions.open)
+            menu.type(words)
+            self._chat.choose(menu)
+
+        self._chat.actions.submit(SessionList(limit=SESSIONS_LISTED), done=show)
+
+    def written_before(self) -> None:
+        """Choose among the texts of the history."""
+        texts = dict.fromkeys(reversed(self._chat.editor.history))
+        entries = [Entry(text, one_line(text)) for text in texts]
+        self._chat.choose(Menu("written before", entries, self._chat.editor.put))
+
+    def models(self) -> None:
+        """Choose the model of the next turn."""
+        entries = [Entry(one.name, one.name) for one in self._chat.catalog.models]
+        self._configure("model", entries)
+
+    def variants(self) -> None:
+        """Choose the variant of the model, such as its effort."""
+        name = self._chat.snapshot.settings.model
+        models = self._chat.catalog.models
+        model = next((one for one in models if one.name == name), next(iter(models), None))
+        variants = model.variants if model else ()
+        entries = [Entry("", "none"), *(Entry(one, one) for one in variants)]
+        self._configure("variant", entries)
+
+    def agents(self) -> None:
+        """Choose the agent of the next turn."""
+        agents = self._chat.catalog.agents
+        self._configure("agent", [Entry(one.name, one.name, one.description) for one in agents])
+
+    def one_of(self, name: str, values: tuple[str, ...]) -> None:
+        """Choose the value of a setting."""
+        self._configure(name, [Entry(one, one.replace("_", " ")) for one in values])
+
+    def queued(self) -> None:
+        """Choose a queued input, and what to do with it."""
+        queue = self._chat.snapshot.queue
+        if not queue:
+            self._chat.say("nothing is queued")
+            return
+        entries = [Entry(one.id, input_line(one), one.delivery) for one in queue]
+        self._chat.choose(Menu("queued", entries, self._queued))
+
+    def turns(self) -> None:
+        """Choose a turn to go back to, and how."""
+        snapshot = self._chat.snapshot
+        entries: list[Entry] = []
+        marks = (mark for mark in snapshot.marks if mark.step == 0)
+        for number, mark in enumerate(marks, 1):
+            first = snapshot.items[mark.items : mark.items + 1]
+            text = one_line(first[0].text) if first and isinstance(first[0], UserMessage) else ""
+            when = f"{age(time.time() - mark.at)} ago" if mark.at else ""
+            entries.append(Entry(mark.turn_id, f"{number}. {text}", when))
+        if not entries:
+            self._chat.say("there is no turn to go back to yet")
+            return
+        self._chat.choose(Menu("go back to before", entries[::-1], self._back_to))
+
+    def _configure(self, name: str, entries: list[Entry]) -> None:
+        configure = self._chat.actions.configure
+        self._chat.choose(Menu(name, entries, lambda value: configure(**{name: value})))
+
+    def _queued(self, input_id: str) -> None:
+        entries = (
+            Entry("take back", "take back", "into the editor"),
+            Entry("remove", "remove"),
+            Entry("promote", "send now", "as steering, or as the next turn"),
+            Entry("move", "move to the front"),
+        )
+        self._chat.choose(Menu("this input", entries, partial(self._edit, input_id)))
+
+    def _edit(self, input_id: str, what: str) -> None:
+        chat = self._chat
+        queued = next((one for one in chat.snapshot.queue if one.id == input_id), None)
+        if queued is None:
+            chat.say("it has been sent by now")
+            return
+
+        def removed(_result: AnyResult | None) -> None:
+            chat.editor.put(queued.text)
+            chat.app.invalidate()
+
+        if what == "take back":
+            chat.actions.submit(QueueEdit(chat.session.id, input_id, "remove"), done=removed)
+        else:
+            op = QueueEdit(chat.session.id, input_id, cast("_QueueAction", what))
+            chat.actions.submit(op)
+
+    def _back_to(self, turn_id: str) -> None:
+        chat = self._chat
+        mark = next(m for m in chat.snapshot.marks if (m.turn_id, m.step) == (turn_id, 0))
+        entries = (
+            Entry("revert", "revert", "history and files go back; /unrevert undoes it"),
+            Entry("fork", "fork", "a new session goes on from there; files stay as they are"),
+        )
+
+        def act(what: str) -> None:
+            if what == "fork":
+                chat.actions.fork(mark.seq)
+            else:
+                chat.actions.submit(Revert(chat.session.id, turn_id))
+
+        chat.choose(Menu("before this turn", entries, act))

@@ -1,0 +1,38 @@
+"""The commands that a line may begin with: their names, and what help says of them."""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    name: str
+    help: str
+    argument: str = ""
+    """What follows its name, for help; empty: nothing."""
+
+
+COMMANDS = (
+    Command("help", "the keys and commands"),
+    Command("new", "start a new session here"),
+    Command("sessions", "open another session", "[WORDS]"),
+    Command("rename", "give the session a title", "TITLE"),
+    Command("fork", "go on in a session that shares this history"),
+    Command("archive", "archive the session and leave"),
+    Command("model", "choose the model", "[NAME]"),
+    Command("variant", "choose the model's variant, such as its effort", "[NAME]"),
+    Command("agent", "choose the agent", "[NAME]"),
+    Command("approve", "what to do where no rule decides", "[ask|always|never]"),
+    Command("sandbox", "what commands may do", "[read_only|workspace_write|full_access]"),
+    Command("continue", "go on without a new message"),
+    Command("queue", "change what is queued"),
+    Command("back", "go back to an earlier point: revert it, or fork from there"),
+    Command("unrevert", "undo the last revert"),
+    Command("diff", "what the session changed in files"),
+    Command("compact", "summarise the history now"),
+    Command("transcript", "the whole session in a pager"),
+    Command("editor", "write in $EDITOR"),
+    Command("quit", "leave; a running turn goes on"),
+)
+
+NAMES = frozenset(command.name for command in COMMANDS)

@@ -1,0 +1,38 @@
+"""Completes `/commands` in the editor."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from tiller_client.chat.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
+
+
+class InputCompleter(Completer):
+    """Completes the command that a text begins with."""
+
+    def __init__(self, chat: "Chat") -> None:
+        self._chat = chat
+
+    def get_completions(
+        self,
+        document: Document,
+        complete_event: CompleteEvent,  # noqa: ARG002 - of the interface
+    ) -> Iterable[Completion]:
+        """What the name may become."""
+        before = document.text_before_cursor
+        if before.startswith("/") and not any(letter.isspace() for letter in before):
+            yield from self._commands(before[1:])
+
+    def _commands(self, typed: str) -> Iterator[Completion]:
+        known = [(one.name, one.help) for one in COMMANDS]
+        known += [(one.name, one.description) for one in self._chat.catalog.commands]
+        for name, text in known:
+            if name.startswith(typed.lower()):
+                yield Completion(
+                    f"/{name} ", -len(typed) - 1, display=f"/{name}", display_meta=text
+                )

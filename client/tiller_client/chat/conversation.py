@@ -1,0 +1,227 @@
+"""A session as lines: those that are final, in the order of history, and those that still change.
+
+Pure: events and a clock's time go in, lines come out. Final lines go to the terminal's scrollback,
+where nothing can be redrawn, so a line is final only once no event can change it any more. An item
+is printed when it has completed and all items before it are printed; a message of the model that
+is next in order is printed block by block while it streams.
+"""
+
+from collections.abc import Iterator
+
+from tiller_client.chat.look import Look
+from tiller_client.chat.reading.markdown import MarkdownStream
+from tiller_client.render_item import background_line, citation_lines, is_shown
+from tiller_client.render_line import (
+    compaction_line,
+    resolution_line,
+    retry_line,
+    revert_line,
+    turn_end_line,
+)
+from tiller_client.text import on_screen, one_line, sanitized, seconds
+from tiller_protocol.events import (
+    BackgroundChanged,
+    ErrorRaised,
+    Event,
+    HistoryCompacted,
+    HistoryReverted,
+    ItemDelta,
+    PlanUpdated,
+    RequestResolved,
+    StatusChanged,
+    TurnEnded,
+    WarningRaised,
+)
+from tiller_protocol.fold import fold
+from tiller_protocol.items import AssistantMessage, Item, Notice, Patch, Reasoning, ToolCall
+from tiller_protocol.snapshot import Snapshot
+
+HISTORY_ITEMS_MAX = 200
+"""Items of a session that are printed when it is opened; `tiller show` has all of them."""
+
+MODEL_PATIENCE_S = 1.0
+"""Silence of the model after which the live part says that it waits for the model."""
+
+
+class Conversation:
+    """One session, from a snapshot on. `snapshot` is as the events taken so far make it."""
+
+    def __init__(self, snapshot: Snapshot, look: Look) -> None:
+        """`look` may change at any time; what is final stays as it is."""
+        self.snapshot = snapshot
+        self.look = look
+        self._printed = 0
+        """How many items of the snapshot are final."""
+        self._stream: MarkdownStream | None = None
+        """Of the message that is next in order, once a part of it may have been printed."""
+        self._streamed = 0
+        """How many characters of that message the stream has."""
+        self._is_compact = True
+        """Whether the last final line is one of a group, such as a tool call."""
+        self._background_states: dict[str, str] = {}
+        self._retry_at: float | None = None
+        """When the model is asked again (Unix seconds), while that is awaited."""
+        self._began = False
+        """Whether a line of the streaming message is final."""
+
+    def begin(self) -> list[str]:
+        """The final lines of what has happened before."""
+        items = self.snapshot.items
+        self._printed = max(0, len(items) - HISTORY_ITEMS_MAX)
+        lines: list[str] = []
+        if self._printed:
+            hint = f"… {self._printed} earlier items: Ctrl-T, or tiller show"
+            lines.append(self._dim(hint))
+        for command in self.snapshot.background:
+            self._background_states[command.id] = command.state
+        return lines + self.advance()
+
+    def take(self, event: Event) -> list[str]:
+        """Apply the next event; returns the lines that are final now."""
+        # A replay leaves out deltas of items that have completed since.
+        self.snapshot.seq = event.seq - 1
+        fold(self.snapshot, event)
+        if isinstance(event.body, StatusChanged):
+            delay_s = event.body.delay_s if event.body.status == "retry" else None
+            self._retry_at = None if delay_s is None else event.time + delay_s
+        if isinstance(event.body, ItemDelta):
+            return []  # many of them come between two frames: `advance` looks at them together
+        if isinstance(event.body, HistoryReverted):
+            return [*self._cut_back(event.body)]
+        lines = self.advance()
+        for line in self._said(event):
+            lines += self._apart(line.split("\n"), compact=isinstance(event.body, RequestResolved))
+        return lines
+
+    def live(self, now: float) -> list[str]:
+        """The lines of what still changes, at `now` (Unix seconds)."""
+        lines: list[str] = []
+        is_compact = self._is_compact
+        for item in self.snapshot.items[self._printed :]:
+            shown = self._live_item(item, now)
+            compact = _is_grouped(item)
+            if shown and not (compact and is_compact):
+                lines.append("")
+            if shown:
+                lines += shown
+                is_compact = compact
+        if waiting := self._waiting_line(now):
+            lines += ["", waiting]
+        return lines
+
+    def advance(self) -> list[str]:
+        """The lines that have become final by the events taken, deltas included."""
+        return list(self._advance())
+
+    def _advance(self) -> Iterator[str]:
+        while self._printed < len(self.snapshot.items):
+            item = self.snapshot.items[self._printed]
+            if item.id in self.snapshot.open_items:
+                if isinstance(item, AssistantMessage):
+                    yield from self._feed(item)
+                return
+            yield from self._finish(item)
+            self._printed += 1
+
+    def _feed(self, item: AssistantMessage) -> Iterator[str]:
+        """Print the blocks of a streaming message that are complete."""
+        if self._stream is None:
+            self._stream = MarkdownStream(self.look.width, self.look.theme)
+            self._streamed = 0
+        first = self._streamed == 0
+        piece = item.text[self._streamed :]
+        self._streamed += len(piece)
+        lines = self._stream.feed(piece)
+        if lines:
+            yield from self._apart(lines) if first or not self._began else lines
+            self._began = True
+
+    def _finish(self, item: Item) -> Iterator[str]:
+        if isinstance(item, AssistantMessage) and self._stream is not None:
+            if item.state == "discarded":
+                yield self._dim("  (this answer was discarded; the request is made again)")
+            else:
+                yield from self._feed(item)
+                rest = self._stream.close()
+                if rest:
+                    yield from rest if self._began else self._apart(rest)
+                yield from self._notes_of(item)
+            self._stream, self._began = None, False
+            self._is_compact = False
+            return
+        if not is_shown(item) or (isinstance(item, AssistantMessage) and not item.text.strip()):
+            return
+        yield from self._apart(self.look.item(item), compact=_is_grouped(item))
+
+    def _notes_of(self, item: AssistantMessage) -> Iterator[str]:
+        if item.state == "interrupted":
+            yield self._dim("(interrupted)")
+        for line in citation_lines(item.citations, self.look.paint, self.look.width):
+            yield on_screen(line)
+
+    def _live_item(self, item: Item, now: float) -> list[str]:
+        if isinstance(item, AssistantMessage):
+            return self._stream.tail() if self._stream else []
+        if not is_shown(item):
+            return []
+        if isinstance(item, ToolCall) and item.id in self.snapshot.open_items:
+            return self.look.running(item, now)
+        return self.look.item(item)
+
+    def _cut_back(self, body: HistoryReverted) -> Iterator[str]:
+        self._printed = len(self.snapshot.items)
+        self._stream, self._began = None, False
+        yield from self._apart([on_screen(revert_line(body))])
+
+    def _apart(self, lines: list[str], *, compact: bool = False) -> list[str]:
+        """With a blank line before them, unless they belong to a group."""
+        apart = [] if compact and self._is_compact else [""]
+        self._is_compact = compact
+        return [*apart, *lines]
+
+    def _said(self, event: Event) -> Iterator[str]:
+        """Final lines about events that are no items."""
+        paint = self.look.paint
+        match event.body:
+            case TurnEnded() as body:
+                line = turn_end_line(body, paint)
+                if body.error is not None:
+                    line += "\n" + paint.bad(f"  {one_line(body.error.message)}")
+                yield on_screen(line)
+            case StatusChanged(status="retry") as body:
+                yield on_screen(retry_line(body, paint))
+            case HistoryCompacted() as body:
+                yield on_screen(compaction_line(body, paint))
+            case RequestResolved() as body:
+                yield on_screen(resolution_line(body, paint))
+            case WarningRaised(_, message) | ErrorRaised(_, message):
+                yield on_screen(paint.asking(f"! {one_line(message)}"))
+            case PlanUpdated() as body:
+                yield "\n".join(self.look.plan(body.plan))
+            case BackgroundChanged(background):
+                for command in background:
+                    if self._background_states.get(command.id) != command.state:
+                        self._background_states[command.id] = command.state
+                        yield self._dim(background_line(command))
+            case _:
+                pass
+
+    def _waiting_line(self, now: float) -> str:
+        """What the session waits for if nothing in it moves."""
+        snapshot = self.snapshot
+        if snapshot.turn is None or snapshot.open_items or snapshot.requests:
+            return ""
+        if self._retry_at is not None:
+            return self._dim(f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}")
+        waited_s = now - snapshot.updated_at
+        if waited_s < MODEL_PATIENCE_S:
+            return ""
+        return self._dim(f"○ waiting for the model {seconds(waited_s)}")
+
+    def _dim(self, text: str) -> str:
+        return on_screen(self.look.paint.dim(sanitized(text)))
+
+
+def _is_grouped(item: Item) -> bool:
+    """Whether items of this kind stand below each other without a blank line."""
+    return isinstance(item, ToolCall | Reasoning | Patch | Notice)

@@ -1,0 +1,134 @@
+"""What the user writes: a text of many lines, with pasted texts folded and a history."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.history import InMemoryHistory
+
+from tiller_client.text import cells, sanitized
+
+PASTED_LINES_MIN = 10
+"""A pasted text of so many lines is folded to one word."""
+
+PASTED_CHARS_MIN = 1_000
+"""So is one of so many characters."""
+
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+GOES_ON = "  "
+ROWS_MAX = 12
+"""Rows of a long text that are shown, those around the cursor."""
+
+_FOLD = re.compile(r"\[pasted (?:\d+ lines|\d+ characters) #(\d+)\]")
+
+
+class Shown(NamedTuple):
+    """The rows of the editor, without colours, and where the cursor is in them."""
+
+    rows: list[str]
+    cursor: tuple[int, int]
+
+
+class Editor:
+    """The text that is being written. It stays when something else is shown in between."""
+
+    def __init__(self, completer: Completer | None = None) -> None:
+        self._history = InMemoryHistory()
+        self.buffer = Buffer(
+            multiline=True,
+            completer=completer,
+            complete_while_typing=completer is not None,
+            history=self._history,
+            enable_history_search=False,
+        )
+        self._pasted: dict[str, str] = {}
+
+    @property
+    def history(self) -> list[str]:
+        """What was written before, the newest last."""
+        return self._history.get_strings()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been written."""
+        return not self.buffer.text
+
+    def paste(self, text: str) -> None:
+        """Insert a pasted text; a large one as one word that stands for it."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines < PASTED_LINES_MIN and len(text) < PASTED_CHARS_MIN:
+            self.buffer.insert_text(text)
+            return
+        number = str(len(self._pasted) + 1)
+        self._pasted[number] = text
+        amount = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        self.buffer.insert_text(f"[pasted {amount} #{number}] ")
+
+    def whole(self) -> str:
+        """The text as it is sent, with what was pasted in place of the words that stand for it."""
+        return self.expanded(self.buffer.text)
+
+    def expanded(self, text: str) -> str:
+        """A text with what was pasted into it."""
+        return _FOLD.sub(lambda fold: self._pasted.get(fold[1], fold[0]), text)
+
+    def take(self) -> str:
+        """Return the whole text and clear the editor; the text is the newest of the history."""
+        text = self.whole().strip("\n")
+        self.buffer.reset(append_to_history=False)
+        if text.strip():
+            self.remember([text])
+        return text
+
+    def put(self, text: str) -> None:
+        """Replace the text."""
+        self.buffer.reset()
+        self.buffer.insert_text(text)
+
+    def remember(self, texts: Sequence[str]) -> None:
+        """Add to the history, the newest last. What is being written stays."""
+        for text in texts:
+            if text != next(iter(self._history.get_strings()[-1:]), None):
+                self._history.append_string(text)
+        written, at = self.buffer.text, self.buffer.cursor_position
+        self.buffer.reset()
+        if written:
+            self.buffer.insert_text(written)
+            self.buffer.cursor_position = at
+
+    def shown(self, width: int) -> Shown:
+        """The rows of the text at a width, at most `ROWS_MAX` of them."""
+        return wrapped(self.buffer.text, self.buffer.cursor_position, width)
+
+
+def wrapped(text: str, position: int, width: int) -> Shown:
+    """Break a text into rows behind the prompt; `position` is the cursor's, in characters."""
+    columns = max(1, width - cells(PROMPT) - 1)
+    rows: list[str] = [""]
+    used = 0
+    cursor = (0, 0)
+    for at, character in enumerate(text + "\0"):
+        if at == position:
+            cursor = (len(rows) - 1, used)
+        if character == "\0" and at == len(text):
+            break
+        if character == "\n":
+            rows.append("")
+            used = 0
+            continue
+        shown = "    " if character == "\t" else sanitized(character)
+        size = cells(shown)
+        if used + size > columns:
+            rows.append("")
+            used = 0
+            if at == position:
+                cursor = (len(rows) - 1, 0)
+        rows[-1] += shown
+        used += size
+    first = min(max(0, cursor[0] - ROWS_MAX + 1), max(0, len(rows) - ROWS_MAX))
+    seen = rows[first : first + ROWS_MAX]
+    marked = [(PROMPT if first + n == 0 else GOES_ON) + row for n, row in enumerate(seen)]
+    return Shown(marked, (cursor[0] - first, cursor[1] + cells(PROMPT)))

@@ -1,0 +1,274 @@
+"""What each key does."""
+
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
+
+FOCUS_IN, FOCUS_OUT = Keys.F21, Keys.F22
+"""No keyboard has these, and prompt-toolkit has no names for what they stand for here."""
+
+FOCUS_SEQUENCES = {"\x1b[I": FOCUS_IN, "\x1b[O": FOCUS_OUT}
+"""What a terminal sends when its window gets or loses the focus."""
+
+KEYS_SHOWN = (
+    ("Enter", "send; while a turn is running: steer it"),
+    ("Alt-Enter", "queue behind the running turn"),
+    ("Ctrl-J, \\ Enter", "a new line"),
+    ("Esc", "interrupt the turn; close what is open"),
+    ("Esc Esc", "go back to an earlier point, or fork from there"),
+    ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
+    ("Ctrl-D", "leave"),
+    ("Up, Down", "what you wrote before"),
+    ("Tab", "complete a /command"),
+    ("Shift-Tab", "the next agent"),
+    ("Alt-M, Alt-V", "choose the model, its variant"),
+    ("Alt-Q", "change what is queued"),
+    ("Ctrl-O", "show thoughts and outputs whole, or folded"),
+    ("Ctrl-T", "the whole transcript, in a pager"),
+    ("Ctrl-G", "write in $EDITOR"),
+    ("Ctrl-R", "search what you wrote before"),
+    ("!COMMAND", "run your own command"),
+)
+
+
+def input_of(stdin: TextIO) -> Input:
+    """The keyboard of a terminal."""
+    ANSI_SEQUENCES.update(FOCUS_SEQUENCES)
+    return create_input(stdin)
+
+
+def bindings(chat: "Chat") -> KeyBindings:
+    """The keys of a chat."""
+    keys = KeyBindings()
+    # Of several bindings that apply to a key, the last one counts.
+    _add_editing(keys, chat)
+    _add_turn(keys, chat)
+    _add_answers(keys, chat)
+    _add_menu(keys, chat)
+    return keys
+
+
+def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
+    """A menu takes all keys while it is open."""
+    is_open = Condition(lambda: chat.menu is not None)
+
+    @keys.add("up", filter=is_open, eager=True)
+    @keys.add("c-p", filter=is_open, eager=True)
+    def _up(_event: KeyPressEvent) -> None:
+        assert chat.menu
+        chat.menu.move(-1)
+
+    @keys.add("down", filter=is_open, eager=True)
+    @keys.add("c-n", filter=is_open, eager=True)
+    def _down(_event: KeyPressEvent) -> None:
+        assert chat.menu
+        chat.menu.move(1)
+
+    @keys.add("enter", filter=is_open, eager=True)
+    def _take(_event: KeyPressEvent) -> None:
+        assert chat.menu
+        menu, chat.menu = chat.menu, None
+        if menu.chosen is not None:
+            menu.take(menu.chosen.value)
+
+    @keys.add("c-c", filter=is_open, eager=True)
+    @keys.add("c-d", filter=is_open, eager=True)
+    @keys.add("escape", filter=is_open, eager=True)
+    def _close(_event: KeyPressEvent) -> None:
+        chat.menu = None
+
+    @keys.add("backspace", filter=is_open, eager=True)
+    def _erase(_event: KeyPressEvent) -> None:
+        assert chat.menu
+        chat.menu.type(chat.menu.typed[:-1])
+
+    @keys.add(Keys.Any, filter=is_open, eager=True)
+    def _type(event: KeyPressEvent) -> None:
+        assert chat.menu
+        if event.data.isprintable():
+            chat.menu.type(chat.menu.typed + event.data)
+
+
+def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
+    """Letters choose an answer, Enter gives it; see `asking`."""
+
+    def about_request() -> bool:
+        empty = chat.editor.is_empty
+        return chat.menu is None and chat.asking.takes_keys(time.monotonic(), editor_is_empty=empty)
+
+    asked = Condition(about_request)
+    chosen = Condition(lambda: about_request() and chat.asking.chosen is not None)
+
+    @keys.add(Keys.Any, filter=asked)
+    def _press(event: KeyPressEvent) -> None:
+        chat.note = ""
+        text = chat.asking.press(event.data)
+        if text:
+            chat.editor.buffer.insert_text(text)
+
+    @keys.add("up", filter=asked)
+    def _up(_event: KeyPressEvent) -> None:
+        chat.asking.move(-1)
+
+    @keys.add("down", filter=asked)
+    def _down(_event: KeyPressEvent) -> None:
+        chat.asking.move(1)
+
+    @keys.add("enter", filter=chosen)
+    def _give(_event: KeyPressEvent) -> None:
+        chat.actions.answer(chat.asking.confirm())
+
+
+def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
+    """Writing a text."""
+    buffer = chat.editor.buffer
+    chosen = Condition(
+        lambda: (
+            buffer.complete_state is not None
+            and buffer.complete_state.current_completion is not None
+        )
+    )
+
+    @keys.add("enter")
+    def _send(_event: KeyPressEvent) -> None:
+        chat.note = ""
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+            return
+        chat.actions.send(queue=False)
+
+    @keys.add("enter", filter=chosen)
+    def _accept(_event: KeyPressEvent) -> None:
+        buffer.complete_state = None
+
+    _add_lines(keys, chat)
+
+
+def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
+    """Writing several lines, and going through those written before."""
+    buffer = chat.editor.buffer
+    completing = Condition(lambda: buffer.complete_state is not None)
+
+    @keys.add("escape", "enter")
+    def _queue(_event: KeyPressEvent) -> None:
+        if chat.is_busy:
+            chat.actions.send(queue=True)
+        else:
+            buffer.insert_text("\n")
+
+    @keys.add("c-j")
+    def _newline(_event: KeyPressEvent) -> None:
+        buffer.insert_text("\n")
+
+    @keys.add("up", filter=~completing)
+    def _older(_event: KeyPressEvent) -> None:
+        buffer.auto_up()
+
+    @keys.add("down", filter=~completing)
+    def _newer(_event: KeyPressEvent) -> None:
+        buffer.auto_down()
+
+    @keys.add("tab")
+    def _complete(_event: KeyPressEvent) -> None:
+        if buffer.complete_state:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(select_first=True)
+
+    @keys.add("s-tab", filter=completing)
+    def _complete_back(_event: KeyPressEvent) -> None:
+        buffer.complete_previous()
+
+    @keys.add(Keys.BracketedPaste)
+    def _paste(event: KeyPressEvent) -> None:
+        chat.note = ""
+        chat.editor.paste(event.data)
+
+    @keys.add("c-g")
+    def _edit(_event: KeyPressEvent) -> None:
+        chat.actions.outside.edit()
+
+    @keys.add("c-r")
+    def _search(_event: KeyPressEvent) -> None:
+        chat.actions.menus.written_before()
+
+
+def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
+    """Dealing with the turn and the session."""
+    buffer = chat.editor.buffer
+    completing = Condition(lambda: buffer.complete_state is not None)
+
+    @keys.add("escape")
+    def _escape(_event: KeyPressEvent) -> None:
+        if buffer.complete_state is not None:
+            buffer.cancel_completion()
+        elif not chat.asking.cancel():
+            chat.actions.interrupt_or_go_back()
+
+    @keys.add("c-c")
+    def _clear(_event: KeyPressEvent) -> None:
+        chat.actions.clear_or_leave()
+
+    @keys.add("c-d")
+    def _leave(_event: KeyPressEvent) -> None:
+        if chat.editor.is_empty:
+            chat.leave()
+        else:
+            buffer.delete()
+
+    @keys.add("s-tab", filter=~completing)
+    def _agent(_event: KeyPressEvent) -> None:
+        chat.actions.next_agent()
+
+    _add_screen(keys, chat)
+
+
+def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
+    """Choosing, and what is shown."""
+
+    @keys.add("escape", "m")
+    def _model(_event: KeyPressEvent) -> None:
+        chat.actions.run("model")
+
+    @keys.add("escape", "v")
+    def _variant(_event: KeyPressEvent) -> None:
+        chat.actions.run("variant")
+
+    @keys.add("escape", "q")
+    def _queue(_event: KeyPressEvent) -> None:
+        chat.actions.run("queue")
+
+    @keys.add("c-o")
+    def _open(_event: KeyPressEvent) -> None:
+        chat.look.opened = not chat.look.opened
+        chat.say("shown whole from now on" if chat.look.opened else "folded from now on")
+
+    @keys.add("c-t")
+    def _transcript(_event: KeyPressEvent) -> None:
+        chat.actions.run("transcript")
+
+    @keys.add("c-l")
+    def _redraw(_event: KeyPressEvent) -> None:
+        chat.painter.erase()
+        chat.app.invalidate()
+
+    @keys.add("c-z")
+    def _suspend(_event: KeyPressEvent) -> None:
+        chat.actions.outside.suspend()
+
+    @keys.add(FOCUS_IN)
+    def _focus(_event: KeyPressEvent) -> None:
+        chat.focus(gained=True)
+
+    @keys.add(FOCUS_OUT)
+    def _unfocus(_event: KeyPressEvent) -> None:
+        chat.focus(gained=False)

@@ -1,0 +1,110 @@
+"""The session of the daemon behind the screen: its events come in, submissions go out in order."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from tiller_client.api.for_asyncio import Client
+from tiller_client.api.threaded import ThreadedEventStream
+from tiller_client.errors import RejectedError, StartedOver, TillerError
+from tiller_protocol.answers import AnyResult
+from tiller_protocol.events import Event
+from tiller_protocol.ops import AnyOp
+from tiller_protocol.snapshot import Snapshot
+
+RETRY_S = 0.5
+"""Time between two attempts to reach a daemon that can't be started or does not answer."""
+
+NEW_LOG = "The daemon has a new log, in which this session does not exist."
+
+
+class Sink(Protocol):
+    """Where events go."""
+
+    def take(self, event: Event) -> None:
+        """The next event."""
+        ...
+
+    def away(self, text: str) -> None:
+        """Whether events come: a sentence about why not, or nothing."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """No event will come any more."""
+        ...
+
+
+Done = Callable[[AnyResult | None], None]
+Failed = Callable[[TillerError], None]
+
+
+class _Submission(NamedTuple):
+    op: AnyOp
+    done: Done
+    failed: Failed
+
+
+class LiveSession:
+    """One session. `run` follows it until it is cancelled."""
+
+    def __init__(self, client: Client, session_id: str) -> None:
+        self.client = client
+        self.id = session_id
+        self._submissions: asyncio.Queue[_Submission] = asyncio.Queue()
+
+    async def snapshot(self) -> Snapshot:
+        """The session as it is now."""
+        return await self.client.session(self.id).snapshot()
+
+    def submit(self, op: AnyOp, done: Done, failed: Failed) -> None:
+        """Submit an op after those before it; one of the functions hears of its end."""
+        self._submissions.put_nowait(_Submission(op, done, failed))
+
+    async def send(self) -> None:
+        """Send the submissions, one after another, until cancelled."""
+        while True:
+            op, done, failed = await self._submissions.get()
+            try:
+                result = await self.client.submit(op)
+            except TillerError as error:
+                failed(error)
+            else:
+                done(result)
+
+    async def follow(self, after: int, sink: Sink) -> None:
+        """Give the events after one to the sink, until cancelled or the session is gone."""
+        last = after
+        while True:
+            async with self.client.session(self.id).follow(last) as stream:
+                watching = asyncio.create_task(_watch(stream, sink))
+                try:
+                    async for event in stream:
+                        last = event.seq
+                        sink.take(event)
+                except StartedOver:
+                    sink.end(NEW_LOG)
+                    return
+                except RejectedError as error:
+                    sink.end(str(error))
+                    return
+                except TillerError as error:
+                    sink.away(str(error))
+                finally:
+                    watching.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await watching
+            await asyncio.sleep(RETRY_S)
+
+
+AWAY = "the daemon is away; waiting for it"
+
+
+async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
+    """Say when the daemon is away, and when it is back."""
+    is_away = True  # what a failure before has said is taken back
+    while True:
+        await asyncio.sleep(RETRY_S)
+        was_away, is_away = is_away, not stream.connected
+        if was_away != is_away:
+            sink.away(AWAY if is_away else "")

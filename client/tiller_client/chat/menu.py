@@ -1,0 +1,79 @@
+"""A list to choose from, narrowed by what is typed; pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tiller_client.text import Paint, cut, one_line, pad
+
+ROWS_MAX = 10
+"""Entries that are shown at once."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a menu."""
+
+    value: str
+    """What is chosen; not shown."""
+    label: str
+    """What is shown first, in a column."""
+    detail: str = ""
+    """What is shown behind it."""
+
+
+@dataclass
+class Menu:
+    """Entries, the words typed to narrow them, and which one is chosen."""
+
+    title: str
+    entries: Sequence[Entry]
+    take: Callable[[str], None]
+    """Gets the value of the entry that the user takes."""
+    typed: str = ""
+    at: int = 0
+    """Position of the chosen entry among those that match."""
+    matching: Sequence[Entry] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.matching = self.entries
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The entry that Enter takes."""
+        return self.matching[self.at] if self.matching else None
+
+    def type(self, text: str) -> None:
+        """Set the words that an entry must contain, in any order."""
+        self.typed = text
+        words = text.lower().split()
+        self.matching = [
+            entry
+            for entry in self.entries
+            if all(word in f"{entry.label} {entry.detail}".lower() for word in words)
+        ]
+        self.at = 0
+
+    def move(self, step: int) -> None:
+        """Choose the next entry, or the one before."""
+        if self.matching:
+            self.at = (self.at + step) % len(self.matching)
+
+    def rows(self, width: int, paint: Paint) -> list[str]:
+        """The rows of the menu."""
+        typed = f" {one_line(self.typed)}" if self.typed else ""
+        head = f"{self.title}:{typed}  (↑↓ Enter, Esc; type to search)"
+        rows = [paint.bold(cut(head, width))]
+        if not self.matching:
+            rows.append(paint.dim("  nothing matches"))
+        first = max(0, min(self.at - ROWS_MAX // 2, len(self.matching) - ROWS_MAX))
+        seen = self.matching[first : first + ROWS_MAX]
+        column = min(max((len(one_line(entry.label)) for entry in seen), default=0), width // 2)
+        for number, entry in enumerate(seen, first):
+            mark = "▸" if number == self.at else " "
+            detail = one_line(entry.detail)
+            text = f"{mark} {pad(one_line(entry.label), column)}  {detail}".rstrip()
+            row = cut(text, width)
+            rows.append(paint.asking(row) if number == self.at else row)
+        if (more := len(self.matching) - first - len(seen)) > 0:
+            rows.append(paint.dim(f"  … {more} more"))
+        return rows

@@ -1,0 +1,145 @@
+"""Draws the live part at the bottom of a terminal, below lines that stay.
+
+Every frame is one write, so that a terminal that knows synchronized updates never shows half of
+one, and others hardly ever. A terminal that takes its time makes the write wait, and so the next
+frame: what happens meanwhile is shown by that one.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tiller_client.chat.reading.style import width
+
+BEGIN = "\x1b[?2026h"
+"""Begins a synchronized update; terminals that do not know it ignore it."""
+
+END = "\x1b[?2026l"
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
+ERASE_BELOW = "\x1b[J"
+ERASE_REST = "\x1b[K"
+MODES_ON, MODES_OFF = "\x1b[?2004h\x1b[?1004h", "\x1b[?2004l\x1b[?1004l"
+"""Bracketed paste, and reports of the focus."""
+
+PLAIN = "\x1b[0m"
+
+REFLOWING = (
+    *("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID"),
+    *("KONSOLE_VERSION", "GHOSTTY_RESOURCES_DIR", "ITERM_SESSION_ID", "WT_SESSION"),
+)
+"""Variables of terminals that wrap their lines anew when they are resized.
+
+Others cut them. Where that is wrong, a resize leaves an old row of the live part behind, or erases
+a row above it too much, so an unknown terminal counts as one that cuts.
+"""
+
+
+class Frame(NamedTuple):
+    """What the live part shows: rows of at most the terminal's width, with colours."""
+
+    rows: Sequence[str]
+    cursor: tuple[int, int] | None
+    """Row and column, from 0; none: the cursor is hidden."""
+
+
+class Painter:
+    """The live part of one terminal. Nothing else may write to it between two frames."""
+
+    def __init__(self, descriptor: int, environ: Mapping[str, str]) -> None:
+        self._descriptor = descriptor
+        self._reflows = any(environ.get(name) for name in REFLOWING)
+        self._rows: Sequence[str] = ()
+        self._cursor_row = 0
+        self._cursor: tuple[int, int] | None = None
+        self._columns = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of the terminal now."""
+        try:
+            size = os.get_terminal_size(self._descriptor)
+        except OSError:
+            return 80, 24
+        return size.columns or 80, size.lines or 24
+
+    def begin(self) -> None:
+        """Let the terminal mark pasted text, and tell when its window gets the focus."""
+        self._write(MODES_ON)
+
+    def end(self) -> None:
+        """Take back what `begin` has changed."""
+        self._write(MODES_OFF + WRAP + SHOW_CURSOR)
+
+    def paint(self, above: Sequence[str], frame: Frame, columns: int, extra: str = "") -> None:
+        """Add lines above the live part, which stay, and make the live part look like `frame`.
+
+        `extra` is written as it is: a bell, a title.
+        """
+        begin = self._to_top(columns)
+        if above or columns != self._columns:
+            body = ERASE_BELOW + "".join(f"{line}{PLAIN}\r\n" for line in above)
+            drawn = "\r\n".join(row + PLAIN for row in frame.rows)
+            row = max(0, len(frame.rows) - 1)
+        else:
+            body, drawn, row = "", *self._difference(frame)
+        place = self._place_cursor(frame, row)
+        if above or drawn or extra or frame.cursor is None:
+            wrap = WRAP if above else ""  # lines that stay may be longer than the terminal is wide
+            self._write(
+                f"{BEGIN}{HIDE_CURSOR}{begin}{wrap}{body}{NO_WRAP}{drawn}{WRAP}{place}{extra}{END}"
+            )
+        elif frame.cursor != self._cursor:
+            self._write(f"{begin}{place}")
+        self._cursor = frame.cursor
+        self._rows, self._columns = frame.rows, columns
+
+    def erase(self) -> None:
+        """Remove the live part; the cursor is where it began."""
+        if self._rows:
+            columns, _ = self.size
+            self._write(f"{self._to_top(columns)}{ERASE_BELOW}{SHOW_CURSOR}")
+        self._rows, self._cursor_row, self._columns = (), 0, 0
+
+    def forget(self) -> None:
+        """Take the screen as it is, as something else has written to it."""
+        self._rows, self._cursor_row, self._columns = (), 0, 0
+
+    def _to_top(self, columns: int) -> str:
+        """Move to the first row of what is drawn now."""
+        above = self._cursor_row
+        if self._reflows and self._columns and columns < self._columns:
+            rows = self._rows[: self._cursor_row]
+            above = sum(max(1, -(-width(row) // columns)) for row in rows)
+        return ("\r" + f"\x1b[{above}A") if above else "\r"
+
+    def _difference(self, frame: Frame) -> tuple[str, int]:
+        """What changes the rows on the screen into those of the frame; where the cursor is then."""
+        parts: list[str] = []
+        at = 0
+        for number, row in enumerate(frame.rows):
+            if number < len(self._rows) and self._rows[number] == row:
+                continue
+            # A row may end in the last column, where erasing the rest would erase its end.
+            parts.append("\r\n" * (number - at) + f"\r{ERASE_REST}{row}{PLAIN}")
+            at = number
+        if len(frame.rows) < len(self._rows):
+            parts.append("\r\n" * (len(frame.rows) - at) + "\r" + ERASE_BELOW)
+            at = len(frame.rows)
+        return "".join(parts), at
+
+    def _place_cursor(self, frame: Frame, row: int) -> str:
+        if frame.cursor is None:
+            self._cursor_row = row
+            return ""
+        wanted_row, column = frame.cursor
+        self._cursor_row = wanted_row
+        up = f"\x1b[{row - wanted_row}A" if row > wanted_row else ""
+        down = "\n" * (wanted_row - row)
+        right = f"\x1b[{column}C" if column else ""
+        return f"\r{up}{down}{right}{SHOW_CURSOR}"
+
+    def _write(self, text: str) -> None:
+        data = memoryview(text.encode("utf-8", "replace"))
+        while data:
+            data = data[os.write(self._descriptor, data) :]

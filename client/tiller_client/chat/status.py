@@ -1,0 +1,61 @@
+"""The line at the bottom: what this session uses, and how far it is; pure."""
+
+from typing import NamedTuple
+
+from tiller_client.render_line import BRANCH_COLUMNS
+from tiller_client.text import cells, cut, dollars, one_line, seconds
+from tiller_protocol.snapshot import Snapshot
+
+SEPARATOR = " · "
+
+
+class Facts(NamedTuple):
+    """What the snapshot does not tell."""
+
+    model: str = ""
+    """The model of the next turn, where the session leaves that to the configuration."""
+    agent: str = ""
+    """The agent of the next turn, likewise."""
+    note: str = ""
+    """What the user should know now, such as that the daemon is away; shown first."""
+
+
+def status_line(snapshot: Snapshot, facts: Facts, now: float, width: int) -> str:
+    """The line, without colours; parts at its end are left out where the terminal is narrow."""
+    line = cut(one_line(facts.note), width)
+    for part in _parts(snapshot, facts, now):
+        longer = f"{line}{SEPARATOR}{part}" if line else part
+        if cells(longer) > width:
+            break
+        line = longer
+    return line
+
+
+def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
+    """The parts, the most important first."""
+    settings, turn = snapshot.settings, snapshot.turn
+    context = turn.context if turn else None
+    model = context.model if context else settings.model or facts.model
+    variant = context.variant if context else settings.variant
+    parts: list[str] = []
+    if turn is not None:
+        parts.append(f"working {seconds(max(0.0, now - turn.started_at))}")
+    parts.append(one_line(f"{model.rpartition('/')[2] or model} {variant or ''}"))
+    parts.append(one_line(context.agent if context else settings.agent or facts.agent))
+    if snapshot.context_tokens and snapshot.context_window:
+        parts.append(f"{100 * snapshot.context_tokens / snapshot.context_window:.0f} % context")
+    if snapshot.cost is not None:
+        parts.append(dollars(snapshot.cost))
+    if snapshot.queue:
+        parts.append(f"{len(snapshot.queue)} queued")
+    if running := sum(command.state == "running" for command in snapshot.background):
+        parts.append(f"{running} in the background")
+    if settings.approve in ("always", "never"):
+        parts.append(
+            {"always": "asks nothing", "never": "denies what it would ask"}[settings.approve]
+        )
+    if sandbox := (context.sandbox if context else settings.sandbox):
+        parts.append(f"sandbox {sandbox.replace('_', ' ')}")
+    if snapshot.branch:
+        parts.append(cut(one_line(snapshot.branch), BRANCH_COLUMNS))
+    return [part for part in parts if part]

@@ -1,0 +1,55 @@
+"""`chat`: works in a session on a terminal. Everything that draws is in `tiller_client.chat`."""
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+
+from tiller_client import choose
+from tiller_client.choices import read_settings
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import UsageError
+from tiller_client.prompt import read_workspace
+from tiller_client.runtime import my_places
+from tiller_protocol.answers import Created
+from tiller_protocol.ops import SessionConfigure, SessionCreate
+from tiller_protocol.settings import Settings
+
+NAME = "tiller chat"
+
+DUMB = ("", "dumb", "unknown")
+"""Terminals in which nothing can be redrawn."""
+
+
+def run(arguments: Namespace) -> int:
+    """Chat until the user leaves."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("tiller chat needs a terminal; for scripts there is: tiller exec PROMPT")
+    with DaemonConnection(my_places(), NAME) as connection:
+        session_id = _session(connection, arguments)
+    if arguments.plain or os.environ.get("TERM", "") in DUMB:
+        return _plain(session_id)
+    from tiller_client.chat.app import run_chat  # takes long to import
+
+    return asyncio.run(run_chat(session_id))
+
+
+def _session(connection: DaemonConnection, arguments: Namespace) -> str:
+    """The session to open: the one that is named, the last one of the directory, or a new one."""
+    settings = read_settings(arguments)
+    if not arguments.session and not arguments.goes_on:
+        workspace = read_workspace(arguments.directory)
+        return connection.ask(SessionCreate(workspace, settings=settings), Created).session_id
+    reference = arguments.session or choose.LAST
+    session_id = choose.session_id(connection, reference, arguments.directory, changes=True)
+    if settings != Settings():
+        connection.submit(SessionConfigure(session_id, settings))
+    return session_id
+
+
+def _plain(session_id: str) -> int:
+    """Follow the session line by line, as `attach` does."""
+    from tiller_client.arguments import parse
+    from tiller_client.verbs import follow
+
+    return follow.run(parse(["attach", session_id]))

@@ -1,0 +1,76 @@
+"""Nothing but a letter and Enter, typed for a request that was on the screen, answers it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_client.chat.asking import SEEN_S_MIN, Asking, choices
+from tiller_protocol.items import Request
+
+KEYS = st.lists(st.sampled_from([*"yahnr1t", "x", "ENTER", "ESC", "OTHER"]), max_size=30)
+
+
+def request(request_id: str = "r1", **fields: object) -> Request:
+    fields = {"always": ("git *",), "always_here": "/work", **fields}
+    return Request(request_id, "approval", "Run git push", **fields)  # type: ignore[arg-type]
+
+
+def test_the_choices_are_those_that_the_request_has() -> None:
+    assert [one.key for one in choices(request())] == ["y", "a", "h", "n", "r"]
+    assert [one.key for one in choices(request(always=(), always_here=""))] == ["y", "n", "r"]
+    question = Request("q", "question", "Which?", choices=("red", "blue"))
+    assert [(one.key, one.text) for one in choices(question)] == [
+        ("1", "red"),
+        ("2", "blue"),
+        ("t", ""),
+    ]
+
+
+def test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written() -> None:
+    asking = Asking()
+    asking.show(request())
+    assert not asking.takes_keys(10.0, editor_is_empty=True)
+    asking.seen(10.0)
+    assert not asking.takes_keys(10.0 + SEEN_S_MIN / 2, editor_is_empty=True)
+    assert asking.takes_keys(10.0 + SEEN_S_MIN, editor_is_empty=True)
+    assert not asking.takes_keys(10.0 + SEEN_S_MIN, editor_is_empty=False)
+    asking.show(request("r2"))
+    assert not asking.takes_keys(20.0, editor_is_empty=True)
+
+
+@given(keys=KEYS)
+def test_only_the_letter_of_an_answer_and_enter_right_after_it_answer(keys: list[str]) -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.seen(0.0)
+    written = ""
+    before = ""
+    for key in keys:
+        if not asking.takes_keys(100.0, editor_is_empty=not written):
+            written += key if len(key) == 1 else ""
+            if key == "ENTER" and asking.typing is None:
+                written = ""
+            elif key == "ESC":
+                asking.cancel()
+                written = ""
+        elif key == "ENTER":
+            answer = asking.confirm()
+            if answer is not None:
+                assert answer.key == before
+        elif key == "ESC":
+            asking.cancel()
+        elif key == "OTHER":
+            asking.show(request(f"r{len(before)}{key}"))
+            asking.seen(0.0)
+        else:
+            written += asking.press(key)
+        before = key
+
+
+@given(first=st.sampled_from("yahnr"), rest=st.text(min_size=1, max_size=20))
+def test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole(first: str, rest: str) -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.seen(0.0)
+    written = asking.press(first) + asking.press(rest[0])
+    assert written == first + rest[0]
+    assert asking.confirm() is None

@@ -1,0 +1,65 @@
+"""The text that a user writes: its rows, what is pasted, what comes back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_client.chat.editor import PASTED_LINES_MIN, PROMPT, ROWS_MAX, Editor, wrapped
+from tiller_client.text import cells
+
+TEXTS = st.text("ab 界é\n", max_size=200)
+
+
+@given(text=TEXTS, data=st.data(), width=st.integers(8, 40))
+def test_rows_hold_the_text_and_the_cursor_is_in_its_place(
+    text: str, data: st.DataObject, width: int
+) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    rows, (row, column) = wrapped(text, at, width)
+    assert 1 <= len(rows) <= ROWS_MAX
+    assert all(cells(one) <= width for one in rows)
+    assert 0 <= row < len(rows)
+    contents = [one[len(PROMPT) :] for one in rows]
+    assert column - cells(PROMPT) <= cells(contents[row])
+    if len(rows) < ROWS_MAX:
+        assert "".join(contents) == text.replace("\n", "")
+        before = "".join(contents[:row]) + contents[row]
+        position = column - cells(PROMPT)
+        while cells(before) > cells("".join(contents[:row])) + position:
+            before = before[:-1]
+        assert before == text[:at].replace("\n", "")
+
+
+@given(texts=st.lists(st.text("ab\n", min_size=1, max_size=30), max_size=6))
+def test_what_was_pasted_is_sent_whole(texts: list[str]) -> None:
+    editor = Editor()
+    whole = ""
+    for text in texts:
+        long = text + "\n" * PASTED_LINES_MIN
+        editor.buffer.insert_text(text)
+        editor.paste(long)
+        whole += text + long + " "
+    assert editor.whole() == whole
+    assert editor.buffer.text.count("[pasted") == len(texts)
+
+
+def test_a_small_paste_is_text_and_carriage_returns_are_line_ends() -> None:
+    editor = Editor()
+    editor.paste("one\r\ntwo\rthree")
+    assert editor.buffer.text == "one\ntwo\nthree"
+
+
+def test_what_was_taken_is_the_newest_of_the_history() -> None:
+    editor = Editor()
+    editor.remember(["first", "second"])
+    editor.put("third")
+    assert editor.take() == "third"
+    assert editor.is_empty
+    assert editor.history == ["first", "second", "third"]
+
+
+def test_the_history_comes_without_taking_what_is_being_written() -> None:
+    editor = Editor()
+    editor.put("half a sen")
+    editor.buffer.cursor_position = 4
+    editor.remember(["from another session"])
+    assert (editor.buffer.text, editor.buffer.cursor_position) == ("half a sen", 4)

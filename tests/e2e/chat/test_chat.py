@@ -1,0 +1,207 @@
+"""`tiller chat`: what a person sees and types, on a real terminal with the real daemon."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, hang, read, text, write
+from support.chat import ChatTerminal
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_client.runtime import lock_holder
+from tiller_protocol.answers import SessionListResult
+from tiller_protocol.ops import Answer, SessionList
+
+Opens = Callable[..., ChatTerminal]
+
+KILLS = 5
+
+READY = "what is to be done?"
+BUSY = "steer with Enter"
+ANSWERABLE = "a letter chooses, Enter answers"
+
+
+async def test_a_turn_is_written_read_and_stays_in_the_scrollback(
+    opens: Opens, daemon: Daemon
+) -> None:
+    model = daemon.script(calls(read("greeting.txt")), text("All is well. " * 60, 80))
+    chat = opens("-m", model)
+    await chat.shows(READY)
+    chat.press("say something\r")
+    await chat.shows("say something", "read greeting.txt", "completed", READY)
+    assert " ".join(chat.text.split()).count("All is well.") == 60
+    assert "\x1b[?1049h" not in chat.written, "it is no full screen"
+    chat.press("\x04")
+    assert await chat.end() == 0
+    assert "to return: tiller chat" in chat.text
+    assert READY not in chat.text, "the live part is gone"
+
+
+async def test_enter_steers_and_alt_enter_queues_while_a_turn_is_running(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    model = daemon.script(calls(bash(gate.command)), text("First done."), text("Second done."))
+    chat = opens("-m", model, "--approve", "always")
+    await chat.shows(READY)
+    chat.press("begin\r")
+    await gate.reached()
+    await chat.shows(BUSY)
+    chat.press("also this\r")
+    await chat.shows("steers: also this")
+    chat.press("and then that\x1b\r")
+    await chat.shows("queued: and then that")
+    gate.open()
+    await chat.shows("First done.", "Second done.", READY)
+    shown = chat.text
+    order = ("» begin", "» also this", "First done.", "» and then that", "Second done.")
+    assert sorted(order, key=shown.index) == list(order)
+
+
+async def test_escape_interrupts_and_again_goes_back_to_a_turn(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    model = daemon.script(calls(write("new.txt", "x\n")), hang("Hanging now"))
+    chat = opens("-m", model, "--approve", "always")
+    await chat.shows(READY)
+    chat.press("write it\r")
+    await chat.shows("Hanging now")
+    assert (workspace / "new.txt").exists()
+    chat.press("\x1b")
+    await chat.shows("interrupted", READY)
+    chat.press("\x1b")
+    await chat.shows("go back to before", "1. write it")
+    chat.press("\r")
+    await chat.shows("before this turn", "fork")
+    chat.press("\r")
+    await chat.shows("history was reverted")
+    assert not (workspace / "new.txt").exists()
+
+
+async def test_a_letter_and_enter_answer_and_nothing_else_does(
+    opens: Opens, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    command = "echo out > /var/tmp/never && false"
+    model = daemon.script(calls(bash(command)), text("It was not allowed."))
+    chat = opens("-m", model, "--sandbox", "workspace_write", "--approve", "ask")
+    await chat.shows(READY)
+    chat.press("do it\r")
+    await chat.shows(command, ANSWERABLE)
+    chat.press("\r")  # nothing is chosen, so nothing is answered
+    chat.press("yesterday")  # more than the letter: a text
+    await chat.until(lambda: any("yesterday" in row for row in chat.rows))
+    chat.press("\x15")
+    await chat.shows("no, with a reason")
+    chat.press("r")
+    await chat.until(lambda: any(row.startswith("▸ r") for row in chat.rows))
+    chat.press("\r")
+    await chat.shows("type it, then Enter")
+    chat.press("use another directory\r")
+    await chat.shows("rejected by tiller chat: use another directory", "It was not allowed.")
+
+
+async def test_what_somebody_else_answers_is_no_longer_asked_here(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    model = daemon.script(calls(bash("echo out > /var/tmp/never")), always("Well then."))
+    chat = opens("-m", model, "--sandbox", "workspace_write", "--approve", "ask")
+    await chat.shows(READY)
+    chat.press("do it\r")
+    await chat.shows(ANSWERABLE)
+    listed = await frontend.must(SessionList(limit=1))
+    assert isinstance(listed, SessionListResult)
+    await frontend.must(Answer(listed.sessions[0].requests[0].id, "reject", "no"))
+    await chat.shows("rejected by", "Well then.", READY)
+    assert not any("no, with a reason" in row for row in chat.rows)
+
+
+async def test_a_large_paste_is_one_word_and_sent_whole(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    lines = "\n".join(f"line {number}" for number in range(120))
+    chat.press("look at ")
+    chat.paste(lines)
+    await chat.shows("look at [pasted 120 lines #1]")
+    chat.press("\r")
+    await chat.shows("Read.", "completed")
+    assert "line 119" in chat.text
+
+
+@pytest.mark.parametrize("key", ["\n", "\\\r"])
+async def test_a_new_line_is_written_without_sending(
+    opens: Opens, daemon: Daemon, key: str
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press(f"one{key}two\r")
+    await chat.shows("» one\n  two", "Read.")
+
+
+async def test_commands_complete_and_an_unknown_one_is_refused(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("/modle x\r")
+    await chat.shows("there is no command /modle; did you mean /model?")
+    chat.press("\x15/ren")
+    await chat.shows("/rename  give the session a title")
+    chat.press("\tA new name\r")
+    await chat.until(lambda: "A new name · tiller" in chat.written)
+
+
+async def test_the_users_own_command_runs(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("!cat greeting.txt\r")
+    await chat.shows("bash cat greeting.txt", "hello", "completed")
+
+
+async def test_up_brings_back_what_was_written_and_ctrl_r_searches_it(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    for words in ("the first thing", "another matter"):
+        chat.press(f"{words}\r")
+        await chat.shows(f"» {words}")
+        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    chat.press("\x1b[A\x1b[A")
+    await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
+    chat.press("\x15\x12")
+    await chat.shows("written before", "▸ another matter")
+    chat.press("thing")
+    await chat.shows("▸ the first thing")
+    chat.press("\r")
+    await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
+
+
+async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
+    opens: Opens, new_daemon: Callable[[], Daemon]
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    chat = opens("-m", daemon.script(always("It is here.")), daemon=daemon)
+    await chat.shows(READY)
+    daemon.kill9()
+    for number in range(KILLS):
+        chat.press(f"message {number} begins")
+        await chat.shows(f"message {number} begins")
+        if pid := lock_holder(daemon.places.runtime):  # the chat has started it
+            os.kill(pid, signal.SIGKILL)
+        chat.press(" and ends\r")
+        await chat.shows(f"» message {number} begins and ends")
+        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    assert chat.text.count("It is here.") == chat.text.count("■") == KILLS
+    pid = lock_holder(daemon.places.runtime)
+    assert pid
+    os.kill(pid, signal.SIGTERM)
+    await chat.shows("the daemon is away")
+    chat.press("\x04")
+    assert await chat.end() == 0

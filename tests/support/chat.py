@@ -1,0 +1,128 @@
+"""`tiller chat` on a pseudo-terminal, with a terminal emulator that tells what a person sees."""
+
+import codecs
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from typing import Self
+
+import pyte
+import trio
+
+from support.daemon import Daemon
+from support.frontend import PATIENCE_S
+
+SCROLLBACK_LINES = 1_000_000
+
+
+class ChatTerminal:
+    """A terminal with `tiller` in it. Rows are what stands on it now, `text` all of it."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], master: int, size: tuple[int, int]
+    ) -> None:
+        self.process = process
+        self.written = ""
+        """Everything that was written to the terminal, as it came."""
+        self._master = master
+        columns, lines = size
+        self._screen = pyte.HistoryScreen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @classmethod
+    def start(
+        cls,
+        daemon: Daemon,
+        *arguments: str,
+        size: tuple[int, int] = (80, 24),
+        term: str = "xterm-256color",
+        **variables: str,
+    ) -> Self:
+        """Start it; the caller closes it."""
+        master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (size[1], size[0]))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tiller_client", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**daemon.variables, "TERM": term, **variables},
+        )
+        os.close(slave)
+        os.set_blocking(master, False)
+        return cls(process, master, size)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows of the screen, without blanks at their ends."""
+        return [row.rstrip() for row in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """All rows, those scrolled out of sight included."""
+        screen = self._screen
+        above = [
+            "".join(line[x].data for x in range(screen.columns)).rstrip()
+            for line in screen.history.top
+        ]
+        return "\n".join([*above, *self.rows])
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Row and column of the cursor."""
+        return self._screen.cursor.y, self._screen.cursor.x
+
+    def press(self, keys: str) -> None:
+        """Type keys, as the bytes that a terminal sends for them."""
+        os.write(self._master, keys.encode())
+
+    def paste(self, text: str) -> None:
+        """Paste a text, as terminals do that mark it."""
+        self.press(f"\x1b[200~{text}\x1b[201~")
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the size; lines are cut, not wrapped anew."""
+        self._screen.resize(lines, columns)
+        termios.tcsetwinsize(self._master, (lines, columns))
+
+    async def until(self, wanted: Callable[[], object]) -> None:
+        """Read until something holds."""
+        with trio.move_on_after(PATIENCE_S):
+            while not wanted():
+                if not await self._read():
+                    break
+        assert wanted(), self.text
+
+    async def shows(self, *texts: str) -> None:
+        """Read until all texts stand on the terminal, scrolled out of sight or not."""
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def end(self) -> int:
+        """Read to the end; the exit status."""
+        with trio.fail_after(PATIENCE_S):
+            while await self._read():
+                pass
+        return await trio.to_thread.run_sync(self.process.wait)
+
+    def close(self) -> None:
+        """End it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    async def _read(self) -> bool:
+        await trio.lowlevel.wait_readable(self._master)
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other side is closed
+            return False
+        text = self._decoder.decode(data)
+        self.written += text
+        self._stream.feed(text)
+        return bool(data)
