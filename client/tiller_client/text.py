@@ -125,6 +125,16 @@ def cut(text: str, width: int) -> str:
     return "".join(fitting) + ELLIPSIS if width > 0 else ""
 
 
+def cut_beginning(text: str, width: int) -> str:
+    """Truncate a line to at most `width` columns, with an ellipsis at its beginning."""
+    if cells(text) <= width:
+        return text
+    begin, left = len(text), width - 1
+    while begin and (left := left - _cell(text[begin - 1])) >= 0:
+        begin -= 1
+    return ELLIPSIS + text[begin:].lstrip(_JOINERS) if width > 0 else ""
+
+
 def pad(text: str, width: int) -> str:
     """Truncate a line, or pad it with spaces, to exactly `width` columns."""
     text = cut(text, width)

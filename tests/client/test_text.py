@@ -14,6 +14,7 @@ from tiller_client.text import (
     cells,
     count,
     cut,
+    cut_beginning,
     dollars,
     json_line,
     on_screen,
@@ -90,11 +91,14 @@ def test_in_a_verbatim_text_nothing_looks_like_something_else(text: str, shown: 
 def test_cut_text_fits(text: str, width: int) -> None:
     assert cells(cut(one_line(text), width)) <= width
     assert cells(pad(one_line(text), width)) == width
+    assert cells(cut_beginning(one_line(text), width)) <= width
 
 
 def test_wide_characters_count_twice_and_marks_not_at_all() -> None:
     assert (cells("日本"), cells("e\u0301"), cells("abc")) == (4, 1, 3)
     assert cut("日本語", 4) == "日…"
+    assert cut_beginning("日本語", 4) == "…語"
+    assert cut_beginning("cafe\u0301", 3) == "…fe\u0301"
 
 
 @given(st.dictionaries(HOSTILE, HOSTILE))

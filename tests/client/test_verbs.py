@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.fake_daemon import TURN, FakeDaemon, Refusal
@@ -267,6 +269,23 @@ def test_ls_tells_cost_context_branch_and_fork_within_its_width(width: int) -> N
     if width == 200:
         fork = f"fork of {OTHER[-8:]} at turn 3"
         assert line.endswith(f"  $0.25 · 12 % · fix/login␛[2J · {fork}")
+
+
+@given(
+    st.text(st.characters(codec="utf-8"), max_size=40),
+    st.text(st.characters(codec="utf-8"), max_size=60),
+    st.integers(80, 200),
+)
+def test_columns_of_ls_are_where_they_are_however_wide_the_characters(
+    workspace: str, title: str, width: int
+) -> None:
+    def line(workspace: str, title: str) -> str:
+        session = SessionSummary(SESSION, workspace, 0.0, 0.0, 1, title=title)
+        return table_line(session, 60.0, Paint(colour=False), width)
+
+    assert cells(line(workspace, title)) <= width
+    begin = cells(line("/w", "Title").partition("Title")[0])
+    assert cells(line("/" + workspace.replace("Title", ""), "Title").partition("Title")[0]) == begin
 
 
 def test_ls_as_json_has_the_figures_as_they_are(daemon: FakeDaemon, tiller: Tiller) -> None:

@@ -10,7 +10,7 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, count, cut, dollars, one_line
+from tiller_client.text import Paint, cells, count, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
     CatalogResult,
@@ -91,7 +91,9 @@ def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
     if model.variants and not model.listed:
         notes.append(f"variants {', '.join(map(one_line, model.variants))}")
     name = one_line(model.name)
-    line = f"{paint.bold(name)} {paint.dim(cut(' · '.join(notes), max(20, width - len(name) - 2)))}"
+    line = (
+        f"{paint.bold(name)} {paint.dim(cut(' · '.join(notes), max(20, width - cells(name) - 2)))}"
+    )
     if model.rate_limits:
         left = cut(", ".join(map(_left, model.rate_limits)), max(20, width - 10))
         line += paint.dim(f"\n    left: {left}")
@@ -138,4 +140,4 @@ def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
             note = " · ".join(filter(None, (thing.effect, server, thing.description)))
         case ServerSummary():
             return server_line(thing, paint)
-    return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - len(name) - 2)))}"
+    return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - cells(name) - 2)))}"

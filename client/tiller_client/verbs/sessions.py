@@ -22,7 +22,17 @@ from tiller_client.prompt import read_workspace
 from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.runtime import my_places
 from tiller_client.snapshots import read_snapshot
-from tiller_client.text import Paint, age, cells, cut, dollars, one_line, pad, sanitized
+from tiller_client.text import (
+    Paint,
+    age,
+    cells,
+    cut,
+    cut_beginning,
+    dollars,
+    one_line,
+    pad,
+    sanitized,
+)
 from tiller_client.transcript import transcript
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
@@ -80,8 +90,7 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
         workspace = "~" + workspace[len(home) :]
-    if len(workspace) > workspace_columns:
-        workspace = "…" + workspace[1 - workspace_columns :]
+    workspace = cut_beginning(workspace, workspace_columns)
     status = pad(session.status, STATUS_COLUMNS)
     line = "  ".join(
         (
