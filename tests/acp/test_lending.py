@@ -8,12 +8,14 @@ import pytest
 import trio
 
 from e2e.words import always, calls, calls_in, text
+from mcp_servers.test_http import Peer
 from support import mcp_server, tiny_mcp
 from support.daemon import CONFIG, Daemon, gone
 from support.editor import Editor, Json, RpcError, an_editor, selected
 from support.frontend import PATIENCE_S, Frontend, new_id
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.answers import CatalogResult, SessionListResult
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.lending import LentServer, SessionLend
 from tiller_protocol.ops import Catalog, SessionList
 
@@ -94,6 +96,36 @@ async def test_the_secrets_of_an_editor_are_neither_shown_nor_stored(
     assert SECRET not in str(await frontend.log(session_id))
     written = [path for path in daemon.home.rglob("*") if path.is_file()]
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+
+
+async def test_servers_over_http_get_the_headers_of_the_editor(
+    editor: Editor, daemon: Daemon, workspace: Path, frontend: Frontend, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(SECRET)
+    peer = Peer(variables={"KEY_FILE": str(tmp_path / "key")})
+    good, bad = (
+        {
+            "type": "http",
+            "name": name,
+            "url": peer.url,
+            "headers": [{"name": "Authorization", "value": f"Bearer {key}"}],
+        }
+        for name, key in (("good", SECRET), ("bad", "wrong"))
+    )
+    daemon.play("main", calls(call("environment", "good")), text("done"))
+    session_id = await opened(editor, workspace, good, bad)
+    await editor.prompt(session_id)
+    assert "PATH=" in outputs(daemon, session_id)[0]
+    assert await servers_of(frontend, session_id) == {"good": "up", "bad": "failed"}
+    warnings = [
+        event.body.message
+        for event in await frontend.log(session_id)
+        if isinstance(event.body, WarningRaised)
+    ]
+    assert any("status 401. Its key belongs in the settings of the editor" in w for w in warnings)
+    assert SECRET not in str(warnings)
+    await editor.ask("session/close", sessionId=session_id)
+    peer.close()
 
 
 async def test_loans_end_with_the_editor_but_survive_a_restart_of_the_daemon(

@@ -64,12 +64,12 @@ class Loans:
         _end(server for name, server in old.items() if name not in kept)
 
     def of(self, session_id: str) -> dict[str, ManagedServer]:
-        """Return the servers of a session by name; those lent first take precedence."""
+        """Return the servers of a session by name; those lent first come first, and count."""
         while owner_id := self._owners.get(session_id):
             session_id = owner_id
         servers: dict[str, ManagedServer] = {}
         for loan in self._loans.get(session_id, {}).values():
-            servers = {**loan.servers, **servers}
+            servers = {**servers, **loan.servers, **servers}
         return servers
 
     def __iter__(self) -> Iterator[ManagedServer]:
