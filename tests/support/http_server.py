@@ -201,4 +201,6 @@ async def _read_request(stream: trio.abc.Stream) -> Received | None:
         if not piece:
             return None
         body += piece
-    return Received(first.split()[1], headers, json.loads(body or b"null"), body)
+    is_form = "urlencoded" in headers.get("content-type", "")
+    told = None if is_form else json.loads(body or b"null")
+    return Received(first.split()[1], headers, told, body)

@@ -47,6 +47,14 @@ class LoginAuth(httpx2.Auth):
     is_rejected = False
 
 
+def check_secret(secret: str, what: str) -> None:
+    """Raise `HttpTransportProblem` if no header can carry a key or token. Does not show it."""
+    if not (secret.isascii() and secret.isprintable()):
+        raise HttpTransportProblem(
+            f"{what} has characters that no header can carry, such as a line break."
+        )
+
+
 class HttpTransport:
     """The HTTP client of one connection; see `McpTransport`.
 
@@ -149,6 +157,7 @@ class _KeyAuth(httpx2.Auth):
             yield self._with(request, await self._key.read())
 
     def _with(self, request: httpx2.Request, key: str) -> httpx2.Request:
+        check_secret(key, "The key")
         request.headers[self._header] = f"Bearer {key}" if self._header == AUTHORIZATION else key
         return request
 

@@ -8,7 +8,7 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.mcp.login_store import LoginStore
+from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
 from tiller_protocol.answers import McpLoginResult
 from tiller_protocol.ops import McpLogin
 
@@ -69,10 +69,13 @@ class Logins:
                 return await self._begin(op.server, settings, store, nursery)
             case "logout":
                 self._cancel(op.server)
+                login = store.read(op.server, settings.url or "")
                 if not store.forget(op.server):
                     message = f"There is no login for the MCP server {op.server}."
                     raise RejectionError("not_found", message)
                 self._changed(op.server)
+                if login is not None:
+                    nursery.start_soon(_revoke, op.server, login)
                 return McpLoginResult("logged_out")
             case "cancel":
                 self._cancel(op.server)
@@ -126,6 +129,11 @@ class Logins:
     def _cancel(self, name: str) -> None:
         if attempt := self._attempts.pop(name, None):
             attempt.cancel()
+
+
+async def _revoke(name: str, login: StoredLogin) -> None:
+    oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
+    await oauth.revoke(name, login)
 
 
 def _check(name: str, settings: McpServer) -> None:

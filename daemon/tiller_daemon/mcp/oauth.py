@@ -7,8 +7,8 @@ itself, in a browser; see `logins` for who starts it. Imports the MCP package.
 import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 import structlog
@@ -27,7 +27,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem, LoginAuth
+from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem, LoginAuth, check_secret
 from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
 from tiller_daemon.mcp.redirect import open_listener, read_pasted, receive_redirect
 
@@ -35,6 +35,9 @@ log = structlog.get_logger()
 
 LOGIN_S_MAX: Final = 600.0
 """How long a person may take to log in."""
+
+REVOKE_S: Final = 10.0
+"""How long a server may take to revoke a token."""
 
 REASON_CHARS_MAX: Final = 500
 
@@ -84,6 +87,12 @@ class _Storage:
         assert self.provider
         assert self._client
         context = self.provider.context
+        try:
+            for token in filter(None, (tokens.access_token, tokens.refresh_token)):
+                check_secret(token, "The token that the server sent")
+        except HttpTransportProblem:
+            context.clear_tokens()
+            raise
         expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
         login = StoredLogin(
             self._url,
@@ -252,6 +261,36 @@ class LoginAttempt:
         return AuthorizationCodeResult(
             code=found.get("code", ""), state=found.get("state"), iss=found.get("iss")
         )
+
+
+async def revoke(name: str, login: StoredLogin) -> None:
+    """Have the tokens of a login revoked, if the server says where (RFC 7009); failures are logged.
+
+    The refresh token comes first: with it, most servers revoke what was made from it.
+    """
+    endpoint = (login.authorization_server or {}).get("revocation_endpoint")
+    if not endpoint:
+        return
+    try:
+        async with httpx2.AsyncClient(timeout=REVOKE_S) as client:
+            for kind in ("refresh_token", "access_token"):
+                if token := login.tokens.get(kind):
+                    response = await client.post(endpoint, **_revocation(login, kind, token))
+                    response.raise_for_status()
+    except (httpx2.HTTPError, OSError) as error:
+        # The message may have the request in it.
+        log.warning("mcp_token_not_revoked", server=name, error=type(error).__name__)
+
+
+def _revocation(login: StoredLogin, kind: str, token: str) -> dict[str, Any]:
+    """Return the form of a revocation, with what shows that it comes from the login's client."""
+    form = {"token": token, "token_type_hint": kind}
+    client_id, secret = login.client["client_id"], login.client.get("client_secret")
+    if login.client.get("token_endpoint_auth_method") == "client_secret_basic" and secret:
+        return {"data": form, "auth": (quote(client_id, safe=""), quote(secret, safe=""))}
+    return {
+        "data": {**form, "client_id": client_id, **({"client_secret": secret} if secret else {})}
+    }
 
 
 def login_advice(name: str) -> str:
