@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth
 
 from tiller_client.chat.reading import blocks, markdown
+from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
 from tiller_client.text import sanitized
@@ -159,6 +160,22 @@ def test_code_is_coloured_by_its_language_and_stays_plain_in_an_unknown_one():
     known = markdown_lines("```py\nreturn 1\n```", 40, COLOURED)[1]
     assert known.startswith("\x1b[38;2;")
     assert markdown_lines("```nonsense\nreturn 1\n```", 40, COLOURED)[1] == "return 1"
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "code"),
+    [
+        *(
+            ("python", "", "if a"),
+            ("tsx", "", "if (a)"),
+            ("h", "", "int a;"),
+            ("c++", "", "int a;"),
+        ),
+        *(("", "src/a.sql", "select 1"), ("", "Makefile", "ifdef A"), ("", "a.pl", "my $a")),
+    ],
+)
+def test_a_language_is_found_by_its_name_and_its_files(language, path, code):
+    assert any(span.roles for span in Highlighter(language, path).line(code))
 
 
 def test_a_comment_of_several_lines_is_coloured_as_one():

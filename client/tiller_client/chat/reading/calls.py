@@ -139,21 +139,24 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
     lines_max = lines_shown(call, failed=failed) if ended else COMMAND_LINES_SHOWN
     if not output.strip() or not (lines_max or opened):
         return []
-    lines = _lines(output)
+    output = output.rstrip("\n")
     if opened:
         spill = [f"… all of it: {one_line(call.spill_path)}"] if call.spill_path else []
-        return [row for line in (*spill, *lines) for row in _below(line, width, opened=True)]
-    more = [f"… {more_lines(len(lines) - lines_max)}"] if len(lines) > lines_max else []
-    if call.by_provider and not failed:
-        lines = [*lines[:lines_max], *more]
-    else:
-        lines = [*more, *lines[-lines_max:]]
-    return [row for line in lines for row in _below(line, width, opened=False)]
+        whole = (*spill, *_lines(output))
+        return [row for line in whole for row in _below(line, width, opened=True)]
+    # Much output may come while the call runs, many times a second: only its end is looked at.
+    is_head = call.by_provider and not failed
+    chars = lines_max * LINE_CHARS_MAX
+    lines = _lines(output[:chars])[:lines_max] if is_head else _lines(output[-chars:])[-lines_max:]
+    left_out = output.count("\n") + 1 - len(lines)
+    more = [f"… {more_lines(left_out)}"] if left_out else []
+    shown = [*lines, *more] if is_head else [*more, *lines]
+    return [row for line in shown for row in _below(line, width, opened=False)]
 
 
 def _lines(output: str) -> list[str]:
     """The lines of output; of one that a carriage return began anew, what came last."""
-    lines = _LINE_END.split(output.rstrip("\n"))
+    lines = _LINE_END.split(output)
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 

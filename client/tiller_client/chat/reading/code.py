@@ -5,12 +5,17 @@ line does not depend on how many came before.
 """
 
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase as fnmatch
+from functools import lru_cache
 from typing import Any
 
 from tiller_client.chat.reading.style import Row, Span
 
 HELD_LINES_MAX = 200
 """Lines of a comment or string that are read again with the next one; later ones start afresh."""
+
+LEXERS_MAX = 64
+"""Kept, as it takes some milliseconds to find one; they have no state of their own."""
 
 LINE_CHARS_MAX = 2_000
 """Longer lines stay plain: they are data or minified, and some lexers are slow with them."""
@@ -103,19 +108,25 @@ def _has_plain_states(lexer: object) -> bool:
     return isinstance(lexer, RegexLexer)
 
 
+@lru_cache(maxsize=LEXERS_MAX)
 def _lexer(language: str, path: str) -> object:
-    """The lexer for a language or a file; `None` if there is none."""
+    """The lexer for a language or a file; `None` if there is none.
+
+    Pygments itself would look for plugins among all installed packages, which takes half a second.
+    """
     from pygments import lexers
-    from pygments.util import ClassNotFound
 
     find: Any = lexers
-    try:
-        if language:
-            return find.get_lexer_by_name(language, stripnl=False, ensurenl=False)
-        lexer_class = find.find_lexer_class_for_filename(path)
-        return lexer_class(stripnl=False, ensurenl=False) if lexer_class else None
-    except ClassNotFound:
-        return None
+    known = [(names, patterns) for _, names, patterns, _ in find.get_all_lexers(plugins=False)]
+    name = next((names[0] for names, _ in known if language in names), "")
+    if not name:
+        file = path.rpartition("/")[2] or f"code.{language}"
+        ending = file.rpartition(".")[2].lower()
+        matching = [names for names, patterns in known if any(fnmatch(file, p) for p in patterns)]
+        # Several languages may share an ending: the one that is called like it comes first.
+        matching.sort(key=lambda names: ending not in names)
+        name = next((names[0] for names in matching if names), "")
+    return find.get_lexer_by_name(name, stripnl=False, ensurenl=False) if name else None
 
 
 def _named(tokens: Iterable[tuple[int, Any, str]]) -> Iterator[tuple[int, str, str]]:

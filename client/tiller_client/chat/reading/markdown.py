@@ -21,7 +21,7 @@ from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.layout import folded
 from tiller_client.chat.reading.style import Row, Span, Theme
 
-TAIL_LINES_MAX = 100
+TAIL_LINES_MAX = 40
 """Lines of an unfinished block that `tail` looks at: more than a terminal shows of what changes."""
 
 PARSED_AGAIN = 8
