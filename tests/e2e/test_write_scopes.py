@@ -16,7 +16,9 @@ from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.events import (
     BackgroundChanged,
+    ItemCompleted,
     RequestOpened,
+    ToolCallUpdated,
     TurnEnded,
     TurnStarted,
 )
@@ -254,3 +256,44 @@ def _has_ended(event: object) -> bool:
     return isinstance(body, BackgroundChanged) and any(
         one.id == "t1" and one.state != "running" for one in body.background
     )
+
+
+HOOK = """
+[[hooks]]
+on = "tool_before"
+tool = "task"
+command = '''
+case "$(cat)" in
+*into-b*) echo '{"arguments": {"prompt": "do b", "agent": "b", "paths": ["b"]}}';;
+esac
+'''
+"""
+
+
+async def test_a_task_whose_paths_a_hook_rewrites_runs_behind_those_that_it_was_to_run_beside(
+    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+) -> None:
+    daemon = new_daemon(DEFAULT + HOOK)
+    for name in ("a", "b"):
+        make_agent(daemon, name, calls(write(f"b/{name}", "1\n")), always("done"))
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    parts = (task("a", "a", prompt="into-b"), task("b", "b"))
+    parent = await frontend.session(place, calls(*parts), text("done"))
+    await frontend.say(parent)
+    await frontend.turn_ended(parent)
+    first, second = frontend.completed_calls(parent)
+    assert (first.rewritten_arguments, second.title) == ("", "b (may change b): do b")
+    began = [
+        event.seq
+        for event in frontend.events(parent)
+        if isinstance(event.body, ToolCallUpdated)
+        and (event.body.item_id, event.body.state) == (second.id, "running")
+    ]
+    ended = [
+        event.seq
+        for event in frontend.events(parent)
+        if isinstance(event.body, ItemCompleted) and event.body.item == first
+    ]
+    assert min(began) > max(ended)
+    await frontend.close()

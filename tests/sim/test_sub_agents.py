@@ -104,6 +104,38 @@ class Outcome:
 _WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
 
 
+_WRITING = st.builds(
+    lambda prompt, paths, later: CallPart(
+        "task",
+        arguments={"prompt": prompt, "agent": "worker", "paths": paths, "background": later},
+    ),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([["a"], ["b"], ["a/x"], ["a", "c"], ["a/y", "b/x"]]),
+    st.booleans(),
+)
+"""A task of an agent that writes, which declares what it may change."""
+
+_STORES = st.builds(
+    lambda path, seconds: CallPart("store", arguments={"path": path, "seconds": seconds}),
+    st.sampled_from(["a/x", "a/y", "b/x", "c/x"]),
+    _WAITS,
+)
+_BOTH = st.one_of(
+    _WRITING,
+    _WRITING,
+    _STORES,
+    _STORES,
+    st.builds(CallPart, st.just("task"), arguments=st.just({"prompt": "c", "agent": "worker"})),
+)
+
+
+def _writers() -> st.SearchStrategy[tuple[ScriptStep, ...]]:
+    """Steps of agents that do nothing but write, or have others write."""
+    parts = st.lists(_BOTH, min_size=1, max_size=3).map(tuple)
+    step = st.builds(ScriptStep, parts=parts, usage=st.just(USAGE))
+    return st.lists(step, min_size=1, max_size=2).map(tuple)
+
+
 def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
     tasks = st.builds(
         lambda agent, prompt, later: CallPart(
@@ -113,21 +145,7 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["a", "b", "c"]),
         st.booleans(),
     )
-    # What a worker may change; in the background it must be declared.
-    writing = st.builds(
-        lambda prompt, paths, later: CallPart(
-            "task",
-            arguments={"prompt": prompt, "agent": "worker", "paths": paths, "background": later},
-        ),
-        st.sampled_from(["a", "b"]),
-        st.sampled_from([["a"], ["b"], ["a/x"], ["a", "c"], ["a/y", "b/x"]]),
-        st.booleans(),
-    )
-    stores = st.builds(
-        lambda path, seconds: CallPart("store", arguments={"path": path, "seconds": seconds}),
-        st.sampled_from(["a/x", "a/y", "b/x", "c/x"]),
-        _WAITS,
-    )
+    # Only agents that read work in the background without paths.
     later = st.builds(
         lambda prompt: CallPart(
             "task", arguments={"prompt": prompt, "agent": "scout", "background": True}
@@ -141,9 +159,8 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["x", "y"]),
     )
     part: st.SearchStrategy[Part] = st.one_of(
-        *([tasks, tasks, later, later, writing, writing, writing] if agents else []),
-        stores,
-        stores,
+        *([tasks, tasks, later, later, _WRITING] if agents else []),
+        _STORES,
         calls,
         st.builds(WaitPart, _WAITS),
         st.builds(TextPart, st.just("words")),
@@ -153,15 +170,15 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
     return st.lists(step, min_size=1, max_size=3).map(tuple)
 
 
-def trees(*, kills: bool) -> st.SearchStrategy[Tree]:
-    """Random trees; the daemon is killed now and then if `kills`."""
+def trees(*, kills: bool, writers: bool = False) -> st.SearchStrategy[Tree]:
+    """Random trees; the daemon is killed now and then if `kills`. With `writers` all write."""
     kinds = ["interrupt", "interrupt", "once", "once", "always", "reject", "end", "say"]
     kinds += ["kill", "die", "die"] * kills
     action = st.builds(Action, _WAITS, st.sampled_from(kinds), st.integers(0, 5))
     return st.builds(
         Tree,
-        boss=_steps("worker", "scout"),
-        worker=_steps("scout", "worker"),
+        boss=_writers() if writers else _steps("worker", "scout"),
+        worker=_writers() if writers else _steps("scout", "worker"),
         scout=_steps(),
         actions=st.lists(action, max_size=8).map(tuple),
         seed=st.integers(0, 2**32 - 1),
@@ -247,8 +264,8 @@ def test_only_its_user_or_its_own_end_ends_a_background_sub_agent(tree: Tree) ->
         assert {*killed} <= {*outcome.ended_by_user}
 
 
-@many
-@given(trees(kills=True))
+@settings(many, max_examples=PROGRAMS // 2)
+@given(trees(kills=True, writers=True))
 def test_g9_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it(
     tree: Tree,
 ) -> None:

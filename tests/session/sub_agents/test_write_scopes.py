@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sim.deterministic import run_from_seed
+from sim.stores import Stores
 from support.delegating import SCOUT, WORKER, calls, says, snapshot, sub_agents, task_calls
 from support.world import World
+from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_daemon.tools.write_scope import scope_of
 from tiller_protocol.events import TurnStarted
+from tiller_protocol.settings import Rule
 
 WORKS_S = 10.0
 
@@ -158,3 +161,53 @@ async def test_in_the_background_the_paths_are_its_own_until_its_report(
         "worker (may change a): do it",
         "worker (may change b): do it",
     ]
+
+
+async def test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down(
+    autojump_clock, nursery
+) -> None:
+    """`store` writes a file: of a task with paths, a task below it, and beside one in the back."""
+    stores = Stores()
+    boss = (
+        calls(writing(["a"])),
+        calls(writing(["b"], "slow", background=True)),
+        calls(store("b/x"), store("c/x"), writing([], "heir")),
+        says("done"),
+    )
+    of_worker = (calls(store("a/x"), store("b/x"), writing([], "heir")), says("worked"))
+    scripts = {
+        "boss": Script(boss),
+        "worker": Script(of_worker),
+        "heir": Script((calls(store("a/y"), store("b/y"), store("c/y")), says("worked"))),
+        "slow": Script((calls(store("b/z")), says("slow", WaitPart(500.0)))),
+    }
+    world = World(scripts)
+    world.more_tools = (stores.tool(),)
+    await world.boot(nursery)
+    world.configuration = structs.replace(
+        world.configuration,
+        agents={name: Agent(model=f"scripted/{name}") for name in ("worker", "heir", "slow")},
+        permissions=(Rule("write", "*", "allow"),),
+    )
+    session_id = await world.session()
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    by = {session_id: "boss"} | {
+        event.session_id: event.body.context.agent
+        for event in world.in_order
+        if isinstance(event.body, TurnStarted) and event.session_id != session_id
+    }
+    done = sorted((by[one.session_id], one.path) for one in stores.done)
+    assert done == [
+        ("boss", "c/x"),
+        ("heir", "a/y"),
+        ("heir", "a/y"),
+        ("heir", "c/y"),
+        ("slow", "b/z"),
+        ("worker", "a/x"),
+    ]
+    nursery.cancel_scope.cancel()
+
+
+def store(path: str) -> CallPart:
+    return CallPart("store", arguments={"path": path})
