@@ -282,6 +282,13 @@ def test_an_image_is_drawn_where_the_terminal_can():
     assert "\x1b]1337;File=inline=1;" in iterm[ROWS_MAX - 1]
 
 
+def test_an_image_is_drawn_only_into_lines_that_are_final():
+    drawing = Theme("dark", 256, pictures="kitty")
+    message = UserMessage(ItemId("u"), "look", "start", (png(640, 400),))
+    assert "\x1b_G" in "".join(item_lines(message, Facts(), 60, drawing))
+    assert "\x1b_G" not in "".join(item_lines(message, Facts(now=1.0), 60, drawing))
+
+
 def test_an_image_that_can_not_be_drawn_has_a_label():
     kilobytes = Image("image/png", png(640, 400).data.ljust(84_000, b"\0"))
     assert image_label(kilobytes, "cat.png") == f"[image: cat.png, 640x400, {_kb(kilobytes)} KB]"

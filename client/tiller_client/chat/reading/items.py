@@ -5,6 +5,7 @@ The words are those of `render_item`, which other verbs use; `calls` has the lin
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from tiller_client.chat.reading.calls import call_lines
@@ -52,7 +53,12 @@ def item_lines(
     *,
     opened: bool = False,
 ) -> list[str]:
-    """The lines of an item at most `width` columns wide; whole if `opened`."""
+    """The lines of an item, at most `width` columns wide; whole if `opened`.
+
+    Images are drawn only into final lines (`facts.now` is `None`): others are written many times.
+    """
+    if facts.now is not None:
+        theme = replace(theme, pictures="none")
     match item:
         case UserMessage():
             return _user_lines(item, width, theme, opened=opened)
