@@ -1,9 +1,7 @@
 """The extension for VS Code in node, with stand-ins for the editor and for a document."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -156,12 +154,6 @@ class Code:
         await self.do("view")
         await self.until_report("screen", begin + 1)
         return self.screen
-
-    def kill_rpc(self) -> None:
-        """Kill `tiller rpc`, which node has started."""
-        pid = self._process.pid
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
 
     async def leave(self) -> None:
         """Close the window."""

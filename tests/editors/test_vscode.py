@@ -269,7 +269,7 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     await code.until_shown("in the middle")
     daemon.kill9()  # `tiller rpc` starts it again
     await code.until_shown("── interrupted")
-    code.kill_rpc()
+    await code.do("kill_rpc")
     await code.type("third")
     shown = await code.until_shown("three\n── completed")
     for words in ("first\none\n", "second\nin the middle", "third\n", "three\n── completed"):

@@ -4,6 +4,7 @@
  * usage: node drive.mjs EXTENSION PAGE; the extension as a module, or bundled as `.js` of CommonJS
  */
 
+import childProcess from "node:child_process";
 import Module from "node:module";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
@@ -16,6 +17,11 @@ const [extensionPath, pagePath] = process.argv.slice(2);
 const send = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 user.report = send;
 
+const spawn = childProcess.spawn;
+let rpc;
+childProcess.spawn = (...given) => (rpc = spawn(...given));
+Module.syncBuiltinESMExports();
+
 const load = Module._load;
 Module._load = (name, ...rest) => (name === "vscode" ? vscode : load(name, ...rest));
 const extension = await import(pathToFileURL(extensionPath));
@@ -23,7 +29,6 @@ const { Page } = await import(pathToFileURL(pagePath));
 
 let draft = "";
 let page;
-let view;
 
 /** Opens the view, as the editor does when the user looks at it. */
 function openView() {
@@ -37,7 +42,7 @@ function openView() {
       send({ screen: page.document.body.rows.join("\n") });
     },
   };
-  view = { webview, onDidDispose() {}, get visible() {
+  const view = { webview, onDidDispose() {}, get visible() {
     return user.visible;
   } };
   vscode.chat.resolveWebviewView(view);
@@ -78,7 +83,7 @@ const actions = {
   configure: (given) => void Object.assign(user.settings, given),
   activate: () => extension.activate({ extensionUri: vscode.Uri.file("/extension"), subscriptions: [] }),
   view: openView,
-  html: () => view.webview.html,
+  kill_rpc: () => void rpc.kill("SIGKILL"),
   command: (name) => vscode.commands.executeCommand(name),
   click,
   type,
