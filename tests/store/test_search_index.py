@@ -170,3 +170,36 @@ def test_a_damaged_or_foreign_index_is_replaced_by_an_empty_one(tmp_path: Path, 
     index.add(session_row("a", 1), Indexed(1, 0), [Text("input", "new", 1.0, 1)])
     assert found(index, "new") == {"a"}
     index.close()
+
+
+def test_a_page_costs_what_is_on_it_and_not_what_is_in_the_index():
+    """By instructions of SQLite: inputs cost the same among more, a search grows with matches."""
+
+    def cost(texts: int) -> tuple[int, int]:
+        index = SearchIndex(None, "log")
+        for number in range(texts):
+            text = Text("input", f"word{number} common", float(number), 1)
+            index.add(session_row(f"{number:04}", 1), Indexed(1, 0), [text])
+        counts = [0, 0]
+        assert index._opened is not None
+        for place, work in enumerate(
+            (
+                lambda: index.inputs(None, 10, (float("inf"), 0)),
+                lambda: index.find(
+                    '"word"* AND "common"', None, archived=False, limit=10, before=FIRST
+                ),
+            )
+        ):
+            counts[place] = 0
+
+            def step(place: int = place) -> None:
+                counts[place] += 1
+
+            index._opened.set_progress_handler(step, 10)
+            assert len(work()) == 10
+        index._opened.set_progress_handler(None, 0)
+        return counts[0], counts[1]
+
+    few, many = cost(100), cost(1000)
+    assert many[0] <= few[0] * 1.2
+    assert many[1] <= few[1] * 12

@@ -63,16 +63,18 @@ SELECT session_id, id FROM (
 ) WHERE place <= ? ORDER BY session_id, place
 """
 
-_EXCERPT = f"""
-SELECT texts.kind, snippet(words, 0, '{BEGIN}', '{END}', '…', {EXCERPT_WORDS}), texts.time,
-    texts.seq, texts.turn_id, texts.item_id
-FROM words JOIN texts ON texts.id = words.rowid
-WHERE words MATCH ? AND words.rowid = ?
+_EXCERPTS = f"""
+SELECT words.rowid, texts.kind, snippet(words, 0, '{BEGIN}', '{END}', '…', {EXCERPT_WORDS}),
+    texts.time, texts.seq, texts.turn_id, texts.item_id
+FROM words CROSS JOIN texts ON texts.id = words.rowid
+WHERE words MATCH ? AND +words.rowid IN (SELECT value FROM json_each(?))
 """  # noqa: S608
+"""The `+` makes it one pass over all matches: for each row alone, SQLite would search anew."""
 
 _INPUTS = """
 SELECT newest.id, words.text, newest.time, newest.session_id
-FROM texts AS newest JOIN sessions USING (session_id) JOIN words ON words.rowid = newest.id
+FROM texts AS newest CROSS JOIN sessions USING (session_id)
+CROSS JOIN words ON words.rowid = newest.id
 WHERE newest.digest NOT NULL AND (newest.time, newest.id) < (:time, :before)
 AND (:workspace IS NULL OR workspace = :workspace) AND NOT EXISTS (
     SELECT 1 FROM texts AS later JOIN sessions AS its USING (session_id)
@@ -80,6 +82,7 @@ AND (:workspace IS NULL OR workspace = :workspace) AND NOT EXISTS (
     AND (:workspace IS NULL OR its.workspace = :workspace)
 ) ORDER BY newest.time DESC, newest.id DESC LIMIT :limit
 """
+"""`CROSS JOIN` keeps this order of tables, so that it ends with the page."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Our SQL is fixed, so after `SQLITE_ERROR` a table must be wrong."""
@@ -178,12 +181,15 @@ class SearchIndex:
         with self._transaction() as connection:
             sessions: list[tuple[str, float]] = connection.execute(_MATCHING, page).fetchall()
             wanted = json.dumps([session_id for session_id, _ in sessions])
-            texts: dict[str, list[FoundText]] = {}
             places = connection.execute(_NEWEST, (match, wanted, TEXTS_PER_SESSION)).fetchall()
-            for session_id, number in places:
-                row = connection.execute(_EXCERPT, (match, number)).fetchone()
-                kind, excerpt, *rest = row
-                texts.setdefault(session_id, []).append(FoundText(kind, pieces(excerpt), *rest))
+            numbers = json.dumps([number for _, number in places])
+            found = {
+                number: FoundText(kind, pieces(excerpt), *rest)
+                for number, kind, excerpt, *rest in connection.execute(_EXCERPTS, (match, numbers))
+            }
+        texts: dict[str, list[FoundText]] = {}
+        for session_id, number in places:
+            texts.setdefault(session_id, []).append(found[number])
         return [(session_id, at, tuple(texts[session_id])) for session_id, at in sessions]
 
     def inputs(
