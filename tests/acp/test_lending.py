@@ -137,6 +137,7 @@ async def test_loans_end_with_the_editor_but_survive_a_restart_of_the_daemon(
     async with an_editor(daemon, nursery) as editor:
         session_id = await opened(editor, workspace, tiny())
         await editor.prompt(session_id)
+        await editor.ask("session/list")  # it asks the daemon nothing more, which would start one
         daemon.kill9()
         daemon.start()
         await editor.prompt(session_id)
