@@ -41,6 +41,7 @@ from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, RequestOpened, TurnEnded
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Catalog
+from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
 
 FRAME_S = 1 / 30
@@ -54,6 +55,9 @@ ESCAPE_S = 0.05
 
 COMPLETIONS_SHOWN = 8
 QUEUED_SHOWN = 5
+
+HISTORY_INPUTS = 500
+"""What the user wrote before, in all sessions, that Up and Ctrl-R go through."""
 
 HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
 
@@ -133,7 +137,11 @@ class Chat:
         """Show the next event."""
         self._above += self.conversation.take(event)
         match event.body:
-            case TurnEnded() | RequestOpened():
+            case TurnEnded():
+                self._notifier.happened()
+                refreshed = self.catalog.refresh_files(self.snapshot.workspace)
+                self.app.create_background_task(refreshed)
+            case RequestOpened():
                 self._notifier.happened()
             case _:
                 pass
@@ -197,6 +205,9 @@ class Chat:
         """What completions and menus need, and the first frame does not."""
         op = Catalog(self.snapshot.workspace)
         self.catalog.load(await self.client.ask(op, CatalogResult))
+        written = await self.client.ask(InputHistory(limit=HISTORY_INPUTS), InputHistoryResult)
+        await self.catalog.refresh_files(self.snapshot.workspace)
+        self.editor.recall([one.text for one in reversed(written.inputs)])
         self.app.invalidate()
 
     def _heading(self) -> list[str]:

@@ -1,7 +1,10 @@
 """What there is to choose from, which is loaded after the first frame."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+from tiller_client.chat.files import WorkspaceFiles
+from tiller_client.runtime import chosen_remote
 from tiller_protocol.answers import AgentSummary, CatalogResult, CommandSummary, ModelSummary
 
 
@@ -12,6 +15,7 @@ class LoadedCatalog:
         self.models: tuple[ModelSummary, ...] = ()
         self.agents: tuple[AgentSummary, ...] = ()
         self.commands: tuple[CommandSummary, ...] = ()
+        self._files: WorkspaceFiles | None = None
         self._is_loaded = False
         self._waiting: list[Callable[[], None]] = []
 
@@ -23,6 +27,17 @@ class LoadedCatalog:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
+
+    async def refresh_files(self, workspace: str) -> None:
+        """List the files of the workspace anew, unless they are on another machine."""
+        if chosen_remote():
+            return
+        self._files = self._files or WorkspaceFiles(Path(workspace))
+        await self._files.refresh()
+
+    def files(self, typed: str, limit: int) -> list[str]:
+        """The files that fit best to what was typed."""
+        return self._files.matches(typed, limit) if self._files else []
 
     def then(self, call: Callable[[], None]) -> None:
         """Call this once the catalog is loaded."""

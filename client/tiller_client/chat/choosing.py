@@ -5,17 +5,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 from tiller_client.chat.menu import Entry, Menu
+from tiller_client.chat.points import points
 from tiller_client.render_item import input_line
 from tiller_client.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
-from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import QueueEdit, Revert, SessionList
+from tiller_protocol.searching import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
-SESSIONS_LISTED = 200
-"""Sessions in the menu, the newest; more are found by `tiller ls --all`."""
+LISTED = 200
+"""Sessions in the menu, the newest; all of them are found by their words."""
 
 _QueueAction = Literal["remove", "promote", "move"]
 
@@ -27,25 +28,29 @@ class Menus:
         self._chat = chat
 
     def sessions(self, words: str) -> None:
-        """Choose another session."""
+        """Choose another session: the newest ones, or those in which the words were said."""
+        op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
+        self._chat.actions.submit(op, done=self._show_sessions)
 
-        def show(result: AnyResult | None) -> None:
+    def _show_sessions(self, result: AnyResult | None) -> None:
+        if isinstance(result, SessionSearchResult):
+            found = [(one.session, "".join(one.texts[0].pieces)) for one in result.found]
+            title = "sessions with these words"
+        else:
             assert isinstance(result, SessionListResult)
-            now = time.time()
-            entries = [
-                Entry(
-                    one.session_id,
-                    one.title or "untitled",
-                    f"{age(now - one.updated_at)} ago · {one.workspace}",
-                )
-                for one in result.sessions
-                if one.session_id != self._chat.session.id
-            ]
-            menu = Menu("open a session", entries, self._chat.actions.open)
-            menu.type(words)
-            self._chat.choose(menu)
-
-        self._chat.actions.submit(SessionList(limit=SESSIONS_LISTED), done=show)
+            found = [(one, one.workspace) for one in result.sessions]
+            title = "open a session"
+        now = time.time()
+        entries = [
+            Entry(
+                one.session_id,
+                one.title or "untitled",
+                f"{age(now - one.updated_at)} ago · {about}",
+            )
+            for one, about in found
+            if one.session_id != self._chat.session.id
+        ]
+        self._chat.choose(Menu(title, entries, self._chat.actions.open))
 
     def written_before(self) -> None:
         """Choose among the texts of the history."""
@@ -87,14 +92,13 @@ class Menus:
 
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""
-        snapshot = self._chat.snapshot
         entries: list[Entry] = []
-        marks = (mark for mark in snapshot.marks if mark.step == 0)
-        for number, mark in enumerate(marks, 1):
-            first = snapshot.items[mark.items : mark.items + 1]
-            text = one_line(first[0].text) if first and isinstance(first[0], UserMessage) else ""
-            when = f"{age(time.time() - mark.at)} ago" if mark.at else ""
-            entries.append(Entry(mark.turn_id, f"{number}. {text}", when))
+        for number, point in enumerate(points(self._chat.snapshot), 1):
+            when = [f"{age(time.time() - point.at)} ago"] if point.at else []
+            least = "at least " if point.more_files else ""
+            changed = f"{least}{point.files} file{'' if point.files == 1 else 's'} changed"
+            detail = " · ".join([*when, *([changed] if point.files else [])])
+            entries.append(Entry(point.turn_id, f"{number}. {one_line(point.text)}", detail))
         if not entries:
             self._chat.say("there is no turn to go back to yet")
             return

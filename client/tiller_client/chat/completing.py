@@ -1,4 +1,4 @@
-"""Completes `/commands` in the editor."""
+"""Completes `/commands` and `@files` in the editor."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -11,9 +11,12 @@ from tiller_client.chat.commands import COMMANDS
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
+FILES_SHOWN = 50
+"""Files that are offered at once."""
+
 
 class InputCompleter(Completer):
-    """Completes the command that a text begins with."""
+    """Completes the word before the cursor."""
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
@@ -23,10 +26,16 @@ class InputCompleter(Completer):
         document: Document,
         complete_event: CompleteEvent,  # noqa: ARG002 - of the interface
     ) -> Iterable[Completion]:
-        """What the name may become."""
+        """What the word may become."""
         before = document.text_before_cursor
         if before.startswith("/") and not any(letter.isspace() for letter in before):
             yield from self._commands(before[1:])
+            return
+        word = before[max(map(before.rfind, " \n\t")) + 1 :]
+        if word.startswith("@"):
+            for path in self._chat.catalog.files(word[1:], FILES_SHOWN):
+                after = "" if path.endswith("/") else " "
+                yield Completion(f"@{path}{after}", -len(word), display=path)
 
     def _commands(self, typed: str) -> Iterator[Completion]:
         known = [(one.name, one.help) for one in COMMANDS]

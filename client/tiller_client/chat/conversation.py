@@ -9,6 +9,8 @@ is next in order is printed block by block while it streams.
 from collections.abc import Iterator
 
 from tiller_client.chat.look import Look
+from tiller_client.chat.reading.facts import Durations, Facts
+from tiller_client.chat.reading.items import item_lines, plan_lines
 from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.render_item import background_line, citation_lines, is_shown
 from tiller_client.render_line import (
@@ -59,6 +61,7 @@ class Conversation:
         self._is_compact = True
         """Whether the last final line is one of a group, such as a tool call."""
         self._background_states: dict[str, str] = {}
+        self._durations = Durations()
         self._retry_at: float | None = None
         """When the model is asked again (Unix seconds), while that is awaited."""
         self._began = False
@@ -81,6 +84,7 @@ class Conversation:
         # A replay leaves out deltas of items that have completed since.
         self.snapshot.seq = event.seq - 1
         fold(self.snapshot, event)
+        self._durations.note(event)
         if isinstance(event.body, StatusChanged):
             delay_s = event.body.delay_s if event.body.status == "retry" else None
             self._retry_at = None if delay_s is None else event.time + delay_s
@@ -151,7 +155,7 @@ class Conversation:
             return
         if not is_shown(item) or (isinstance(item, AssistantMessage) and not item.text.strip()):
             return
-        yield from self._apart(self.look.item(item), compact=_is_grouped(item))
+        yield from self._apart(self._item(item), compact=_is_grouped(item))
 
     def _notes_of(self, item: AssistantMessage) -> Iterator[str]:
         if item.state == "interrupted":
@@ -159,14 +163,17 @@ class Conversation:
         for line in citation_lines(item.citations, self.look.paint, self.look.width):
             yield on_screen(line)
 
+    def _item(self, item: Item, now: float | None = None) -> list[str]:
+        look = self.look
+        facts = Facts(self.snapshot.items, now, self._durations)
+        return item_lines(item, facts, look.width, look.theme, opened=look.opened)
+
     def _live_item(self, item: Item, now: float) -> list[str]:
         if isinstance(item, AssistantMessage):
             return self._stream.tail() if self._stream else []
         if not is_shown(item):
             return []
-        if isinstance(item, ToolCall) and item.id in self.snapshot.open_items:
-            return self.look.running(item, now)
-        return self.look.item(item)
+        return self._item(item, now)
 
     def _cut_back(self, body: HistoryReverted) -> Iterator[str]:
         self._printed = len(self.snapshot.items)
@@ -197,7 +204,7 @@ class Conversation:
             case WarningRaised(_, message) | ErrorRaised(_, message):
                 yield on_screen(paint.asking(f"! {one_line(message)}"))
             case PlanUpdated() as body:
-                yield "\n".join(self.look.plan(body.plan))
+                yield "\n".join(plan_lines(body.plan, self.look.width, self.look.theme))
             case BackgroundChanged(background):
                 for command in background:
                     if self._background_states.get(command.id) != command.state:

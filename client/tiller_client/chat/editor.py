@@ -35,20 +35,16 @@ class Editor:
     """The text that is being written. It stays when something else is shown in between."""
 
     def __init__(self, completer: Completer | None = None) -> None:
-        self._history = InMemoryHistory()
+        self.history: list[str] = []
+        """What was written before, the newest last."""
         self.buffer = Buffer(
             multiline=True,
             completer=completer,
             complete_while_typing=completer is not None,
-            history=self._history,
+            history=InMemoryHistory(),
             enable_history_search=False,
         )
         self._pasted: dict[str, str] = {}
-
-    @property
-    def history(self) -> list[str]:
-        """What was written before, the newest last."""
-        return self._history.get_strings()
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +76,7 @@ class Editor:
         text = self.whole().strip("\n")
         self.buffer.reset(append_to_history=False)
         if text.strip():
-            self.remember([text])
+            self.remember(text)
         return text
 
     def put(self, text: str) -> None:
@@ -88,11 +84,19 @@ class Editor:
         self.buffer.reset()
         self.buffer.insert_text(text)
 
-    def remember(self, texts: Sequence[str]) -> None:
-        """Add to the history, the newest last. What is being written stays."""
-        for text in texts:
-            if text != next(iter(self._history.get_strings()[-1:]), None):
-                self._history.append_string(text)
+    def remember(self, text: str) -> None:
+        """Add a text to the history, as the newest."""
+        if text not in self.history[-1:]:
+            self.history.append(text)
+            self.buffer.history.append_string(text)
+
+    def recall(self, texts: Sequence[str]) -> None:
+        """Put texts of earlier sessions, the newest last, before the history.
+
+        The buffer reads its history again; what is being written stays.
+        """
+        self.history[:0] = texts
+        self.buffer.history = InMemoryHistory(self.history)
         written, at = self.buffer.text, self.buffer.cursor_position
         self.buffer.reset()
         if written:

@@ -27,7 +27,7 @@ KEYS_SHOWN = (
     ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
     ("Ctrl-D", "leave"),
     ("Up, Down", "what you wrote before"),
-    ("Tab", "complete a /command"),
+    ("Tab", "complete a /command or a @file"),
     ("Shift-Tab", "the next agent"),
     ("Alt-M, Alt-V", "choose the model, its variant"),
     ("Alt-Q", "change what is queued"),

@@ -50,16 +50,17 @@ def test_a_small_paste_is_text_and_carriage_returns_are_line_ends() -> None:
 
 def test_what_was_taken_is_the_newest_of_the_history() -> None:
     editor = Editor()
-    editor.remember(["first", "second"])
+    editor.remember("first")
+    editor.recall(["before", "second to none"])
     editor.put("third")
     assert editor.take() == "third"
     assert editor.is_empty
-    assert editor.history == ["first", "second", "third"]
+    assert editor.history == ["before", "second to none", "first", "third"]
 
 
 def test_the_history_comes_without_taking_what_is_being_written() -> None:
     editor = Editor()
     editor.put("half a sen")
     editor.buffer.cursor_position = 4
-    editor.remember(["from another session"])
+    editor.recall(["from another session"])
     assert (editor.buffer.text, editor.buffer.cursor_position) == ("half a sen", 4)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from e2e.gates import Gate
-from e2e.words import always, bash, calls, hang, read, text, write
+from e2e.words import always, bash, calls, hang, read, said_in, text, write
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.runtime import lock_holder
 from tiller_protocol.answers import SessionListResult
+from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Answer, SessionList
+from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
 
@@ -23,6 +25,13 @@ KILLS = 5
 READY = "what is to be done?"
 BUSY = "steer with Enter"
 ANSWERABLE = "a letter chooses, Enter answers"
+
+
+async def newest(frontend: Frontend) -> SessionSummary:
+    """The session with the latest activity."""
+    listed = await frontend.must(SessionList(limit=1))
+    assert isinstance(listed, SessionListResult)
+    return listed.sessions[0]
 
 
 async def test_a_turn_is_written_read_and_stays_in_the_scrollback(
@@ -112,9 +121,8 @@ async def test_what_somebody_else_answers_is_no_longer_asked_here(
     await chat.shows(READY)
     chat.press("do it\r")
     await chat.shows(ANSWERABLE)
-    listed = await frontend.must(SessionList(limit=1))
-    assert isinstance(listed, SessionListResult)
-    await frontend.must(Answer(listed.sessions[0].requests[0].id, "reject", "no"))
+    session = await newest(frontend)
+    await frontend.must(Answer(session.requests[0].id, "reject", "no"))
     await chat.shows("rejected by", "Well then.", READY)
     assert not any("no, with a reason" in row for row in chat.rows)
 
@@ -130,7 +138,9 @@ async def test_a_large_paste_is_one_word_and_sent_whole(
     await chat.shows("look at [pasted 120 lines #1]")
     chat.press("\r")
     await chat.shows("Read.", "completed")
-    assert "line 119" in chat.text
+    session = await newest(frontend)
+    said = said_in(tuple((await frontend.snapshot(session.session_id)).items))
+    assert said == [f"look at {lines}"]
 
 
 @pytest.mark.parametrize("key", ["\n", "\\\r"])
@@ -205,3 +215,20 @@ async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
     await chat.shows("the daemon is away")
     chat.press("\x04")
     assert await chat.end() == 0
+
+
+async def test_a_file_is_completed_and_its_name_is_sent(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("what is in @gre")
+    await chat.until(lambda: any(row.strip() == "greeting.txt" for row in chat.rows))
+    chat.press("\t")
+    await chat.until(lambda: "@greeting.txt" in chat.rows[chat.cursor[0]])
+    chat.press("\r\r")
+    await chat.shows("Read.", "completed")
+    items = (await frontend.snapshot((await newest(frontend)).session_id)).items
+    assert isinstance(items[0], UserMessage)
+    assert items[0].text == "what is in @greeting.txt"
+    assert [Path(file).name for file in items[0].files] == ["greeting.txt"]
