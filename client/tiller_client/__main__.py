@@ -162,11 +162,12 @@ def _run_there(arguments: Namespace) -> int:
 def _choose_host(arguments: Namespace) -> None:
     """Let the verb use the daemon of the host; raises `UsageError` if it uses none."""
     from tiller_client.errors import UsageError
-    from tiller_client.runtime import choose_remote
+    from tiller_client.remote import RemoteDaemon
+    from tiller_client.runtime import choose_remote, my_places
 
     if arguments.family in HERE:
         raise UsageError(f"tiller {arguments.verb} works on this machine only, without --host")
-    choose_remote(arguments.host)
+    choose_remote(RemoteDaemon(arguments.host, my_places()))
 
 
 def _is_sound(arguments: Namespace) -> bool:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, TillerError
+from tiller_client.runtime import check_runtime
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, Places
 
 PERSIST_S = 120
@@ -218,8 +219,6 @@ class RemoteDaemon:
         ]
 
     def _make_directory(self) -> None:
-        from tiller_client.runtime import check_runtime
-
         self.places.runtime.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_runtime(self.places.runtime)
 

@@ -28,11 +28,9 @@ _chosen: list["RemoteDaemon"] = []
 """The daemon on another machine that this process talks to, if there is one."""
 
 
-def choose_remote(host: str) -> None:
-    """Let `my_places` be those of a daemon on that host from now on."""
-    from tiller_client.remote import RemoteDaemon
-
-    _chosen.append(RemoteDaemon(host, my_places()))
+def choose_remote(daemon: "RemoteDaemon") -> None:
+    """Let `my_places` be those of this daemon from now on."""
+    _chosen.append(daemon)
 
 
 def chosen_remote() -> "RemoteDaemon | None":

@@ -7,10 +7,12 @@ import ast
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+import tiller_client
 from support.fake_daemon import FakeDaemon
 from support.said import ended
 from tiller_client import arguments
@@ -94,3 +96,33 @@ def test_each_verb_is_known_without_the_others(capsys: pytest.CaptureFixture[str
         with pytest.raises(SystemExit):
             parse([verb, "--help"])
         assert f"usage: tiller {verb}" in capsys.readouterr().out
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports for types alone do not count; those in functions do."""
+    root = Path(tiller_client.__file__).parent
+    names = {_module_name(root, path): path for path in root.rglob("*.py")}
+    imports = {name: _imports(path) & names.keys() for name, path in names.items()}
+    TopologicalSorter(imports).prepare()  # raises CycleError
+
+
+def _module_name(root: Path, path: Path) -> str:
+    return ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.If(test=ast.Name("TYPE_CHECKING")):
+                continue
+            case ast.Import(names):
+                found.update(one.name for one in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                modules = {f"{module}.{one.name}" for one in names}
+                found |= modules | {module}
+            case _:
+                waiting += ast.iter_child_nodes(node)
+    return found

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.said import Tiller
-from tiller_client.service import Definition, define, find_service, start_command
+from tiller_client.service import find_service, start_command
+from tiller_client.service.definition import Definition, define
 from tiller_client.service.launchd import LaunchAgent
 from tiller_client.service.systemd import SystemdUnit, _path, _quoted
 from tiller_client.verbs import service as verb

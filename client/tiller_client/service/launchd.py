@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tiller_client.service import Command, Definition
+from tiller_client.service.definition import Command, Definition
 
 STOP_S = 30
 """How long the daemon may take to end before it is killed; it gives its turns 5 s."""

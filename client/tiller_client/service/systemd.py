@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tiller_client.service import Command, Definition
+from tiller_client.service.definition import Command, Definition
 
 WATCHDOG_S = 60
 """How long the daemon's event loop may stand still. It answers within milliseconds, so after this

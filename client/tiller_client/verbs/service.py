@@ -15,7 +15,8 @@ import msgspec
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.runtime import lock_holder, my_places
-from tiller_client.service import Command, Definition, define, find_service
+from tiller_client.service import find_service
+from tiller_client.service.definition import Command, Definition, define
 from tiller_client.service.launchd import LaunchAgent
 from tiller_client.service.systemd import SystemdUnit
 from tiller_client.starting import DAEMON_COMMAND
