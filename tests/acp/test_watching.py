@@ -21,21 +21,23 @@ async def test_a_terminal_an_editor_and_a_plugin_see_the_same_and_steer_one_turn
     gate = Gate(workspace)
     daemon.play("main", calls(bash(gate.command)), text("heard them all"))
     rpc = await Rpc.start(daemon, "--name", "plugin")
-    session_id = await rpc.session(workspace, "scripted/main")
-    await rpc.send({"follow": session_id})
-    attached = await tillers(daemon, "attach", "--json", session_id)
-    opened = {"sessionId": session_id, "cwd": str(workspace), "mcpServers": []}
-    await editor.ask("session/load", **opened)
-    await rpc.submit("begin", "user_input", session_id=session_id, text="go")
-    await gate.reached()
-    terminal = [sys.executable, "-m", "tiller_client", "steer", session_id, "from the terminal"]
-    await trio.run_process(terminal, env=daemon.variables, capture_stdout=True)
-    await editor.ask("_tiller/steer", sessionId=session_id, prompt=words("from the editor"))
-    steering = {"session_id": session_id, "text": "from the plugin", "delivery": "steer"}
-    await rpc.submit("steer", "user_input", **steering)
-    gate.open("passed")
-    await assert_all_see_the_same(session_id, attached, rpc, editor)
-    assert said_in(daemon.requests(session_id)[-1].items) == [
-        *("go", "from the terminal", "from the editor", "from the plugin")
-    ]
-    await rpc.close()
+    try:
+        session_id = await rpc.session(workspace, "scripted/main")
+        await rpc.send({"follow": session_id})
+        attached = await tillers(daemon, "attach", "--json", session_id)
+        opened = {"sessionId": session_id, "cwd": str(workspace), "mcpServers": []}
+        await editor.ask("session/load", **opened)
+        await rpc.submit("begin", "user_input", session_id=session_id, text="go")
+        await gate.reached()
+        terminal = [sys.executable, "-m", "tiller_client", "steer", session_id, "from the terminal"]
+        await trio.run_process(terminal, env=daemon.variables, capture_stdout=True)
+        await editor.ask("_tiller/steer", sessionId=session_id, prompt=words("from the editor"))
+        steering = {"session_id": session_id, "text": "from the plugin", "delivery": "steer"}
+        await rpc.submit("steer", "user_input", **steering)
+        gate.open("passed")
+        await assert_all_see_the_same(session_id, attached, rpc, editor)
+        assert said_in(daemon.requests(session_id)[-1].items) == [
+            *("go", "from the terminal", "from the editor", "from the plugin")
+        ]
+    finally:
+        await rpc.close()
