@@ -29,9 +29,10 @@ from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.look import Look
 from tiller_client.chat.menu import Menu
 from tiller_client.chat.notifying import Notifier
+from tiller_client.chat.pace import Pace
 from tiller_client.chat.painter import Painter
 from tiller_client.chat.reading.style import theme_for
-from tiller_client.chat.status import Facts, status_line
+from tiller_client.chat.status import Facts, Notes, status_line
 from tiller_client.console import say
 from tiller_client.render_item import input_line
 from tiller_client.render_request import request_block
@@ -43,9 +44,6 @@ from tiller_protocol.items import Request
 from tiller_protocol.ops import Catalog
 from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
-
-FRAME_S = 1 / 30
-"""Shortest time between two frames; more can't be told apart."""
 
 TICK_S = 0.25
 """Between two frames in which only clocks move, while a turn is running."""
@@ -74,8 +72,7 @@ class Chat:
         self.look = look
         self.catalog = LoadedCatalog()
         self.menu: Menu | None = None
-        self.note = ""
-        """What the user should know about the last key or command; until the next key."""
+        self.notes = Notes()
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
         self.actions = Actions(self)
@@ -83,14 +80,13 @@ class Chat:
         """The session to open after this one."""
         self._notifier = Notifier()
         self._above: list[str] = []
-        self._away = ""
+        self._pace = Pace()
         self._tasks: list[asyncio.Task[None]] = []
         self.app: Application[None] = Application(
             layout=Layout(Window(BufferControl(self.editor.buffer))),
             key_bindings=bindings(self),
             output=DummyOutput(),
             input=keyboard,
-            min_redraw_interval=FRAME_S,
             after_render=lambda _: self._draw(),
         )
         self.app.ttimeoutlen = ESCAPE_S
@@ -146,11 +142,11 @@ class Chat:
             case _:
                 pass
         self._show_request()
-        self.app.invalidate()
+        self._pace.soon(self.app.invalidate)
 
     def say(self, text: str) -> None:
         """Say a sentence in the status line, until the next key."""
-        self.note = one_line(text)
+        self.notes.said = one_line(text)
         self.app.invalidate()
 
     def print(self, lines: Sequence[str]) -> None:
@@ -160,7 +156,7 @@ class Chat:
 
     def away(self, text: str) -> None:
         """Say why no events come, or nothing once they do."""
-        self._away = one_line(text)
+        self.notes.away = one_line(text)
         self.app.invalidate()
 
     def end(self, reason: str) -> None:
@@ -234,6 +230,7 @@ class Chat:
         self.look.width = columns - 1
         self._above += self.conversation.advance()
         above, self._above = self._above, []
+        self._pace.drawn()
         frame = compose(self._parts(), rows)
         extra = self._notifier.take(self.snapshot)
         self.painter.paint(above, frame, columns, extra)
@@ -262,7 +259,7 @@ class Chat:
     def _facts(self) -> Facts:
         model = next((one.name for one in self.catalog.models), "")
         agent = next((one.name for one in self.catalog.agents), "")
-        return Facts(model, agent, self._away or self.note)
+        return Facts(model, agent, self.notes.away or self.notes.said)
 
     def _hint(self) -> str:
         if self.asking.typing is not None:

@@ -109,7 +109,7 @@ def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(Keys.Any, filter=asked)
     def _press(event: KeyPressEvent) -> None:
-        chat.note = ""
+        chat.notes.said = ""
         text = chat.asking.press(event.data)
         if text:
             chat.editor.buffer.insert_text(text)
@@ -139,7 +139,7 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("enter")
     def _send(_event: KeyPressEvent) -> None:
-        chat.note = ""
+        chat.notes.said = ""
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -190,7 +190,7 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(Keys.BracketedPaste)
     def _paste(event: KeyPressEvent) -> None:
-        chat.note = ""
+        chat.notes.said = ""
         chat.editor.paste(event.data)
 
     @keys.add("c-g")

@@ -1,5 +1,6 @@
 """The line at the bottom: what this session uses, and how far it is; pure."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tiller_client.render_line import BRANCH_COLUMNS
@@ -7,6 +8,16 @@ from tiller_client.text import cells, cut, dollars, one_line, seconds
 from tiller_protocol.snapshot import Snapshot
 
 SEPARATOR = " · "
+
+
+@dataclass
+class Notes:
+    """What the user should know besides."""
+
+    away: str = ""
+    """Why no events come; empty while they do."""
+    said: str = ""
+    """About the last key or command; until the next key."""
 
 
 class Facts(NamedTuple):

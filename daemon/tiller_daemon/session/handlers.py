@@ -189,7 +189,7 @@ def _input_while_idle(
     pending: PendingSubmission,
 ) -> AnyResult | None:
     if op.delivery == "steer" or op.expected_turn_id is not None:
-        message = "No turn is running, so there is nothing to steer. Your input is in `data`."
+        message = "No turn is running, so there is nothing to steer. Send it as a new message."
         raise RejectionError("no_active_turn", message, input_data(op))
     if op.no_reply:
         message = first_message(queued)

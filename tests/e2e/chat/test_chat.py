@@ -10,6 +10,7 @@ import pytest
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, hang, read, said_in, text, write
 from support.chat import ChatTerminal
+from support.chat_chaos import ChaoticChat
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.runtime import lock_holder
@@ -20,7 +21,7 @@ from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
 
-KILLS = 5
+KILLS, ROUNDS = 5, 6
 
 READY = "what is to be done?"
 BUSY = "steer with Enter"
@@ -190,6 +191,21 @@ async def test_up_brings_back_what_was_written_and_ctrl_r_searches_it(
     await chat.shows("▸ the first thing")
     chat.press("\r")
     await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_nothing_typed_is_lost_while_everything_is_disturbed(
+    new_daemon: Callable[[], Daemon], workspace: Path, seed: int
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    chaotic = ChaoticChat(daemon, workspace, seed)
+    await chaotic.chat.shows(READY)
+    daemon.kill9()  # from here on the chat starts those that are killed
+    try:
+        await chaotic.play(ROUNDS)
+    finally:
+        chaotic.close()
 
 
 async def test_nothing_typed_is_lost_when_the_daemon_is_killed(

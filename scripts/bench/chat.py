@@ -1,0 +1,104 @@
+"""What `tiller chat` costs: its start, typing while an answer streams, its CPU time and memory.
+
+    .venv/bin/python scripts/bench/chat.py
+
+A scripted model streams 1,000 pieces in a second; meanwhile keys are typed, one after another, each
+as soon as the one before is on the screen.
+"""
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+import trio  # noqa: E402
+
+from support.chat import ChatTerminal  # noqa: E402 - found there
+from support.daemon import Daemon  # noqa: E402
+from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart  # noqa: E402
+
+STARTS = 5
+BLOCKS, PIECES = 60, 17
+"""A block is a paragraph of so many pieces, sixty of them in a second."""
+
+KEYS_AT_ONCE = 20
+"""After so many the text is cleared, so that it stays one row."""
+
+READY, CLEAR = "what is to be done?", "\x15"
+PARAGRAPH = "Lorem ipsum dolor **sit** amet, `code` and more words here. " * 3 + "\n\n"
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Megabytes that a process has resident now."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def start(daemon: Daemon, model: str, workspace: Path) -> tuple[ChatTerminal, float]:
+    """Open a chat; returns it with the seconds until it can be typed into."""
+    began = time.perf_counter()
+    chat = ChatTerminal.start(daemon, "chat", "-C", str(workspace), "-m", model)
+    await chat.shows(READY)
+    return chat, time.perf_counter() - began
+
+
+async def type_while_streaming(chat: ChatTerminal) -> list[float]:
+    """Type keys until the turn has ended; returns the seconds from each key to its echo."""
+    chat.press("go\r")
+    await chat.shows("steer with Enter")
+    taken: list[float] = []
+    while "completed" not in chat.text:
+        number = len(taken) % KEYS_AT_ONCE
+        if number == 0 and taken:
+            chat.press(CLEAR)
+            await chat.until(lambda: chat.cursor[1] == 2)
+        began = time.perf_counter()
+        chat.press("x")
+        await chat.until(lambda number=number: chat.cursor[1] >= 3 + number)
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+async def measure() -> None:
+    """Print every figure."""
+    with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
+        workspace = daemon.scripts
+        pause = WaitPart(1 / BLOCKS)
+        parts = tuple(p for _ in range(BLOCKS) for p in (TextPart(PARAGRAPH, pieces=PIECES), pause))
+        model = daemon.script(ScriptStep(parts=parts))
+        starts: list[float] = []
+        for _ in range(STARTS):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            chat, took = await start(daemon, model, workspace)
+            chat.press("\x04")
+            await chat.end()
+            chat.close()
+            starts.append(took)
+            cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        print(f"start to prompt          {median(starts) * 1000:8.0f} ms, {cpu:.2f} s CPU")
+        chat, _ = await start(daemon, model, workspace)
+        before = cpu_s(chat.process.pid)
+        taken = sorted(await type_while_streaming(chat))
+        used = cpu_s(chat.process.pid) - before
+        memory = memory_mb(chat.process.pid)
+        chat.close()
+        print(f"key to screen, median    {median(taken) * 1000:8.1f} ms, {len(taken)} keys")
+        print(f"key to screen, p99       {taken[int(len(taken) * 0.99)] * 1000:8.1f} ms")
+        print(f"CPU of 1,000 pieces      {used * 1e6 / (BLOCKS * PIECES):8.0f} ms, keys included")
+        print(f"memory                   {memory:8.1f} MB")
+
+
+if __name__ == "__main__":
+    trio.run(measure)

@@ -1,0 +1,50 @@
+"""Chats while the daemon is killed, the terminal resized and the chat stopped, for many messages.
+
+    .venv/bin/python scripts/soak/chat.py --rounds 50 --seed 7
+
+Everything that was typed must stand on the terminal in the end, once and in order.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+import trio  # noqa: E402
+
+from support.chat_chaos import READY, ChaoticChat  # noqa: E402 - found there
+from support.daemon import Daemon  # noqa: E402
+
+
+async def chat(rounds: int, seed: int) -> None:
+    """Play one chat; raises if something that was typed is lost, doubled or out of order."""
+    with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
+        workspace = Path(home) / "work"
+        workspace.mkdir()
+        await trio.run_process(["git", "init", "-q", str(workspace)])
+        chaotic = ChaoticChat(daemon, workspace, seed)
+        await chaotic.chat.shows(READY)
+        daemon.kill9()  # from here on the chat starts those that are killed
+        try:
+            await chaotic.play(rounds)
+        finally:
+            chaotic.close()
+        print(f"seed {seed}: {len(chaotic.sent)} messages, all of them on the terminal")
+
+
+def main() -> None:
+    """Read the arguments and play."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}")
+    trio.run(chat, arguments.rounds, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

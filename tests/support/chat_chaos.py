@@ -1,0 +1,80 @@
+"""A chat while its daemon is killed, its terminal resized, and itself stopped and continued."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+from e2e.words import bash, calls, text
+from support.chat import ChatTerminal
+from support.daemon import Daemon
+from tiller_client.runtime import lock_holder
+
+READY = "what is to be done?"
+STEPS = 400
+"""Of the model's script, more than any run takes."""
+
+
+class ChaoticChat:
+    """One chat and what was typed into it; `play` does the next things, by a seed."""
+
+    def __init__(self, daemon: Daemon, workspace: Path, seed: int) -> None:
+        self._daemon = daemon
+        self._random = random.Random(seed)
+        self.sent: list[str] = []
+        steps = [
+            calls(bash(f"echo output {number}"))
+            if number % 3
+            else text(f"Answer {number}. " * 9, 20)
+            for number in range(1, STEPS)
+        ]
+        model = daemon.script(*steps)
+        self.chat = ChatTerminal.start(
+            *(daemon, "chat", "-C", str(workspace), "-m", model, "--approve", "always")
+        )
+
+    async def play(self, rounds: int) -> None:
+        """Send so many messages, and disturb everything meanwhile."""
+        await self.chat.shows(READY)
+        for number in range(rounds):
+            words = f"message {number} with {self._random.randrange(10**9)}"
+            cut = self._random.randrange(len(words))
+            self.chat.press(words[:cut])
+            self._disturb()
+            self.chat.press(words[cut:] + "\r")
+            self.sent.append(words)
+            self._disturb()
+            await self.chat.until(lambda words=words: self._has(words))
+            await self.chat.until(self._rests)
+        shown = "".join(self.chat.text.split())
+        # The emulator forgets lines when it gets lower, so not all of them are there still.
+        squeezed = [words.replace(" ", "") for words in self.sent]
+        assert all(shown.count(words) <= 1 for words in squeezed), self.chat.text
+        places = [shown.index(words) for words in squeezed if words in shown]
+        assert places == sorted(places), self.chat.text
+
+    def close(self) -> None:
+        """End the chat and its daemon."""
+        self.chat.close()
+        if pid := lock_holder(self._daemon.places.runtime):
+            os.kill(pid, signal.SIGTERM)
+
+    def _disturb(self) -> None:
+        match self._random.choice(("kill", "resize", "stop", "nothing")):
+            case "kill":
+                if pid := lock_holder(self._daemon.places.runtime):
+                    os.kill(pid, signal.SIGKILL)
+            case "resize":
+                self.chat.resize(self._random.randint(40, 120), self._random.randint(10, 40))
+            case "stop":
+                os.kill(self.chat.process.pid, signal.SIGSTOP)
+                os.kill(self.chat.process.pid, signal.SIGCONT)
+            case _:
+                pass
+
+    def _has(self, words: str) -> bool:
+        """Whether a message is on the terminal, broken at any column."""
+        return words.replace(" ", "") in "".join(self.chat.text.split())
+
+    def _rests(self) -> bool:
+        return READY in self.chat.rows[self.chat.cursor[0]]
