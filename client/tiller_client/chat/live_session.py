@@ -102,7 +102,7 @@ AWAY = "the daemon is away; waiting for it"
 
 async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
     """Say when the daemon is away, and when it is back."""
-    is_away = True  # what a failure before has said is taken back
+    is_away: bool | None = None  # not looked yet, so the first look replaces what was said before
     while True:
         await asyncio.sleep(RETRY_S)
         was_away, is_away = is_away, not stream.connected

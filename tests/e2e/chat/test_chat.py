@@ -225,12 +225,26 @@ async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
         await chat.shows(f"» message {number} begins and ends")
         await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
     assert chat.text.count("It is here.") == chat.text.count("■") == KILLS
-    pid = lock_holder(daemon.places.runtime)
-    assert pid
-    os.kill(pid, signal.SIGTERM)
-    await chat.shows("the daemon is away")
     chat.press("\x04")
     assert await chat.end() == 0
+    if pid := lock_holder(daemon.places.runtime):
+        os.kill(pid, signal.SIGTERM)
+
+
+async def test_a_daemon_that_was_stopped_is_said_and_awaited(
+    opens: Opens, new_daemon: Callable[[], Daemon]
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    chat = opens("-m", daemon.script(always("It is here.")), daemon=daemon)
+    await chat.shows(READY, "s1 · build")
+    await daemon.terminate()
+    await chat.shows("the daemon is away")
+    chat.press("half a sen")
+    daemon.start()
+    await chat.until(lambda: "the daemon is away" not in chat.text)
+    chat.press("tence\r")
+    await chat.shows("» half a sentence", "It is here.")
 
 
 async def test_a_file_is_completed_and_its_name_is_sent(
