@@ -191,7 +191,8 @@ class Daemon:
         """Every request that this session has made of a scripted model, oldest first."""
         if not self.record.exists():
             return []
-        lines = self.record.read_bytes().splitlines()
+        # A daemon that was killed while it wrote has left a line without its end.
+        lines = [line for line in self.record.read_bytes().splitlines() if line.endswith(b"}")]
         requests = [msgspec.json.decode(line, type=ModelRequest) for line in lines]
         return [r for r in requests if r.session_id == session_id]
 

@@ -4,6 +4,7 @@ Deterministic and stateless: a response depends only on the request's `ordinal`,
 `purpose`. There is no network and no clock but trio's. docs/scripted-model.md describes the format.
 """
 
+import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
@@ -380,7 +381,9 @@ def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
 
 def _append(record: Path, request: ModelRequest) -> None:
     try:
-        with open(record, "ab", opener=open_private) as file:
+        with open(record, "a+b", opener=open_private) as file:
+            if (size := file.tell()) and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                file.write(b"\n")  # a daemon was killed while it wrote the last line
             file.write(msgspec.json.encode(structs.replace(request, history_cache=None)) + b"\n")
     except OSError as error:
         _refuse(f"The requests can't be recorded in {record}: {error.strerror}.")
