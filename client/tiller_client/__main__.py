@@ -96,60 +96,11 @@ def run(arguments: Namespace) -> int:
     return run_family(arguments)
 
 
-def _runner(family_name: str) -> Callable[[Namespace], int]:
+def _runner(family: str) -> Callable[[Namespace], int]:
     """Import the module of a family of verbs; returns what runs them."""
-    match family_name:
-        case "chat":
-            from tiller_client.verbs import chat as family
-        case "turns":
-            from tiller_client.verbs import turns as family
-        case "follow":
-            from tiller_client.verbs import follow as family
-        case "sessions":
-            from tiller_client.verbs import sessions as family
-        case "search":
-            from tiller_client.verbs import search as family
-        case "settings":
-            from tiller_client.verbs import settings as family
-        case "inputs":
-            from tiller_client.verbs import inputs as family
-        case "requests":
-            from tiller_client.verbs import requests as family
-        case "rules":
-            from tiller_client.verbs import rules as family
-        case "history":
-            from tiller_client.verbs import history as family
-        case "catalog":
-            from tiller_client.verbs import catalog as family
-        case "config":
-            from tiller_client.verbs import config as family
-        case "trust":
-            from tiller_client.verbs import trust as family
-        case "mcp":
-            from tiller_client.verbs import mcp as family
-        case "init":
-            from tiller_client.verbs import init as family
-        case "doctor":
-            from tiller_client.verbs import doctor as family
-        case "sandbox":
-            from tiller_client.verbs import sandbox as family
-        case "daemon":
-            from tiller_client.verbs import daemon as family
-        case "rpc":
-            from tiller_client.verbs import rpc as family
-        case "service":
-            from tiller_client.verbs import service as family
-        case "schema":
-            from tiller_client.verbs import schema as family
-        case "completions":
-            from tiller_client.verbs import completions as family
-        case "acp":
-            from tiller_client.verbs import acp as family
-        case "demo":
-            from tiller_client.verbs import demo as family
-        case _:
-            raise AssertionError(f"no family {family_name}")
-    return family.run
+    name = f"tiller_client.verbs.{family}"
+    __import__(name)  # importlib would be one more module that every start imports
+    return sys.modules[name].run
 
 
 def _run_there(arguments: Namespace) -> int:

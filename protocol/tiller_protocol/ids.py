@@ -7,13 +7,9 @@ from typing import Annotated, NewType
 
 from msgspec import Meta
 
-SessionId = NewType("SessionId", str)
-TurnId = NewType("TurnId", str)
 ItemId = NewType("ItemId", str)
 CallId = NewType("CallId", str)
 RequestId = NewType("RequestId", str)
-InputId = NewType("InputId", str)
-SubmissionId = NewType("SubmissionId", str)
 
 ID_CHARS_MAX = 128
 """Longest identifier accepted from a frontend; a ULID has 26."""
