@@ -16,24 +16,18 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 import trio  # noqa: E402
 
-from support.chat_chaos import READY, ChaoticChat  # noqa: E402 - found there
+from support.chat_chaos import play_disturbed  # noqa: E402 - found there
 from support.daemon import Daemon  # noqa: E402
 
 
 async def chat(rounds: int, seed: int) -> None:
-    """Play one chat; raises if something that was typed is lost, doubled or out of order."""
+    """Play one chat with a daemon and a workspace of its own."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
         workspace = Path(home) / "work"
         workspace.mkdir()
         await trio.run_process(["git", "init", "-q", str(workspace)])
-        chaotic = ChaoticChat(daemon, workspace, seed)
-        await chaotic.chat.shows(READY)
-        daemon.kill9()  # from here on the chat starts those that are killed
-        try:
-            await chaotic.play(rounds)
-        finally:
-            chaotic.close()
-        print(f"seed {seed}: {len(chaotic.sent)} messages, all of them on the terminal")
+        await play_disturbed(daemon, workspace, seed, rounds)
+    print(f"seed {seed}: {rounds} messages, all of them on the terminal")
 
 
 def main() -> None:

@@ -15,13 +15,27 @@ STEPS = 400
 """Of the model's script, more than any run takes."""
 
 
-class ChaoticChat:
+async def play_disturbed(daemon: Daemon, workspace: Path, seed: int, rounds: int) -> None:
+    """Play one chat; raises if something that was typed is lost, doubled or out of order.
+
+    The daemon runs when this begins. From then on the chat starts those that are killed.
+    """
+    chaotic = _ChaoticChat(daemon, workspace, seed)
+    await chaotic.chat.shows(READY)
+    daemon.kill9()
+    try:
+        await chaotic.play(rounds)
+    finally:
+        chaotic.close()
+
+
+class _ChaoticChat:
     """One chat and what was typed into it; `play` does the next things, by a seed."""
 
     def __init__(self, daemon: Daemon, workspace: Path, seed: int) -> None:
         self._daemon = daemon
         self._random = random.Random(seed)
-        self.sent: list[str] = []
+        self._sent: list[str] = []
         steps = [
             calls(bash(f"echo output {number}"))
             if number % 3
@@ -35,20 +49,19 @@ class ChaoticChat:
 
     async def play(self, rounds: int) -> None:
         """Send so many messages, and disturb everything meanwhile."""
-        await self.chat.shows(READY)
         for number in range(rounds):
             words = f"message {number} with {self._random.randrange(10**9)}"
             cut = self._random.randrange(len(words))
             self.chat.press(words[:cut])
             self._disturb()
             self.chat.press(words[cut:] + "\r")
-            self.sent.append(words)
+            self._sent.append(words)
             self._disturb()
             await self.chat.until(lambda words=words: self._has(words))
             await self.chat.until(self._rests)
         shown = "".join(self.chat.text.split())
         # The emulator forgets lines when it gets lower, so not all of them are there still.
-        squeezed = [words.replace(" ", "") for words in self.sent]
+        squeezed = [words.replace(" ", "") for words in self._sent]
         assert all(shown.count(words) <= 1 for words in squeezed), self.chat.text
         places = [shown.index(words) for words in squeezed if words in shown]
         assert places == sorted(places), self.chat.text

@@ -224,7 +224,7 @@ class Actions:
             self._chat.say("which title? /rename TITLE")
 
     def _help(self) -> None:
-        paint = self._chat.look.paint
+        paint = self._chat.screen.look.paint
         lines = [paint.bold("Keys"), *(f"  {pad(key, 16)} {text}" for key, text in KEYS_SHOWN)]
         lines += ["", paint.bold("Commands")]
         for one in COMMANDS:

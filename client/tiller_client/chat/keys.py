@@ -249,8 +249,8 @@ def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("c-o")
     def _open(_event: KeyPressEvent) -> None:
-        chat.look.opened = not chat.look.opened
-        chat.say("shown whole from now on" if chat.look.opened else "folded from now on")
+        chat.screen.look.opened = not chat.screen.look.opened
+        chat.say("shown whole from now on" if chat.screen.look.opened else "folded from now on")
 
     @keys.add("c-t")
     def _transcript(_event: KeyPressEvent) -> None:
@@ -258,7 +258,7 @@ def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("c-l")
     def _redraw(_event: KeyPressEvent) -> None:
-        chat.painter.erase()
+        chat.screen.painter.erase()
         chat.app.invalidate()
 
     @keys.add("c-z")
@@ -267,8 +267,8 @@ def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(FOCUS_IN)
     def _focus(_event: KeyPressEvent) -> None:
-        chat.focus(gained=True)
+        chat.screen.notifier.has_focus = True
 
     @keys.add(FOCUS_OUT)
     def _unfocus(_event: KeyPressEvent) -> None:
-        chat.focus(gained=False)
+        chat.screen.notifier.has_focus = False

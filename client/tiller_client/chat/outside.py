@@ -46,7 +46,7 @@ class Outside:
 
     @contextlib.asynccontextmanager
     async def _given_away(self) -> AsyncGenerator[None]:
-        painter = self._chat.painter
+        painter = self._chat.screen.painter
         async with in_terminal():
             painter.erase()
             painter.end()

@@ -1,6 +1,7 @@
 """Markdown reads the same however it arrives, fits its width, and is safe on a terminal."""
 
 import re
+import sys
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
-from tiller_client.chat.reading import blocks, markdown
+from tiller_client.chat.reading import blocks
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
@@ -75,20 +76,25 @@ def test_any_text_at_all_is_safe(text, columns):
 @pytest.mark.parametrize(
     "unit", ["- item *one*\n", "word and more\n", "| a | b |\n", "> a\n", "x\n\n"]
 )
-def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit, monkeypatch):
-    parsed: list[int] = []
-
-    def counted(source: str):
-        parsed.append(source.count("\n") + 1)
-        return blocks.parsed(source)
-
-    monkeypatch.setattr(markdown, "parsed", counted)
-    stream = MarkdownStream(80, PLAIN)
+def test_the_lines_that_are_parsed_grow_with_the_text_not_with_its_square(unit):
     lines = 600
-    for piece in ["| h | i |\n|---|---|\n" if "|" in unit else "", *[unit] * lines]:
-        stream.feed(piece)
-    stream.close()
-    assert sum(parsed) < 14 * lines * (unit.count("\n"))
+    parsed = 0
+
+    def count(frame, event, _argument):
+        nonlocal parsed
+        if event == "call" and frame.f_code is blocks.parsed.__code__:
+            parsed += frame.f_locals["source"].count("\n") + 1
+
+    stream = MarkdownStream(80, PLAIN)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for piece in ["| h | i |\n|---|---|\n" if "|" in unit else "", *[unit] * lines]:
+            stream.feed(piece)
+        stream.close()
+    finally:
+        sys.setprofile(before)
+    assert lines < parsed < 14 * lines * unit.count("\n")
 
 
 EXAMPLES = {

@@ -10,7 +10,7 @@ import pytest
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, hang, read, said_in, text, write
 from support.chat import ChatTerminal
-from support.chat_chaos import ChaoticChat
+from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.runtime import lock_holder
@@ -199,13 +199,7 @@ async def test_nothing_typed_is_lost_while_everything_is_disturbed(
 ) -> None:
     daemon = new_daemon()
     daemon.start()
-    chaotic = ChaoticChat(daemon, workspace, seed)
-    await chaotic.chat.shows(READY)
-    daemon.kill9()  # from here on the chat starts those that are killed
-    try:
-        await chaotic.play(ROUNDS)
-    finally:
-        chaotic.close()
+    await play_disturbed(daemon, workspace, seed, ROUNDS)
 
 
 async def test_nothing_typed_is_lost_when_the_daemon_is_killed(

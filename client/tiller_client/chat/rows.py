@@ -1,0 +1,76 @@
+"""Makes rows of the parts around the conversation: heading, queue, answers, completions; pure.
+
+All text in them is safe, and no row is wider than the terminal.
+"""
+
+from collections.abc import Sequence
+
+from prompt_toolkit.buffer import CompletionState
+
+from tiller_client.chat.asking import Asking, choices
+from tiller_client.chat.editor import GOES_ON
+from tiller_client.render_item import input_line
+from tiller_client.text import Paint, cut, on_screen, one_line
+from tiller_protocol.items import Request
+from tiller_protocol.snapshot import QueuedInput, Snapshot
+
+COMPLETIONS_SHOWN = 8
+QUEUED_SHOWN = 5
+
+HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
+
+
+def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
+    """Which session this is."""
+    title = one_line(snapshot.title) or "new session"
+    line = f"tiller · {title} · {one_line(snapshot.workspace)}"
+    return [on_screen(paint.bold(cut(line, width))), on_screen(paint.dim(cut(HELP_HINT, width)))]
+
+
+def queue_rows(queue: Sequence[QueuedInput], width: int, paint: Paint) -> list[str]:
+    """The input that waits."""
+    rows = [
+        cut(f"  ⏳ {'steers' if one.delivery == 'steer' else 'queued'}: {input_line(one)}", width)
+        for one in queue
+    ]
+    more = [f"  … {len(rows) - QUEUED_SHOWN} more"] if len(rows) > QUEUED_SHOWN else []
+    return [on_screen(paint.dim(row)) for row in [*rows[:QUEUED_SHOWN], *more]]
+
+
+def answer_rows(
+    asking: Asking, request: Request, others: int, how_to: str, width: int, paint: Paint
+) -> list[str]:
+    """The answers to a request; `others` is how many more are open."""
+    head = f"? {one_line(request.title)}" + (f"  (and {others} more)" if others else "")
+    rows = [paint.asking(cut(head, width))]
+    for choice in choices(request):
+        chosen = choice in (asking.chosen, asking.typing)
+        row = cut(f"{'▸' if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
+        rows.append(paint.bold(row + "  (Enter)") if chosen else row)
+    rows.append(paint.dim(cut(f"  {how_to}", width)))
+    return [on_screen(row) for row in rows]
+
+
+def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
+    """What the user does to answer; `now` is of the clock of `Asking.seen`."""
+    if asking.typing is not None:
+        return "type it, then Enter; Esc: back"
+    if not editor_is_empty:
+        return "to answer, first send or clear what you are writing"
+    if asking.takes_keys(now, editor_is_empty=True):
+        return "a letter chooses, Enter answers"
+    return "…"
+
+
+def completion_rows(state: CompletionState | None, width: int, paint: Paint) -> list[str]:
+    """What the word before the cursor may become."""
+    if state is None or not state.completions:
+        return []
+    at = state.complete_index or 0
+    first = max(0, min(at - COMPLETIONS_SHOWN // 2, len(state.completions) - COMPLETIONS_SHOWN))
+    rows: list[str] = []
+    for number, one in enumerate(state.completions[first : first + COMPLETIONS_SHOWN], first):
+        detail = one_line(one.display_meta_text)
+        row = cut(f"{GOES_ON}{one_line(one.display_text)}  {detail}".rstrip(), width)
+        rows.append(paint.bold(row) if number == state.complete_index else paint.dim(row))
+    return [on_screen(row) for row in rows]

@@ -1,0 +1,107 @@
+"""The screen of a chat: lines that stay, and the frame below them, made of the chat's state."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tiller_client.chat.frame import Parts, compose
+from tiller_client.chat.look import Look
+from tiller_client.chat.notifying import Notifier
+from tiller_client.chat.pace import Pace
+from tiller_client.chat.painter import Painter
+from tiller_client.chat.rows import answer_rows, completion_rows, how_to_answer, queue_rows
+from tiller_client.chat.status import Facts, status_line
+from tiller_client.render_request import request_block
+from tiller_client.text import on_screen
+from tiller_protocol.items import Request
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
+
+
+class Screen:
+    """What the terminal shows of one chat."""
+
+    def __init__(self, chat: "Chat", painter: Painter, look: Look) -> None:
+        self.painter = painter
+        self.look = look
+        self.notifier = Notifier()
+        self._chat = chat
+        self._above: list[str] = []
+        """Lines to print with the next frame."""
+        self._pace = Pace()
+
+    def fit(self) -> None:
+        """Lines made from now on are as wide as the terminal is now."""
+        self.look.width = self.painter.size[0] - 1
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Print lines that stay, with the next frame; their text is safe already."""
+        self._above += lines
+
+    def add_request(self, request: Request) -> None:
+        """Print what is asked, all of it, where it stays."""
+        block = request_block(request, self.look.paint, self.look.width)
+        self.add(["", *on_screen(block).split("\n")])
+
+    def soon(self, draw: Callable[[], None]) -> None:
+        """Draw a frame, as soon as the last one is old enough."""
+        self._pace.soon(draw)
+
+    def draw(self) -> None:
+        """Draw the state of the chat now."""
+        self.fit()
+        columns, rows = self.painter.size
+        chat = self._chat
+        self.add(chat.conversation.advance())
+        above, self._above = self._above, []
+        self._pace.drawn()
+        frame = compose(self._parts(), rows)
+        self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot))
+        if chat.asking.request is not None:
+            chat.asking.seen(time.monotonic())
+
+    def _parts(self) -> Parts:
+        chat, now = self._chat, time.time()
+        width, paint = self.look.width, self.look.paint
+        shown = chat.editor.shown(width)
+        editor = [on_screen(row) for row in shown.rows]
+        if chat.editor.is_empty and chat.menu is None:
+            editor[0] += on_screen(paint.dim(self._hint()))
+        return Parts(
+            chat.conversation.live(now),
+            queue_rows(chat.snapshot.queue, width, paint),
+            self._question(),
+            editor,
+            shown.cursor,
+            completion_rows(chat.editor.buffer.complete_state, width, paint),
+            on_screen(paint.dim(status_line(chat.snapshot, self._facts(), now, width))),
+        )
+
+    def _facts(self) -> Facts:
+        chat = self._chat
+        model = next((one.name for one in chat.catalog.models), "")
+        agent = next((one.name for one in chat.catalog.agents), "")
+        return Facts(model, agent, chat.notes.away or chat.notes.said)
+
+    def _hint(self) -> str:
+        """What is said where nothing is written yet."""
+        chat = self._chat
+        if chat.asking.typing is not None:
+            return "your answer, then Enter"
+        if chat.asking.request is not None:
+            return ""
+        return "steer with Enter, queue with Alt-Enter" if chat.is_busy else "what is to be done?"
+
+    def _question(self) -> list[str]:
+        """The menu, or else the answers to what is asked."""
+        chat, width, paint = self._chat, self.look.width, self.look.paint
+        if chat.menu is not None:
+            return [on_screen(row) for row in chat.menu.rows(width, paint)]
+        request = chat.asking.request
+        if request is None:
+            return []
+        others = len(chat.snapshot.requests) - 1
+        empty = chat.editor.is_empty
+        how_to = how_to_answer(chat.asking, time.monotonic(), editor_is_empty=empty)
+        return answer_rows(chat.asking, request, others, how_to, width, paint)
