@@ -149,10 +149,12 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
 
 def _mark(snapshot: Snapshot, step: int, time: float, choices: TurnChoices | None = None) -> None:
     if turn := snapshot.turn:
-        agent, read_only = turn.context.agent, turn.context.read_only
-        items = len(snapshot.items)
-        mark = Mark(turn.turn_id, snapshot.seq, items, step, agent, read_only, time)
-        snapshot.marks.append(structs.replace(mark, choices=choices))
+        context, items = turn.context, len(snapshot.items)
+        mark = Mark(
+            turn.turn_id, snapshot.seq, items, step, context.agent, context.read_only, time,
+            choices=choices, model=context.model,
+        )  # fmt: skip
+        snapshot.marks.append(mark)
 
 
 def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:

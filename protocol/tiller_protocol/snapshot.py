@@ -45,6 +45,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     choices: Annotated[
         TurnChoices | None, doc("As in `turn_started`; absent for steps as well.")
     ] = None
+    model: Annotated[str, doc("The model of the turn, as `provider/model`.")] = ""
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):

@@ -963,6 +963,8 @@ export interface Mark {
   duration_s?: number | null;
   /** As in `turn_started`; absent for steps as well. */
   choices?: TurnChoices | null;
+  /** The model of the turn, as `provider/model`. */
+  model?: string;
 }
 
 /** What was chosen for one turn only. */

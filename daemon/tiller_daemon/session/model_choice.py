@@ -9,8 +9,10 @@ from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.tools.suggestions import did_you_mean
+from tiller_daemon.turn.context import TurnContext
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.settings import Settings, TurnChoices, TurnOverrides
-from tiller_protocol.snapshot import Mark
+from tiller_protocol.snapshot import Mark, Snapshot
 
 Chosen = TypeVar("Chosen", Settings, TurnOverrides)
 
@@ -22,6 +24,12 @@ class ModelChoice(NamedTuple):
     """None leaves it to weaker layers."""
     variant: str | None
     """None leaves it to weaker layers; empty means none."""
+    origin: str = ""
+    """A sentence for a user whose model can't be used: what names it, and what to do."""
+
+
+OF_SESSION = "The session's settings name it; `tiller set SESSION model NAME` chooses another."
+OF_AGENT = "The agent's definition names it."
 
 
 def layers_of(
@@ -31,8 +39,8 @@ def layers_of(
     overrides: TurnOverrides | None = None,
 ) -> tuple[ModelChoice, ...]:
     """Return the layers, the strongest first."""
-    owners = (overrides, settings, agent, configuration)
-    return tuple(ModelChoice(one.model, one.variant) for one in owners if one)
+    owners = ((overrides, ""), (settings, OF_SESSION), (agent, OF_AGENT), (configuration, ""))
+    return tuple(ModelChoice(one.model, one.variant, origin) for one, origin in owners if one)
 
 
 def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[ChosenModel, str]:
@@ -42,7 +50,12 @@ def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[Cho
     a model that does not have it. Any other unknown variant is refused.
     """
     depth = next((n for n, layer in enumerate(layers) if layer.model), len(layers))
-    model = services.model(layers[depth].model if depth < len(layers) else None)
+    chosen = layers[depth] if depth < len(layers) else ModelChoice(None, None)
+    try:
+        model = services.model(chosen.model)
+    except RejectionError as error:
+        message = f"{error.message} {chosen.origin}".rstrip()
+        raise RejectionError(error.code, message, error.data) from None
     for n, layer in enumerate(layers):
         if layer.variant is None:
             continue
@@ -81,6 +94,27 @@ def _merged(weaker: TurnOverrides, stronger: TurnOverrides) -> TurnOverrides:
     names = TurnOverrides.__struct_fields__
     chosen = {name: value for name in names if (value := getattr(stronger, name)) is not None}
     return structs.replace(weaker, **chosen)
+
+
+def replaced_model_warnings(
+    services: Services, snapshot: Snapshot, context: TurnContext, choices: TurnChoices
+) -> tuple[WarningRaised, ...]:
+    """Return the warning of a turn that asks another model than the one before it in `snapshot`.
+
+    None if the turn or the session names its model: then a person has just chosen it.
+    """
+    asked = next((mark.model for mark in reversed(snapshot.marks) if mark.step), "")
+    now = context.model.name
+    if asked in ("", now) or choices.overrides.model or snapshot.settings.model:
+        return ()
+    try:
+        services.model(asked)
+    except RejectionError as error:
+        advice = error.message
+    else:
+        advice = f"To go back to that one: tiller set {snapshot.session_id} model {asked}"
+    message = f"This turn asks the model {now}. The turn before asked {asked}. {advice}"
+    return (WarningRaised("model_replaced", message),)
 
 
 def has_variant(model: ChosenModel, variant: str) -> bool:

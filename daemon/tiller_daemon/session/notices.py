@@ -1,6 +1,7 @@
 """The warnings that turns of a session begin with, each given once."""
 
 from tiller_daemon.session.freeze import FrozenTurn
+from tiller_daemon.session.model_choice import replaced_model_warnings
 from tiller_daemon.session.project_trust import (
     configuration_for,
     unsandboxed_hooks_warning,
@@ -9,6 +10,8 @@ from tiller_daemon.session.project_trust import (
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.events import WarningRaised
+from tiller_protocol.settings import TurnChoices
+from tiller_protocol.snapshot import Snapshot
 
 
 class Notices:
@@ -19,9 +22,15 @@ class Notices:
         self._configuration_problem = ""
         self._given: set[tuple[str, str]] = set()
 
-    def due(self, frozen: FrozenTurn) -> list[WarningRaised]:
-        """Return the warnings that a turn which begins now must give, and note them as given."""
+    def due(
+        self, frozen: FrozenTurn, snapshot: Snapshot, choices: TurnChoices
+    ) -> list[WarningRaised]:
+        """Return the warnings that a turn which begins now must give, and note them as given.
+
+        `snapshot` is the session before the turn.
+        """
         return [
+            *replaced_model_warnings(self._services, snapshot, frozen.context, choices),
             *self._of_configuration(),
             *self._of_lasting_rules(),
             *self._of_mcp_servers(frozen.context.session_id),
