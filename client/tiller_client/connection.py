@@ -87,6 +87,11 @@ class DaemonConnection:
     ) -> None:
         self.close()
 
+    @property
+    def program(self) -> str:
+        """How command lines that are about this daemon begin."""
+        return self._daemon.program
+
     def close(self) -> None:
         """Close the socket; the daemon keeps running."""
         self._socket.close()
@@ -97,7 +102,7 @@ class DaemonConnection:
         if not isinstance(result, kind):
             raise TillerError(
                 f"the daemon answered {type(op).__name__} with {type(result).__name__}: "
-                "its version is different; try: tiller daemon restart"
+                f"its version is different; try: {self.program} daemon restart"
             )
         return result
 
@@ -210,7 +215,7 @@ class DaemonConnection:
             time.sleep(POLL_S)
         raise NoAnswer(
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
-            "see its log: tiller daemon logs"
+            f"see its log: {self.program} daemon logs"
         )
 
     def _silence(self, op: AnyOp) -> Silence:
@@ -218,8 +223,10 @@ class DaemonConnection:
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
-        runtime = self.places.runtime
-        return Silence(lambda: f"{waits_for(op, runtime)}; {self.leave}", was_said=was_said)
+        runtime, program = self.places.runtime, self.program
+        return Silence(
+            lambda: f"{waits_for(op, runtime, program)}; {self.leave}", was_said=was_said
+        )
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:

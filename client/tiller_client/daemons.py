@@ -26,6 +26,8 @@ class Daemon(Protocol):
     """Longest wait for the token of a daemon that listens."""
     is_remote: bool
     """Whether reaching it may take long, because there is a network in between."""
+    program: str
+    """How command lines that are about this daemon begin."""
     restart: str
     """What brings a daemon of this version."""
 
@@ -44,6 +46,7 @@ class LocalDaemon:
     greeting_s = 0.0
     token_deadline_s = 0.25
     is_remote = False
+    program = "tiller"
     restart = "once no turn is running, run: tiller daemon restart"
 
     def __init__(self, places: Places, environ: Mapping[str, str]) -> None:

@@ -73,9 +73,9 @@ class RemoteDaemon:
     def __init__(self, host: str, local: Places) -> None:
         """Connect nowhere yet; `local` are the places of this machine's user."""
         self.host = host
+        self.program = f"tiller --host {host}"
         self.restart = (
-            f"install the same version on both machines, then run: tiller --host {host} "
-            "daemon restart"
+            f"install the same version on both machines, then run: {self.program} daemon restart"
         )
         directory = local.runtime.with_name(f"tiller-ssh-{zlib.crc32(os.fsencode(host)):08x}")
         if len(os.fsencode(directory)) > DIRECTORY_BYTES_MAX:
@@ -156,7 +156,7 @@ class RemoteDaemon:
             if status.get("type") == "not_running":
                 raise NoDaemon(
                     f"no daemon is running on {self.host}; start one with: "
-                    f"tiller --host {self.host} daemon start"
+                    f"{self.program} daemon start"
                 )
             files = [str(status[name]) for name in ("ops_socket", "events_socket", "token_file")]
             told = self._run([self.host, f"pwd && cat {shlex.quote(files[2])}"])

@@ -65,8 +65,8 @@ def not_listening(runtime: Path) -> Silence:
     return Silence(lambda: f"{_stopped(runtime) or text}; {LEAVE}")
 
 
-def waits_for(op: AnyOp, runtime: Path) -> str:
-    """What the answer to an op is waited for, and what the user can do."""
+def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
+    """What the answer to an op is waited for, and what the user can do, by `Daemon.program`."""
     match op:
         case Catalog(start_servers=True):
             return "still waiting for MCP servers to start"
@@ -75,7 +75,7 @@ def waits_for(op: AnyOp, runtime: Path) -> str:
         case _:
             return _stopped(runtime) or (
                 f"the daemon has not answered for {SAID_AFTER_S:g} s; still waiting for it; see "
-                "its log: tiller daemon logs; if it hangs: tiller daemon restart"
+                f"its log: {program} daemon logs; if it hangs: {program} daemon restart"
             )
 
 

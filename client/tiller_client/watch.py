@@ -32,7 +32,7 @@ SHUTDOWN_PATIENCE_S = 30.0
 
 SHUTDOWN_RETRY_S = 0.2
 STOPPED = (
-    "the daemon was stopped; waiting for the next one; to start it: tiller daemon start; to leave, "
+    "the daemon was stopped; waiting for the next one; to start it: {} daemon start; to leave, "
     "press Ctrl-C"
 )
 
@@ -272,7 +272,7 @@ class Watch:
         daemon after one that the user has ended, and starts none: `tiller daemon stop` is final.
         """
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
-        stopped = Silence(lambda: STOPPED)
+        stopped = Silence(lambda: STOPPED.format(self._connection.program))
         while True:
             try:
                 return self._connection.look(Replay(self._session_id, after), ReplayResult)

@@ -147,7 +147,7 @@ class SubmissionServer:
             return answer
         message = (
             f"The answer has {len(answer):,} bytes and does not fit into a message. "
-            "Use `replay`, which answers in parts."
+            f"{_smaller_answer(decode_op(frame))}"
         )
         too_large = Rejected(frame.envelope.id, "too_large", message, {"limit": MESSAGE_BYTES_MAX})
         return encode_answer(too_large, frame.encoding)
@@ -292,6 +292,15 @@ class SubmissionServer:
             draining=self.stopping.is_set(),
             problems=self._services.log.problems(),
         )
+
+
+def _smaller_answer(op: AnyOp) -> str:
+    """What to do instead of an op whose answer is too large."""
+    if isinstance(op, SessionGet):
+        return "Use `replay`, which answers in parts."
+    if hasattr(op, "limit"):
+        return "Ask for less at once, with a lower `limit`."
+    return "All other answers have limits, so this is a bug in the daemon."
 
 
 def _unauthorized(frame: Frame) -> Rejected:

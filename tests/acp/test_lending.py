@@ -47,6 +47,12 @@ async def servers_of(frontend: Frontend, session_id: str | None) -> dict[str, st
     return {server.name: server.state for server in catalog.servers}
 
 
+async def sessions(frontend: Frontend, workspace: Path) -> set[str]:
+    listed = await frontend.must(SessionList(str(workspace)))
+    assert isinstance(listed, SessionListResult)
+    return {one.session_id for one in listed.sessions}
+
+
 def outputs(daemon: Daemon, session_id: str) -> list[str]:
     return [one.output for one in calls_in(daemon.requests(session_id)[-1].items)]
 
@@ -172,13 +178,28 @@ async def test_loans_end_with_the_editor_but_survive_a_restart_of_the_daemon(
         ([{**tiny(), "args": ["x" * 300_000]}], "at most 262,144 are allowed"),
     ],
 )
-async def test_a_server_that_can_not_be_used_is_refused_with_the_reason(
-    editor: Editor, workspace: Path, servers: list[Json], problem: str
+async def test_a_server_that_can_not_be_used_is_refused_with_the_reason_and_leaves_no_session(
+    editor: Editor, workspace: Path, frontend: Frontend, servers: list[Json], problem: str
 ) -> None:
     with pytest.raises(RpcError) as raised:
         await opened(editor, workspace, *servers)
     assert problem in raised.value.message
     assert SECRET not in raised.value.message
+    assert await sessions(frontend, workspace) == set()
+
+
+async def test_a_fork_that_can_not_be_opened_leaves_nothing(
+    editor: Editor, workspace: Path, frontend: Frontend
+) -> None:
+    session_id = await opened(editor, workspace)
+    fork = {"sessionId": session_id, "cwd": str(workspace)}
+    with pytest.raises(RpcError, match="expected names"):
+        await editor.ask(
+            "session/fork", **fork, mcpServers=[{**tiny(), "env": [{"name": "a=b", "value": ""}]}]
+        )
+    assert await sessions(frontend, workspace) == {session_id}
+    forked = await editor.ask("session/fork", **fork, mcpServers=[tiny()])
+    assert await sessions(frontend, workspace) == {session_id, forked["sessionId"]}
 
 
 async def test_a_loan_needs_a_session_and_a_place_among_the_lenders(

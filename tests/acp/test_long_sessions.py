@@ -33,7 +33,7 @@ async def test_a_session_that_fits_into_no_message_is_opened_and_goes_on(
                 connection.submit(UserInput(session_id, number * LONG, no_reply=True))
             forked = connection.ask(SessionFork(session_id), Created).session_id
             for one in (session_id, forked):
-                with pytest.raises(RejectedError, match="does not fit into a message"):
+                with pytest.raises(RejectedError, match=r"message\. Use `replay`"):
                     connection.submit(SessionGet(one))
             return session_id, forked
 

@@ -251,6 +251,23 @@ def test_a_far_daemon_of_another_protocol_is_refused_with_what_to_do(far: Far) -
         ) in done.stderr
 
 
+def test_a_far_daemon_that_is_silent_is_named_with_its_own_log(far: Far, workspace: Path) -> None:
+    gate = Gate(workspace)
+    model = far.daemon.script(calls(bash(gate.command)), always("after all"))
+    with far.start("exec", "-C", str(workspace), "-m", model, "go") as process:
+        with gate.path.open("w"):
+            pid: int = json.loads(far.tiller("daemon", "status", "--json").stdout)["pid"]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                assert process.stderr
+                said = next(line for line in process.stderr if "has not answered" in line)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    assert "see its log: tiller --host box daemon logs; if it hangs: tiller --host box" in said
+    assert (process.returncode, out) == (0, "after all\n")
+
+
 def test_what_ssh_says_is_passed_on_as_a_sentence(far: Far) -> None:
     done = far.tiller("ls", host="gone")
     assert done.returncode == 1

@@ -15,6 +15,7 @@ from e2e.words import always, bash, calls, read, text, write
 from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
+from tiller_daemon.session.reverting import PATHS_CHARS_MAX
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult, Started
 from tiller_protocol.events import TurnEnded, TurnStarted, WarningRaised
 from tiller_protocol.items import Patch
@@ -254,6 +255,25 @@ async def test_the_diff_of_a_turn_is_that_of_its_steps_together(
     )
     of_files = [line for line in of_step.stdout.splitlines() if line.startswith("diff --git")]
     assert of_files == ["diff --git a/gone b/gone", "diff --git a/one b/one"]
+
+
+async def test_a_diff_whose_list_of_files_is_too_long_is_cut_and_says_so(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    deep = "/".join("d" * 200 for _ in range(4))
+    change = f"mkdir -p {deep}; for i in $(seq 400); do echo > {deep}/$i; done"
+    session_id = await frontend.session(
+        workspace, calls(bash(change)), always("done"), approve="always"
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    result = await frontend.must(SessionDiff(session_id))
+    assert isinstance(result, SessionDiffResult)
+    assert result.cut
+    sizes = [len(file.path) for file in result.files]
+    assert PATHS_CHARS_MAX - 2 * sizes[0] < sum(sizes) <= PATHS_CHARS_MAX
+    shown = await trio.to_thread.run_sync(tiller, daemon, "diff", session_id)
+    assert "the diff is too long; the files at its end are missing" in shown.stderr
 
 
 async def test_the_changes_of_a_sub_agent_go_back_with_the_turn_it_worked_for(

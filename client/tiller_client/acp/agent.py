@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -194,7 +194,8 @@ class Agent:
         settings = structs.replace(self._settings, permissions=rules or None)
         servers = lent_servers(params.mcp_servers or ())
         created = self._daemon.ask(SessionCreate(params.cwd, settings=settings), Created)
-        return self._open(created.session_id, servers)
+        with self._deleted_on_failure(created.session_id):
+            return self._open(created.session_id, servers)
 
     def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
         opened = self._reopen(params)
@@ -206,7 +207,8 @@ class Agent:
 
     def _fork(self, params: schema.OpenParams, _id: RequestId) -> object:
         created = self._daemon.ask(SessionFork(params.session_id), Created)
-        return self._reopen(structs.replace(params, session_id=created.session_id))
+        with self._deleted_on_failure(created.session_id):
+            return self._reopen(structs.replace(params, session_id=created.session_id))
 
     def _list(self, params: schema.ListParams, _id: RequestId) -> object:
         op = SessionList(params.cwd, after=params.cursor)
@@ -303,6 +305,17 @@ class Agent:
         """Send what may only follow an answer."""
         if isinstance(result, Opened) and result.session_id:
             self._sessions[result.session_id].announce()
+
+    @contextlib.contextmanager
+    def _deleted_on_failure(self, session_id: str) -> Generator[None]:
+        """Leave nothing of a new session that can't be opened."""
+        try:
+            yield
+        except (RpcFailure, TillerError):
+            self._drop(session_id)
+            with contextlib.suppress(TillerError):
+                self._daemon.submit(SessionDelete(session_id))
+            raise
 
     def _configure(self, session_id: str, name: str, value: object) -> None:
         """Change a setting, and wait until the session here has it too."""

@@ -5,6 +5,7 @@ it stays as it is and is reported as a conflict. `files.restore` does the work o
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from tiller_daemon.session.turn_changes import file_change, own_changes
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
-from tiller_protocol.items import Item, Patch, ToolCall
+from tiller_protocol.items import FileChange, Item, Patch, ToolCall
 from tiller_protocol.ops import Revert, SessionDiff, Unrevert
 from tiller_protocol.snapshot import Snapshot, find_mark
 
@@ -31,7 +32,8 @@ DIFF_CHARS_MAX = 1024 * 1024
 """Longest diff in an answer; the rest is cut off."""
 
 FILES_LISTED_MAX = 1_000
-"""How many files an answer with a diff lists."""
+PATHS_CHARS_MAX = 256 * 1024
+"""How many files an answer with a diff lists, and how long their paths may be together."""
 
 FILES_NAMED_MAX = 10
 """How many files a warning names."""
@@ -135,12 +137,20 @@ async def session_diff(
     files = tuple(map(file_change, mine))
     unshown = [NOT_SHOWN.format(path=file.path) for file in files if not readable(file.path)]
     text = "".join([*unshown, text])
+    listed = _listed(files)
     return SessionDiffResult(
-        files[:FILES_LISTED_MAX],
+        listed,
         _whole_files(text),
-        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_LISTED_MAX,
+        cut=len(text) > DIFF_CHARS_MAX or len(listed) < len(files),
         partial=partial,
     )
+
+
+def _listed(files: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
+    """Return the first files, as many as an answer takes."""
+    files = files[:FILES_LISTED_MAX]
+    sizes = accumulate(len(file.path) for file in files)
+    return tuple(f for f, size in zip(files, sizes, strict=True) if size <= PATHS_CHARS_MAX)
 
 
 def _whole_files(diff: str) -> str:
