@@ -8,10 +8,9 @@ import trio
 
 from e2e.test_sandbox import DEFAULT, NewDaemon, needs_sandbox, no_bubblewrap
 from e2e.words import always, bash, calls, text, write
-from support.daemon import Daemon
 from support.frontend import Frontend
 from support.narrow import of_kind
-from tiller_daemon.models.scripted import CallPart, ScriptStep
+from tiller_daemon.models.scripted import CallPart
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.events import (
@@ -46,14 +45,6 @@ def place(tmp_path: Path) -> Path:
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], cwd=made, check=True)
     return made
-
-
-def make_agent(daemon: Daemon, name: str, *steps: ScriptStep) -> None:
-    """Make an agent of the user's that plays these steps."""
-    agents = daemon.places.config / "agents"
-    agents.mkdir(exist_ok=True)
-    head = f"description: helps\nmodel: {daemon.script(*steps)}"
-    (agents / f"{name}.md").write_text(f"---\n{head}\n---\nYou help.\n")
 
 
 def task(agent: str, *paths: str, **more: object) -> CallPart:
@@ -107,7 +98,7 @@ async def test_two_write_at_once_and_each_has_its_own_files_to_give_back(
     daemon = new_daemon(DEFAULT)
     # `n` is missing: a command can create it.
     for mine, other in (("a", "n"), ("n", "a")):
-        make_agent(daemon, mine, calls(bash(waits_for(mine, other))), always(f"{mine} is done"))
+        daemon.make_agent(mine, calls(bash(waits_for(mine, other))), always(f"{mine} is done"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
@@ -174,8 +165,8 @@ async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
             pytest.skip("no landlock")
         path = {"PATH": f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}"}
     steps = [calls(part) for part in TRESPASSES]
-    make_agent(daemon, "helper", *steps, calls(bash("echo 1 > a/new")), always("so be it"))
-    make_agent(daemon, "deputy", calls(write("b/new", "1\n"), bash("echo 1 > b/old")), always("no"))
+    daemon.make_agent("helper", *steps, calls(bash("echo 1 > a/new")), always("so be it"))
+    daemon.make_agent("deputy", calls(write("b/new", "1\n"), bash("echo 1 > b/old")), always("no"))
     daemon.start(**path)
     frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
@@ -213,8 +204,8 @@ async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change
     """Not the main turn, a sub-agent of it, nor a command that it left running."""
     daemon = new_daemon(DEFAULT)
     waits = "until [ -e top2 ]; do sleep 0.02; done; echo t1 > a/x; echo t1 > new/x"
-    make_agent(daemon, "slow", calls(bash(waits)), always("slow is done"))
-    make_agent(daemon, "other", calls(write("a/y", "1\n"), write("b/y", "1\n")), always("ok"))
+    daemon.make_agent("slow", calls(bash(waits)), always("slow is done"))
+    daemon.make_agent("other", calls(write("a/y", "1\n"), write("b/y", "1\n")), always("ok"))
     main = (
         calls(bash("sleep 600", background=True)),
         calls(task("slow", "a", background=True)),
@@ -275,7 +266,7 @@ async def test_a_task_whose_paths_a_hook_rewrites_runs_behind_those_that_it_was_
 ) -> None:
     daemon = new_daemon(DEFAULT + HOOK)
     for name in ("a", "b"):
-        make_agent(daemon, name, calls(write(f"b/{name}", "1\n")), always("done"))
+        daemon.make_agent(name, calls(write(f"b/{name}", "1\n")), always("done"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     parts = (task("a", "a", prompt="into-b"), task("b", "b"))

@@ -172,6 +172,14 @@ class Daemon:
         self.kill9()
         self.start()
 
+    def make_agent(self, name: str, *steps: ScriptStep, read_only: bool = False) -> None:
+        """Make an agent of the user's that plays these steps."""
+        agents = self.places.config / "agents"
+        agents.mkdir(exist_ok=True)
+        head = f"description: helps\nmodel: {self.script(*steps)}"
+        head += "\nread_only: true" if read_only else ""
+        (agents / f"{name}.md").write_text(f"---\n{head}\n---\nYou help.\n")
+
     def script(self, *steps: ScriptStep, **side_steps: ScriptStep) -> str:
         """Write a script that nobody else plays; returns the model that plays it.
 

@@ -32,11 +32,12 @@ from tiller_client.chat.reading.style import theme_for
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.status import Notes
+from tiller_client.chat.sub_agents import SubAgents, working
 from tiller_client.console import say
 from tiller_client.runtime import my_places
 from tiller_client.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult
-from tiller_protocol.events import Event, RequestOpened, TurnEnded
+from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
 from tiller_protocol.ops import Catalog
 from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
@@ -66,6 +67,7 @@ class Chat:
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
         self.actions = Actions(self)
+        self.sub_agents = SubAgents(client, lambda: self.screen.soon(self.app.invalidate))
         self.next_session: str | None = None
         """The session to open after this one."""
         self.app: Application[None] = Application(
@@ -96,6 +98,8 @@ class Chat:
         screen.add(heading_rows(self.snapshot, screen.look.width, screen.look.paint))
         screen.add(self.conversation.begin())
         self._ask()
+        self.conversation.children = self.sub_agents.items
+        self.sub_agents.look(self.snapshot)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM):
             loop.add_signal_handler(number, self.leave)
@@ -109,6 +113,7 @@ class Chat:
             await self.app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
             await tasks.end()
+            await self.sub_agents.end()
             screen.painter.erase()
             screen.painter.end()
             for number in (signal.SIGHUP, signal.SIGTERM):
@@ -126,6 +131,8 @@ class Chat:
                 self.screen.notifier.happened()
             case _:
                 pass
+        if not isinstance(event.body, ItemDelta):
+            self.sub_agents.look(self.snapshot)
         self._ask()
         self.screen.soon(self.app.invalidate)
 
@@ -171,7 +178,7 @@ class Chat:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self.is_busy:
+            if self.is_busy or working(self.snapshot):
                 self.app.invalidate()
 
     async def _load(self) -> None:

@@ -6,9 +6,10 @@ is printed when it has completed and all items before it are printed; a message 
 is next in order is printed block by block while it streams.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from tiller_client.chat.look import Look
+from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
 from tiller_client.chat.reading.markdown import MarkdownStream
@@ -52,6 +53,8 @@ class Conversation:
         """`look` may change at any time; what is final stays as it is."""
         self.snapshot = snapshot
         self.look = look
+        self.children: Mapping[str, Sequence[Item]] = {}
+        """Histories of sub-agents, by their session, as far as they are followed."""
         self._printed = 0
         """How many items of the snapshot are final."""
         self._stream: MarkdownStream | None = None
@@ -109,6 +112,12 @@ class Conversation:
             if shown:
                 lines += shown
                 is_compact = compact
+        for command in self.snapshot.background:
+            if command.state == "running" and command.sub_agent:
+                facts = self._facts(now)
+                look = self.look
+                shown = background_lines(command, facts, look.width, look.theme, opened=look.opened)
+                lines += ["", *shown]
         if waiting := self._waiting_line(now):
             lines += ["", waiting]
         return lines
@@ -165,8 +174,10 @@ class Conversation:
 
     def _item(self, item: Item, now: float | None = None) -> list[str]:
         look = self.look
-        facts = Facts(self.snapshot.items, now, self._durations)
-        return item_lines(item, facts, look.width, look.theme, opened=look.opened)
+        return item_lines(item, self._facts(now), look.width, look.theme, opened=look.opened)
+
+    def _facts(self, now: float | None) -> Facts:
+        return Facts(self.snapshot.items, now, self._durations, self.children)
 
     def _live_item(self, item: Item, now: float) -> list[str]:
         if isinstance(item, AssistantMessage):

@@ -168,6 +168,23 @@ def test_a_sub_agent_shows_below_its_call_what_it_does():
         "    ● read a.py ok 8.0 s",
         "    ○ grep x running 3.0 s",
     ]
+    inner = call(name="task", title="deeper", state="running", sub_agent=SubAgent("t", "helper"))
+    nested = Facts([task], 23.0, children={"s": [inner], "t": [GREP]})
+    assert item_lines(task, nested, 80, NO_COLOUR)[2:] == [
+        "    ○ task deeper running",
+        "        helper · 0 steps",
+        "        ○ grep x running 3.0 s",
+    ]
+
+
+def test_a_finished_sub_agent_is_folded_and_opens():
+    agent = SubAgent("s", "explore", 3)
+    task = call(name="task", title="look", sub_agent=agent)
+    facts = Facts([task], None, children={"s": [TEST, GREP]})
+    folded = ["● task look ok", "    explore · 3 steps"]
+    assert item_lines(task, facts, 80, NO_COLOUR) == folded
+    opened = item_lines(task, facts, 80, NO_COLOUR, opened=True)
+    assert opened == [*folded, "    ● bash make exit 2 4.0 s", "        E", "    ● grep x"]
 
 
 def test_reasoning_is_one_line_with_its_time_and_opens():

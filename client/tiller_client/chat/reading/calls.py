@@ -12,13 +12,21 @@ from tiller_client.render_item import (
     COMMAND_LINES_SHOWN,
     DIFF_LINES_SHOWN,
     UNCUT,
+    call_label,
     call_state,
     call_title,
     lines_shown,
     more_lines,
 )
 from tiller_client.text import count, cut, dollars, one_line, seconds
-from tiller_protocol.items import AssistantMessage, Item, SubAgent, ToolCall
+from tiller_protocol.items import (
+    AssistantMessage,
+    BackgroundCommand,
+    Item,
+    Reasoning,
+    SubAgent,
+    ToolCall,
+)
 
 INDENT = 4
 
@@ -30,6 +38,9 @@ BAR_WIDTH_MIN = 70
 
 CHILD_ITEMS_SHOWN = 5
 """Latest items of a sub-agent that is at work."""
+
+AGENT_WIDTH_MIN = 20
+"""Columns below which the calls of a sub-agent of a sub-agent … are left out."""
 
 LINE_CHARS_MAX = 4_000
 """Of a line of output that is looked at where lines are cut: more than any terminal is wide."""
@@ -55,7 +66,13 @@ def call_lines(
         # Problems that the edit caused follow the first blank line.
         output = output.partition("\n\n")[2]
     if call.sub_agent:
-        lines += _indented(_child_lines(call.sub_agent, facts, width - INDENT, theme, call))
+        has_ended = call.state in ("completed", "error")
+        agent_lines = _agent_lines(
+            *(call.sub_agent, facts, width - INDENT, theme), has_ended=has_ended, opened=opened
+        )
+        lines += _indented(agent_lines)
+        if call.sub_agent.session_id in facts.children and not has_ended:
+            output = ""  # names the same calls
     output_rows = _output_rows(call, output, width, opened=opened)
     return lines + [theme.line(row) for row in output_rows]
 
@@ -106,30 +123,76 @@ def _beside(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
     return [Span(f" {before}", ("muted",)), bar, Span(after, ("muted",))]
 
 
-def _child_lines(
-    agent: SubAgent, facts: Facts, width: int, theme: Theme, call: ToolCall
+def background_lines(
+    command: BackgroundCommand, facts: Facts, width: int, theme: Theme, *, opened: bool = False
+) -> list[str]:
+    """The lines of a sub-agent that works in the background now."""
+    took_s = max(0.0, (facts.now or command.started_at) - command.started_at)
+    end: Row = [Span(f" in the background {seconds(took_s)}", ("asking",))]
+    begin: Row = [Span(theme.glyph("⚙ ", ""), ("asking",)), Span(one_line(command.id), ("bold",))]
+    free = width - row_cells(map(safe_span, [*begin, *end])) - 1
+    title = cut(one_line(command.command), free) if free > 0 else ""
+    lines = [theme.line([*begin, Span(f" {title}" if title else ""), *end])]
+    if command.sub_agent is not None:
+        below = _agent_lines(command.sub_agent, facts, width - INDENT, theme, opened=opened)
+        lines += _indented(below)
+    return lines
+
+
+def _agent_lines(
+    agent: SubAgent,
+    facts: Facts,
+    width: int,
+    theme: Theme,
+    *,
+    has_ended: bool = False,
+    opened: bool = False,
 ) -> Iterator[str]:
-    """What a sub-agent has spent, and what it does if it still works."""
+    """What a sub-agent has spent; and what it does if it still works, or all of it if `opened`."""
     steps = f"{agent.steps} step{'' if agent.steps == 1 else 's'}"
     tokens = f" · {count(agent.usage.tokens)} tokens" if agent.usage.tokens else ""
     cost = "" if agent.cost is None else f" · {dollars(agent.cost)}"
     about = cut(f"{one_line(agent.agent)} · {steps}{tokens}{cost}", width)
     yield theme.line([Span(about, ("agent",))])
-    if call.state in ("completed", "error"):
+    if width < AGENT_WIDTH_MIN or (has_ended and not opened):
         return
     items = [item for item in facts.children.get(agent.session_id, ()) if _is_work(item)]
     child = Facts(items, facts.now, children=facts.children)
-    for item in items[-CHILD_ITEMS_SHOWN:]:
-        if isinstance(item, ToolCall):
-            yield theme.line(_head(item, child, width, theme))
+    for item in items if opened else items[-CHILD_ITEMS_SHOWN:]:
+        if isinstance(item, ToolCall) and has_ended and item.state in ("pending", "running"):
+            # Its session is followed apart, so how the last call ended may not be known yet.
+            label = cut(theme.glyph("● ", "") + call_label(item), width)
+            yield theme.line([Span(label, ("muted",))])
+        elif isinstance(item, ToolCall):
+            yield from _child_call_lines(item, child, width, theme, opened=opened)
         elif isinstance(item, AssistantMessage):
             yield theme.line([Span(cut(one_line(item.text[:LINE_CHARS_MAX]), width))])
+        elif not has_ended:
+            yield theme.line([Span(cut(theme.glyph("∴ ", "") + "Thinking", width), ("muted",))])
+
+
+def _child_call_lines(
+    call: ToolCall, facts: Facts, width: int, theme: Theme, *, opened: bool
+) -> Iterator[str]:
+    """A call of a sub-agent: its state, what a sub-agent of its own does, or the end of output."""
+    if opened:
+        yield from call_lines(call, facts, width, theme)
+        return
+    yield theme.line(_head(call, facts, width, theme))
+    if call.sub_agent and call.state not in ("completed", "error"):
+        yield from _indented(_agent_lines(call.sub_agent, facts, width - INDENT, theme))
 
 
 def _is_work(item: Item) -> bool:
-    if isinstance(item, ToolCall):
-        return not item.discarded
-    return isinstance(item, AssistantMessage) and bool(item.text.strip())
+    match item:
+        case ToolCall():
+            return not item.discarded
+        case AssistantMessage():
+            return item.state != "discarded" and bool(item.text.strip())
+        case Reasoning():
+            return item.state == "streaming"
+        case _:
+            return False
 
 
 def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> list[Row]:
