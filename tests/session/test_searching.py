@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
 from tiller_daemon.session.searching import SearchableSessions
-from tiller_daemon.store.base import Batch, EventRow, SessionRow
+from tiller_daemon.store.base import Batch, EventRow, LogError, SessionRow
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_protocol.codec import encode_event
@@ -94,7 +94,9 @@ async def test_what_people_read_is_found_at_once_and_what_only_the_model_reads_i
     assert (await found(world, "stork"), await found(world, "ibis")) == ([], [second])
     assert (await world.refused(SessionSearch('"*" -'))).code == "empty_input"
     assert (await world.refused(SessionSearch("x", after="x"))).code == "bad_message"
-    assert (await world.refused(InputHistory(after="1.0 x"))).code == "bad_message"
+    for after in ("1.0 x", "1.0 ٣", f"1.0 {2**64}", "1.0 " + "9" * 5_000):
+        assert (await world.refused(InputHistory(after=after))).code == "bad_message"
+    assert await found(world, "heron") == [first]
 
 
 async def test_sessions_are_found_by_workspace_archive_and_page(autojump_clock, start, tmp_path):
@@ -216,11 +218,24 @@ async def test_the_index_costs_a_turn_no_commit_and_waits_until_it_is_over(
     assert written == [1, world.log.head_now(first)]
 
 
+class DamagedLog(MemoryLog):
+    """A log that can't read the events of some sessions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.damaged: set[str] = set()
+
+    async def events(self, session_id, after, limit, bytes_max):
+        if session_id in self.damaged:
+            raise LogError("corrupt", "database disk image is malformed")
+        return await super().events(session_id, after, limit, bytes_max)
+
+
 class Sessions:
     """A log that is written to at random, and what a daemon knows of it."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog()
+        self.log = DamagedLog()
         self.index = SearchIndex(None, "memory")
         self.numbers = count(1)
         self.rows: dict[str, list[SessionRow]] = {}
@@ -295,6 +310,17 @@ async def whole(sessions: Sessions) -> list[tuple[object, ...]]:
     fresh = SearchableSessions(sessions.log, index, at_once)
     await fresh.find(SessionSearch("x"), lambda row: pytest.fail("x is in no text"))
     return content(index)
+
+
+async def test_a_session_that_the_log_can_not_read_hides_no_other_and_is_not_missed_once_deleted():
+    sessions = Sessions()
+    for session_id in ("a", "b", "c"):
+        await sessions.append(session_id, "input")
+    sessions.log.damaged = {"b"}
+    result = await sessions.search.inputs(InputHistory())
+    assert ([one.session_id for one in result.inputs], result.not_indexed) == (["c", "a"], 1)
+    await sessions.delete("b", crash=False)
+    assert (await sessions.search.inputs(InputHistory())).not_indexed == 0
 
 
 IDS = st.sampled_from(["a", "b"])

@@ -172,6 +172,14 @@ def test_a_damaged_or_foreign_index_is_replaced_by_an_empty_one(tmp_path: Path, 
     index.close()
 
 
+def test_a_query_that_breaks_off_leaves_the_index_as_it_was(tmp_path: Path):
+    index = index_of("a word", path=tmp_path / "search.db")
+    with pytest.raises(OverflowError):
+        index.inputs(None, 1, (1.0, 2**64))
+    assert found(index, "word") == {"0"}
+    index.close()
+
+
 def test_a_page_costs_what_is_on_it_and_not_what_is_in_the_index():
     """By instructions of SQLite: inputs cost the same among more, a search grows with matches."""
 

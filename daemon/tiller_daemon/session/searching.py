@@ -6,6 +6,7 @@ crash, an upgrade or a lost index only leave something to catch up with.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -72,6 +73,9 @@ _COMPLETED = b"item_completed"
 _READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
 """Every encoded event with a text contains the first and one of the others; few others do."""
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
+"""The number of an input in a cursor: what fits into 64 bits."""
+
 BAD_CURSOR = "`after` is not the `next` of a page: request the first page again"
 
 Result = TypeVar("Result")
@@ -137,6 +141,7 @@ class SearchableSessions:
 
         Where that takes long or fails, it is done later; they are not found any more.
         """
+        self._unreadable.difference_update(session_ids)
         for session_id in session_ids:
             self.note(session_id)
         with trio.move_on_after(SEARCH_WAIT_S):
@@ -179,7 +184,7 @@ class SearchableSessions:
     async def inputs(self, op: InputHistory) -> InputHistoryResult:
         """List the user's inputs; raises `RejectionError` or `LogError`."""
         time, number = _before(op.after)
-        if op.after is not None and not number.isdecimal():
+        if op.after is not None and not _NUMBER.fullmatch(number):
             raise RejectionError("bad_message", BAD_CURSOR)
         page = await self._up_to_date(
             lambda: self._index.inputs(op.workspace, op.limit, (time, int(number or 0)))

@@ -221,6 +221,9 @@ class SearchIndex:
                 self._remove()
             message = f"The search index {self._path} can't be used: {error}."
             raise SearchError(message) from error
+        except BaseException:
+            self.close()  # an open transaction would look like damage to whoever comes next
+            raise
 
     def _open(self) -> sqlite3.Connection:
         try:
