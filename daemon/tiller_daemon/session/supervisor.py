@@ -1,14 +1,14 @@
-"""The supervisor: creates, forks, deletes and lists sessions, and routes ops to them.
+"""The supervisor: creates, forks and deletes sessions, and routes ops to them.
 
 A submission takes effect at most once: the log is searched for its answer first, and a retry that
-arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory.
+arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory,
+`queries` answers what only reads.
 """
 
 import hashlib
 
 import msgspec
 import trio
-from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
@@ -16,59 +16,35 @@ from tiller_daemon.session.attachments import fit_images
 from tiller_daemon.session.freeze import merge_settings
 from tiller_daemon.session.lending import checked_servers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
+from tiller_daemon.session.queries import Queries, Query
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
-from tiller_daemon.session.reverting import session_diff
-from tiller_daemon.session.rules import list_rules, revoke_lasting_rule
+from tiller_daemon.session.rules import revoke_lasting_rule
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.server_content import read_server_content
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.session.validation import check_settings, check_workspace
-from tiller_daemon.store.base import (
-    BadCursor,
-    LogError,
-    LogErrorKind,
-    SessionRow,
-    SubmissionRow,
-    cursor_of,
-)
-from tiller_protocol.answers import (
-    Accepted,
-    AnyAnswer,
-    AnyResult,
-    Created,
-    ReplayResult,
-    SessionListResult,
-    SessionResult,
-)
-from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_answer, decode_event, encode_answer
+from tiller_daemon.store.base import LogError, SubmissionRow
+from tiller_protocol.answers import Accepted, AnyAnswer, Created
+from tiller_protocol.codec import decode_answer, encode_answer
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.lending import SessionLend
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
     QueueEdit,
-    Replay,
     RuleRevoke,
-    RulesList,
     SessionCreate,
     SessionDelete,
-    SessionDiff,
     SessionFork,
-    SessionGet,
-    SessionList,
     TurnContinue,
     UserInput,
 )
-from tiller_protocol.searching import InputHistory, SessionSearch
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import SessionSummary, Snapshot, fork_base
-
-UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
-"""Errors of a log that can perhaps still be read."""
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 
 class Supervisor:
@@ -78,6 +54,7 @@ class Supervisor:
         self._services = services
         self._search = search
         self._sessions = LoadedSessions(services)
+        self._queries = Queries(services, self._sessions, search)
         self._in_flight: dict[str, PendingSubmission] = {}
         self._highest_id = ""
 
@@ -108,25 +85,12 @@ class Supervisor:
     async def handle(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
         """Answer one submission about sessions. Raises nothing except for cancellation."""
         try:
-            match op:
-                case SessionList():
-                    return Accepted(submission_id, await self._list(op))
-                case SessionSearch() | InputHistory():
-                    return Accepted(submission_id, await self._search.answer(op, self._summary))
-                case SessionGet():
-                    return Accepted(submission_id, await self._get(op))
-                case SessionDiff():
-                    snapshot = await self._readable(op.session_id)
-                    return Accepted(submission_id, await session_diff(self._services, snapshot, op))
-                case RulesList():
-                    return Accepted(submission_id, await self._list_rules(op))
-                case Replay():
-                    return Accepted(submission_id, await self._replay(op))
-                case SessionLend():
-                    await self._lend(op)
-                    return Accepted(submission_id)
-                case _:
-                    return await self._once(submission_id, op, client)
+            if isinstance(op, Query):
+                return Accepted(submission_id, await self._queries.answer(op))
+            if isinstance(op, SessionLend):
+                await self._lend(op)
+                return Accepted(submission_id)
+            return await self._once(submission_id, op, client)
         except RejectionError as rejection:
             return rejection.answer(submission_id)
         except LogError as error:
@@ -290,60 +254,6 @@ class Supervisor:
             raise unknown_request(request_id)
         return await self._sessions.find(rows[0].session_id)
 
-    async def _list(self, op: SessionList) -> AnyResult:
-        try:
-            rows = await self._services.log.sessions(
-                workspace=op.workspace,
-                owner_id=op.owner_id or (None if op.sub_agents else ""),
-                archived=op.archived,
-                limit=op.limit,
-                after=op.after,
-            )
-        except BadCursor as error:
-            raise RejectionError("bad_message", str(error)) from None
-        more = cursor_of(rows[-1]) if len(rows) == op.limit else None
-        summaries = tuple(self._summary(row) for row in rows)
-        return SessionListResult(summaries, more, self._services.log.problems())
-
-    def _summary(self, row: SessionRow) -> SessionSummary:
-        session = self._sessions.get(row.session_id)
-        return SessionSummary(
-            session_id=row.session_id,
-            workspace=row.workspace,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            head=row.head,
-            status=session.snapshot.status if session else "idle",
-            title=row.title,
-            archived=row.archived,
-            turns=row.figures.turns,
-            cost=row.figures.cost,
-            requests=tuple(session.snapshot.requests) if session else (),
-            parent_id=row.parent_id or None,
-            parent_turns=row.figures.parent_turns,
-            context_tokens=row.figures.context_tokens,
-            context_window=row.figures.context_window,
-            branch=row.figures.branch,
-        )
-
-    async def _list_rules(self, op: RulesList) -> AnyResult:
-        if op.session_id is None:
-            return list_rules(self._services, op.workspace)
-        snapshot = await self._readable(op.session_id)
-        return list_rules(self._services, snapshot.workspace, snapshot)
-
-    async def _get(self, op: SessionGet) -> AnyResult:
-        now = await self._readable(op.session_id)
-        return SessionResult(
-            structs.replace(
-                now,
-                items=list(now.items),
-                open_items=list(now.open_items),
-                requests=list(now.requests),
-                turn=now.turn and structs.replace(now.turn),
-            )
-        )
-
     async def _lend(self, op: SessionLend) -> None:
         # Not `_once`: nothing of a loan is in the log, and renewing it changes nothing.
         if await self._services.log.session(op.session_id) is None:
@@ -351,37 +261,6 @@ class Supervisor:
         servers = checked_servers(op.mcp_servers)
         self._services.tools.servers.lend(op.session_id, op.lender, servers)
         self._sessions.end_loans()
-
-    async def _readable(self, session_id: str) -> Snapshot:
-        """Return the session as it is; as the log has it while nothing can be written.
-
-        An unfinished turn is closed first. Where its end can't be written, as the disk is full, the
-        session can still be read, with the turn as it was cut off.
-        """
-        try:
-            session = await self._sessions.find(session_id)
-            # Frontends continue from this snapshot's number, so everything must be published.
-            while not session.outbox.is_committed:
-                await session.outbox.committed()
-        except LogError as error:
-            if error.kind not in UNWRITABLE:
-                raise
-            return await load_snapshot(self._services.log, session_id)
-        return session.snapshot
-
-    async def _replay(self, op: Replay) -> AnyResult:
-        row = await self._services.log.session(op.session_id)
-        if row is None:
-            raise unknown_session(op.session_id)
-        # Loading closes the unfinished turn, so that the frontend sees its end.
-        if row.unfinished and self._sessions.get(op.session_id) is None:
-            await self._readable(op.session_id)
-        bodies = await self._services.log.events(
-            op.session_id, op.after, op.limit, REPLAY_BYTES_MAX
-        )
-        events = tuple(decode_event(body) for body in bodies)
-        head = await self._services.log.head(op.session_id)
-        return ReplayResult(events, events[-1].seq if events else min(op.after, head), head)
 
 
 def _session_id(op: AnyOp) -> str:

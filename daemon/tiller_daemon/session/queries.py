@@ -1,0 +1,136 @@
+"""Answers the ops that change nothing: about all sessions, and about one."""
+
+from msgspec import structs
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
+from tiller_daemon.session.recovery import load_snapshot
+from tiller_daemon.session.reverting import session_diff
+from tiller_daemon.session.rules import list_rules
+from tiller_daemon.session.searching import SearchableSessions
+from tiller_daemon.session.services import Services
+from tiller_daemon.store.base import BadCursor, LogError, LogErrorKind, SessionRow, cursor_of
+from tiller_protocol.answers import AnyResult, ReplayResult, SessionListResult, SessionResult
+from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_event
+from tiller_protocol.ops import Replay, RulesList, SessionDiff, SessionGet, SessionList
+from tiller_protocol.searching import InputHistory, SessionSearch
+from tiller_protocol.snapshot import SessionSummary, Snapshot
+
+UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
+"""Errors of a log that can perhaps still be read."""
+
+Query = SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | RulesList | Replay
+"""An op that changes nothing."""
+
+
+class Queries:
+    """Answers queries from the sessions in memory, and from the log."""
+
+    def __init__(
+        self, services: Services, sessions: LoadedSessions, search: SearchableSessions
+    ) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._search = search
+
+    async def answer(self, op: Query) -> AnyResult:
+        """Return the result of a query; raises `RejectionError` or `LogError`."""
+        match op:
+            case SessionList():
+                return await self._list(op)
+            case SessionSearch() | InputHistory():
+                return await self._search.answer(op, self._summary)
+            case SessionGet():
+                return await self._get(op)
+            case SessionDiff():
+                snapshot = await self._readable(op.session_id)
+                return await session_diff(self._services, snapshot, op)
+            case RulesList():
+                return await self._list_rules(op)
+            case Replay():
+                return await self._replay(op)
+
+    async def _list(self, op: SessionList) -> AnyResult:
+        try:
+            rows = await self._services.log.sessions(
+                workspace=op.workspace,
+                owner_id=op.owner_id or (None if op.sub_agents else ""),
+                archived=op.archived,
+                limit=op.limit,
+                after=op.after,
+            )
+        except BadCursor as error:
+            raise RejectionError("bad_message", str(error)) from None
+        more = cursor_of(rows[-1]) if len(rows) == op.limit else None
+        summaries = tuple(self._summary(row) for row in rows)
+        return SessionListResult(summaries, more, self._services.log.problems())
+
+    def _summary(self, row: SessionRow) -> SessionSummary:
+        session = self._sessions.get(row.session_id)
+        return SessionSummary(
+            session_id=row.session_id,
+            workspace=row.workspace,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            head=row.head,
+            status=session.snapshot.status if session else "idle",
+            title=row.title,
+            archived=row.archived,
+            turns=row.figures.turns,
+            cost=row.figures.cost,
+            requests=tuple(session.snapshot.requests) if session else (),
+            parent_id=row.parent_id or None,
+            parent_turns=row.figures.parent_turns,
+            context_tokens=row.figures.context_tokens,
+            context_window=row.figures.context_window,
+            branch=row.figures.branch,
+        )
+
+    async def _list_rules(self, op: RulesList) -> AnyResult:
+        if op.session_id is None:
+            return list_rules(self._services, op.workspace)
+        snapshot = await self._readable(op.session_id)
+        return list_rules(self._services, snapshot.workspace, snapshot)
+
+    async def _get(self, op: SessionGet) -> AnyResult:
+        now = await self._readable(op.session_id)
+        return SessionResult(
+            structs.replace(
+                now,
+                items=list(now.items),
+                open_items=list(now.open_items),
+                requests=list(now.requests),
+                turn=now.turn and structs.replace(now.turn),
+            )
+        )
+
+    async def _readable(self, session_id: str) -> Snapshot:
+        """Return the session as it is; as the log has it while nothing can be written.
+
+        An unfinished turn is closed first. Where its end can't be written, as the disk is full, the
+        session can still be read, with the turn as it was cut off.
+        """
+        try:
+            session = await self._sessions.find(session_id)
+            # Frontends continue from this snapshot's number, so everything must be published.
+            while not session.outbox.is_committed:
+                await session.outbox.committed()
+        except LogError as error:
+            if error.kind not in UNWRITABLE:
+                raise
+            return await load_snapshot(self._services.log, session_id)
+        return session.snapshot
+
+    async def _replay(self, op: Replay) -> AnyResult:
+        row = await self._services.log.session(op.session_id)
+        if row is None:
+            raise unknown_session(op.session_id)
+        # Loading closes the unfinished turn, so that the frontend sees its end.
+        if row.unfinished and self._sessions.get(op.session_id) is None:
+            await self._readable(op.session_id)
+        bodies = await self._services.log.events(
+            op.session_id, op.after, op.limit, REPLAY_BYTES_MAX
+        )
+        events = tuple(decode_event(body) for body in bodies)
+        head = await self._services.log.head(op.session_id)
+        return ReplayResult(events, events[-1].seq if events else min(op.after, head), head)
