@@ -1,0 +1,426 @@
+"""`tiller chat` beside the terminals of codex, opencode and pi, in one run with one model server.
+
+    npm install --prefix P @openai/codex opencode-ai @mariozechner/pi-coding-agent
+    .venv/bin/python scripts/bench/terminals.py --peers P/node_modules
+
+Each round starts every agent once on a pseudo-terminal of 120 by 40, in a home that it has used
+before, and measures what a person feels: from the start to the first key on the screen; from a key
+to the screen while an answer streams 1,000 pieces a second; the CPU time of such an answer without
+typing; the memory of all processes afterwards. The terminal takes what is written at once. A key is
+a letter that nothing else shows, so that it is on the screen when its bytes are written.
+
+CPU time and memory are of all processes that an agent has started, its daemon included; those of
+tiller and codex run already, as in daily use.
+"""
+
+import argparse
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Self
+
+from prose_server import BEGIN, END
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 3
+PIECES, PER_SECOND = 5000, 1000
+SIZE = (40, 120)
+"""Rows and columns of the terminal."""
+
+LETTERS = [chr(point) for point in (*range(0x3B1, 0x3CA), *range(0x561, 0x587))]
+"""Small Greek and Armenian letters: a column each, on no agent's screen."""
+
+PROBE_S, KEY_GAP_S, TYPING_S = 0.02, 0.03, 0.05
+"""Between two keys: before the first is seen, while an answer streams, of a prompt."""
+
+SETTLE_S = 0.5
+"""A pause before a prompt is sent: some take keys that come fast for a paste."""
+
+LOST_S, PATIENCE_S = 2.0, 60.0
+"""After so long a key counts as lost; an agent as broken."""
+
+BACKSPACE = "\x7f"
+ANSWERS = {
+    b"\x1b[6n": b"\x1b[1;1R",
+    b"\x1b[c": b"\x1b[?62;22c",
+    b"\x1b]11;?": b"\x1b]11;rgb:0000/0000/0000\x1b\\",
+    b"\x1b]10;?": b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\",
+}
+"""What a terminal answers when a program asks."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How to start one: `prepare` writes its configuration into a home and returns variables."""
+
+    name: str
+    command: list[str]
+    prepare: Callable[[Path, str], dict[str, str]]
+
+
+@dataclass
+class Figures:
+    """What was measured of one agent; times in seconds, CPU for 1,000 pieces, memory in bytes."""
+
+    starts: list[float] = field(default_factory=list)
+    keys: list[float] = field(default_factory=list)
+    lost: int = 0
+    cpus: list[float] = field(default_factory=list)
+    memories: list[int] = field(default_factory=list)
+
+
+class Terminal:
+    """A program on a pseudo-terminal that does not echo."""
+
+    def __init__(self, command: list[str], cwd: Path, variables: dict[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        modes = termios.tcgetattr(slave)
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(slave, termios.TCSANOW, modes)
+        termios.tcsetwinsize(slave, SIZE)
+        self.began = time.perf_counter()
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env=variables,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._tail = b""
+        self.ended = False
+        """Whether the end of the answer has been seen since the last prompt."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGHUP)
+        try:
+            self.process.wait(LOST_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._master, keys.encode())
+
+    def read(self, until: float, *wanted: str) -> str | None:
+        """Take what is written until one of the letters is, or the time has come (then None)."""
+        letters = {letter.encode(): letter for letter in wanted}
+        while (left := until - time.perf_counter()) > 0:
+            if not select.select([self._master], [], [], left)[0]:
+                break
+            data = self._tail + os.read(self._master, 1 << 16)
+            for query, answer in ANSWERS.items():
+                if query in data:
+                    os.write(self._master, answer)
+            self.ended = self.ended or END.encode() in data
+            found = next((letter for code, letter in letters.items() if code in data), None)
+            self._tail = data[-1:] if data[-1] >= 0xC0 or data[-1] == 0x1B else b""
+            if found:
+                return found
+        return None
+
+    def see_end(self) -> None:
+        """Wait for the end of the answer, if it has not been seen."""
+        if not self.ended and not self.read(time.perf_counter() + PATIENCE_S, END):
+            raise SystemExit(f"{self.process.args}: no end within {PATIENCE_S:.0f} s")
+
+    def ask(self, prompt: str) -> None:
+        """Type a prompt as a person does, and send it; returns when the answer has begun.
+
+        Enter is pressed again while nothing comes: some take the first for part of a paste.
+        """
+        self.ended = False
+        for key in prompt:
+            self.press(key)
+            self.read(time.perf_counter() + TYPING_S)
+        self.read(time.perf_counter() + SETTLE_S)
+        for _ in range(int(PATIENCE_S / LOST_S)):
+            self.press("\r")
+            if self.read(time.perf_counter() + LOST_S, BEGIN):
+                return
+        raise SystemExit(f"{self.process.args}: no answer to {prompt!r}")
+
+
+def _processes(home: Path) -> list[int]:
+    """All that were started with a home, also those that have left their terminal."""
+    wanted = f"HOME={home}".encode()
+    found: list[int] = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if wanted in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+    return found
+
+
+def _cpu_s(pids: list[int]) -> float:
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pids: list[int]) -> int:
+    """Bytes of the processes, those that they share counted once."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+    return total
+
+
+def _wait_for_first_key(terminal: Terminal) -> float:
+    """Type until a key is seen; seconds since the start. The keys are taken back."""
+    for number in range(int(PATIENCE_S / PROBE_S)):
+        letters = LETTERS[: number % len(LETTERS) + 1]
+        terminal.press(letters[-1])
+        if terminal.read(time.perf_counter() + PROBE_S, *letters):
+            took = time.perf_counter() - terminal.began
+            terminal.read(time.perf_counter() + SETTLE_S)
+            terminal.press(BACKSPACE * (number + 1))
+            terminal.read(time.perf_counter() + SETTLE_S)
+            return took
+    raise SystemExit(f"{terminal.process.args}: shows no key")
+
+
+def _type_while_streaming(terminal: Terminal, figures: Figures) -> None:
+    """Type one key after the other until the answer's end is seen."""
+    number = 0
+    while not terminal.ended:
+        letter = LETTERS[number % len(LETTERS)]
+        began = time.perf_counter()
+        terminal.press(letter)
+        seen = terminal.read(began + LOST_S, letter)
+        figures.keys.append(time.perf_counter() - began)
+        figures.lost += seen is None
+        number += 1
+        if number % len(LETTERS) == 0:
+            terminal.press(BACKSPACE * len(LETTERS))
+        terminal.read(time.perf_counter() + KEY_GAP_S)
+    terminal.read(time.perf_counter() + SETTLE_S)
+    terminal.press(BACKSPACE * len(LETTERS))
+
+
+def measure(agent: Agent, home: Path, work: Path, url: str, figures: Figures) -> None:
+    """One round of an agent."""
+    variables = _variables(home) | agent.prepare(home, url)
+    with Terminal(agent.command, work, variables) as terminal:
+        figures.starts.append(_wait_for_first_key(terminal))
+        terminal.ask("go")
+        _type_while_streaming(terminal, figures)
+        terminal.read(time.perf_counter() + SETTLE_S)
+        pids = _processes(home)
+        before = _cpu_s(pids)
+        terminal.ask("again")
+        terminal.see_end()
+        terminal.read(time.perf_counter() + SETTLE_S)
+        figures.cpus.append((_cpu_s(pids) - before) * 1000 / PIECES)
+        figures.memories.append(_memory(pids))
+
+
+def _variables(home: Path) -> dict[str, str]:
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "SHELL": "/bin/bash",
+        "BENCH_KEY": "none",
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _tiller(home: Path, url: str) -> dict[str, str]:
+    config = f"""
+model = "bench/prose"
+approve = "always"
+[sandbox]
+mode = "full_access"
+[providers.bench]
+api = "openai_chat"
+base_url = "{url}/v1"
+api_key_env = "BENCH_KEY"
+[models."bench/prose"]
+context_window = 400000
+max_output = 32000
+"""
+    _write(home / ".config/tiller/config.toml", config)
+    return {}
+
+
+def _codex(home: Path, url: str) -> dict[str, str]:
+    config = f"""
+model = "prose"
+model_provider = "bench"
+model_context_window = 400000
+check_for_update_on_startup = false
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+[model_providers.bench]
+name = "bench"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "BENCH_KEY"
+requires_openai_auth = false
+supports_websockets = false
+[analytics]
+enabled = false
+[projects."{home.parent / "work"}"]
+trust_level = "trusted"
+"""
+    _write(home / ".codex/config.toml", config)
+    return {}
+
+
+def _opencode(home: Path, url: str) -> dict[str, str]:
+    model = {"name": "prose", "limit": {"context": 400000, "output": 32000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "bench",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+        "models": {"prose": model},
+    }
+    config = {
+        "autoupdate": False,
+        "permission": "allow",
+        "model": "bench/prose",
+        "small_model": "bench/prose",
+        "provider": {"bench": provider},
+    }
+    _write(home / ".config/opencode/opencode.json", json.dumps(config))
+    return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
+
+
+def _pi(home: Path, url: str) -> dict[str, str]:
+    model = {"id": "prose", "name": "prose", "contextWindow": 400000, "maxTokens": 32000}
+    provider = {
+        "baseUrl": f"{url}/v1",
+        "api": "openai-completions",
+        "apiKey": "none",
+        "models": [model],
+    }
+    _write(home / ".pi/agent/models.json", json.dumps({"providers": {"bench": provider}}))
+    return {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
+
+
+def _agents(peers: Path | None) -> Iterator[Agent]:
+    yield Agent("tiller", [str(Path(sys.executable).parent / "tiller"), "chat"], _tiller)
+    if not peers:
+        return
+    for codex in peers.glob("@openai/codex-linux-*/vendor/*/bin/codex"):
+        yield Agent("codex", [str(codex)], _codex)
+    opencode = peers / "opencode-ai/bin/opencode.exe"
+    if opencode.exists():
+        yield Agent("opencode", [str(opencode)], _opencode)
+    pi, node = peers / "@mariozechner/pi-coding-agent/dist/cli.js", shutil.which("node")
+    if pi.exists() and node:
+        yield Agent("pi", [node, str(pi), "--provider", "bench", "--model", "prose"], _pi)
+
+
+@contextmanager
+def _model_server() -> Iterator[str]:
+    script = Path(__file__).with_name("prose_server.py")
+    command = [sys.executable, str(script), str(PIECES), str(PER_SECOND)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        server.terminate()
+
+
+def _warm(agent: Agent, home: Path, work: Path, url: str) -> None:
+    """Start an agent once, as nobody uses it for the first time every day."""
+    variables = _variables(home) | agent.prepare(home, url)
+    with Terminal(agent.command, work, variables) as terminal:
+        _wait_for_first_key(terminal)
+        terminal.ask("hello")
+        terminal.see_end()
+
+
+def _end(home: Path) -> None:
+    """End what an agent has left running."""
+    for pid in _processes(home):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    end = time.perf_counter() + LOST_S
+    while _processes(home):
+        if time.perf_counter() > end:
+            for pid in _processes(home):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(PROBE_S)
+
+
+def _print(figures: dict[str, Figures]) -> None:
+    print("| | start to first key | key to screen, median | p99 | lost | CPU of 1,000 | memory |")
+    print("|---|---|---|---|---|---|---|")
+    for name, of in figures.items():
+        keys = sorted(of.keys)
+        cells = [
+            f"{median(of.starts) * 1000:.0f} ms",
+            f"{median(keys) * 1000:.1f} ms ({len(keys)})",
+            f"{keys[int(len(keys) * 0.99)] * 1000:.1f} ms",
+            str(of.lost),
+            f"{median(of.cpus):.2f} s",
+            f"{median(of.memories) / 1e6:.0f} MB",
+        ]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    """Measure and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--peers", type=Path, help="node_modules with the other agents")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only", help="names of agents, separated by commas")
+    options = parser.parse_args()
+    wanted = options.only.split(",") if options.only else None
+    agents = [a for a in _agents(options.peers) if wanted is None or a.name in wanted]
+    figures = {agent.name: Figures() for agent in agents}
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory, _model_server() as url:
+        top = Path(directory)
+        work = top / "work"
+        work.mkdir()
+        subprocess.run(["git", "init", "-q", str(work)], check=True)
+        try:
+            for agent in agents:
+                _warm(agent, top / agent.name, work, url)
+            for number in range(options.rounds):
+                for agent in agents if number % 2 == 0 else reversed(agents):
+                    measure(agent, top / agent.name, work, url, figures[agent.name])
+                    print(f"# round {number + 1}, {agent.name}", file=sys.stderr)
+        finally:
+            for agent in agents:
+                _end(top / agent.name)
+    _print(figures)
+
+
+if __name__ == "__main__":
+    main()
