@@ -44,7 +44,7 @@ def test_only_the_letter_of_an_answer_and_enter_right_after_it_answer(keys: list
     asking.seen(0.0)
     written = ""
     before = ""
-    for key in keys:
+    for number, key in enumerate(keys):
         if not asking.takes_keys(100.0, editor_is_empty=not written):
             written += key if len(key) == 1 else ""
             if key == "ENTER" and asking.typing is None:
@@ -59,7 +59,7 @@ def test_only_the_letter_of_an_answer_and_enter_right_after_it_answer(keys: list
         elif key == "ESC":
             asking.cancel()
         elif key == "OTHER":
-            asking.show(request(f"r{len(before)}{key}"))
+            asking.show(request(f"other {number}"))
             asking.seen(0.0)
         else:
             written += asking.press(key)
