@@ -14,18 +14,16 @@ tiller and codex run already, as in daily use.
 """
 
 import argparse
-import json
 import os
 import pty
 import select
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +31,7 @@ from statistics import median
 from typing import Self
 
 from prose_server import BEGIN, END
+from terminal_agents import Agent, agents_in, variables_of
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 3
@@ -60,15 +59,6 @@ ANSWERS = {
     b"\x1b]10;?": b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\",
 }
 """What a terminal answers when a program asks."""
-
-
-@dataclass(frozen=True)
-class Agent:
-    """How to start one: `prepare` writes its configuration into a home and returns variables."""
-
-    name: str
-    command: list[str]
-    prepare: Callable[[Path, str], dict[str, str]]
 
 
 @dataclass
@@ -226,7 +216,7 @@ def _type_while_streaming(terminal: Terminal, figures: Figures) -> None:
 
 def measure(agent: Agent, home: Path, work: Path, url: str, figures: Figures) -> None:
     """One round of an agent."""
-    variables = _variables(home) | agent.prepare(home, url)
+    variables = variables_of(home) | agent.prepare(home, url)
     with Terminal(agent.command, work, variables) as terminal:
         figures.starts.append(_wait_for_first_key(terminal))
         terminal.ask("go")
@@ -241,110 +231,6 @@ def measure(agent: Agent, home: Path, work: Path, url: str, figures: Figures) ->
         figures.memories.append(_memory(pids))
 
 
-def _variables(home: Path) -> dict[str, str]:
-    return {
-        "HOME": str(home),
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "TERM": "xterm-256color",
-        "COLORTERM": "truecolor",
-        "SHELL": "/bin/bash",
-        "BENCH_KEY": "none",
-    }
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def _tiller(home: Path, url: str) -> dict[str, str]:
-    config = f"""
-model = "bench/prose"
-approve = "always"
-[sandbox]
-mode = "full_access"
-[providers.bench]
-api = "openai_chat"
-base_url = "{url}/v1"
-api_key_env = "BENCH_KEY"
-[models."bench/prose"]
-context_window = 400000
-max_output = 32000
-"""
-    _write(home / ".config/tiller/config.toml", config)
-    return {}
-
-
-def _codex(home: Path, url: str) -> dict[str, str]:
-    config = f"""
-model = "prose"
-model_provider = "bench"
-model_context_window = 400000
-check_for_update_on_startup = false
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-[model_providers.bench]
-name = "bench"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "BENCH_KEY"
-requires_openai_auth = false
-supports_websockets = false
-[analytics]
-enabled = false
-[projects."{home.parent / "work"}"]
-trust_level = "trusted"
-"""
-    _write(home / ".codex/config.toml", config)
-    return {}
-
-
-def _opencode(home: Path, url: str) -> dict[str, str]:
-    model = {"name": "prose", "limit": {"context": 400000, "output": 32000}}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "bench",
-        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
-        "models": {"prose": model},
-    }
-    config = {
-        "autoupdate": False,
-        "permission": "allow",
-        "model": "bench/prose",
-        "small_model": "bench/prose",
-        "provider": {"bench": provider},
-    }
-    _write(home / ".config/opencode/opencode.json", json.dumps(config))
-    return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"}
-
-
-def _pi(home: Path, url: str) -> dict[str, str]:
-    model = {"id": "prose", "name": "prose", "contextWindow": 400000, "maxTokens": 32000}
-    provider = {
-        "baseUrl": f"{url}/v1",
-        "api": "openai-completions",
-        "apiKey": "none",
-        "models": [model],
-    }
-    _write(home / ".pi/agent/models.json", json.dumps({"providers": {"bench": provider}}))
-    return {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-
-
-def _agents(peers: Path | None) -> Iterator[Agent]:
-    yield Agent("tiller", [str(Path(sys.executable).parent / "tiller"), "chat"], _tiller)
-    if not peers:
-        return
-    for codex in peers.glob("@openai/codex-linux-*/vendor/*/bin/codex"):
-        yield Agent("codex", [str(codex)], _codex)
-    opencode = peers / "opencode-ai/bin/opencode.exe"
-    if opencode.exists():
-        yield Agent("opencode", [str(opencode)], _opencode)
-    pi, node = peers / "@mariozechner/pi-coding-agent/dist/cli.js", shutil.which("node")
-    if pi.exists() and node:
-        yield Agent("pi", [node, str(pi), "--provider", "bench", "--model", "prose"], _pi)
-
-
 @contextmanager
 def _model_server() -> Iterator[str]:
     script = Path(__file__).with_name("prose_server.py")
@@ -357,7 +243,7 @@ def _model_server() -> Iterator[str]:
 
 def _warm(agent: Agent, home: Path, work: Path, url: str) -> None:
     """Start an agent once, as nobody uses it for the first time every day."""
-    variables = _variables(home) | agent.prepare(home, url)
+    variables = variables_of(home) | agent.prepare(home, url)
     with Terminal(agent.command, work, variables) as terminal:
         _wait_for_first_key(terminal)
         terminal.ask("hello")
@@ -402,7 +288,7 @@ def main() -> None:
     parser.add_argument("--only", help="names of agents, separated by commas")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else None
-    agents = [a for a in _agents(options.peers) if wanted is None or a.name in wanted]
+    agents = [a for a in agents_in(options.peers) if wanted is None or a.name in wanted]
     figures = {agent.name: Figures() for agent in agents}
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory, _model_server() as url:
         top = Path(directory)

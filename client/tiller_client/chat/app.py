@@ -67,7 +67,7 @@ class Chat:
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
         self.actions = Actions(self)
-        self.sub_agents = SubAgents(client, lambda: self.screen.soon(self.app.invalidate))
+        self.sub_agents = SubAgents(client, self.screen.pace.soon)
         self.next_session: str | None = None
         """The session to open after this one."""
         self.app: Application[None] = Application(
@@ -114,6 +114,7 @@ class Chat:
         finally:
             await tasks.end()
             await self.sub_agents.end()
+            screen.pace.stop()
             screen.painter.erase()
             screen.painter.end()
             for number in (signal.SIGHUP, signal.SIGTERM):
@@ -134,7 +135,11 @@ class Chat:
         if not isinstance(event.body, ItemDelta):
             self.sub_agents.look(self.snapshot)
         self._ask()
-        self.screen.soon(self.app.invalidate)
+        self.screen.pace.soon()
+
+    async def drawn(self) -> None:
+        """Return when the next events can be drawn."""
+        await self.screen.pace.rest()
 
     def away(self, text: str) -> None:
         """Say why no events come, or nothing once they do."""

@@ -26,6 +26,10 @@ class Sink(Protocol):
         """The next event."""
         ...
 
+    async def drawn(self) -> None:
+        """Return when the next events can be drawn."""
+        ...
+
     def away(self, text: str) -> None:
         """Whether events come: a sentence about why not, or nothing."""
         ...
@@ -82,6 +86,10 @@ class LiveSession:
                     async for event in stream:
                         last = event.seq
                         sink.take(event)
+                        if stream.caught_up:
+                            # Waiting costs a thread and more than an event itself does: what
+                            # comes until the next frame is taken as a whole.
+                            await sink.drawn()
                 except StartedOver:
                     sink.end(NEW_LOG)
                     return

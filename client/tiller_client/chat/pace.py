@@ -9,19 +9,37 @@ FRAME_S = 1 / 30
 
 
 class Pace:
-    """Joins the wishes of events for a new frame."""
+    """Joins the wishes of events for a new frame. `draw` makes one and calls `drawn`."""
 
-    def __init__(self) -> None:
+    def __init__(self, draw: Callable[[], None]) -> None:
+        self._draw = draw
         self._drawn_at = 0.0
-        self._is_due = False
+        self._due: asyncio.TimerHandle | None = None
 
-    def soon(self, draw: Callable[[], None]) -> None:
+    def soon(self) -> None:
         """Draw once, as soon as the last frame is old enough."""
-        if not self._is_due:
-            self._is_due = True
-            wait_s = max(0.0, self._drawn_at + FRAME_S - time.monotonic())
-            asyncio.get_running_loop().call_later(wait_s, draw)
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(self._wait_s, self._draw_due)
+
+    async def rest(self) -> None:
+        """Return when the last frame is old enough for another one."""
+        await asyncio.sleep(self._wait_s)
 
     def drawn(self) -> None:
         """A frame was drawn, for whatever reason."""
-        self._drawn_at, self._is_due = time.monotonic(), False
+        self._drawn_at = time.monotonic()
+        self.stop()
+
+    def stop(self) -> None:
+        """Draw no frame for what events have wished so far."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _draw_due(self) -> None:
+        self._due = None
+        self._draw()
+
+    @property
+    def _wait_s(self) -> float:
+        return max(0.0, self._drawn_at + FRAME_S - time.monotonic())

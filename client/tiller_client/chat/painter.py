@@ -47,6 +47,8 @@ class Painter:
     """The live part of one terminal. Nothing else may write to it between two frames."""
 
     def __init__(self, descriptor: int, environ: Mapping[str, str]) -> None:
+        self.is_ours = False
+        """Whether the terminal is drawn on now, not lent to another program."""
         self._descriptor = descriptor
         self._reflows = any(environ.get(name) for name in REFLOWING)
         self._rows: Sequence[str] = ()
@@ -65,10 +67,12 @@ class Painter:
 
     def begin(self) -> None:
         """Let the terminal mark pasted text, and tell when its window gets the focus."""
+        self.is_ours = True
         self._write(MODES_ON)
 
     def end(self) -> None:
         """Take back what `begin` has changed."""
+        self.is_ours = False
         self._write(MODES_OFF + WRAP + SHOW_CURSOR)
 
     def paint(self, above: Sequence[str], frame: Frame, columns: int, extra: str = "") -> None:

@@ -1,7 +1,7 @@
 """The screen of a chat: lines that stay, and the frame below them, made of the chat's state."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.frame import Parts, compose
@@ -29,7 +29,7 @@ class Screen:
         self._chat = chat
         self._above: list[str] = []
         """Lines to print with the next frame."""
-        self._pace = Pace()
+        self.pace = Pace(self.draw)
 
     def fit(self) -> None:
         """Lines made from now on are as wide as the terminal is now."""
@@ -44,18 +44,16 @@ class Screen:
         block = request_block(request, self.look.paint, self.look.width)
         self.add(["", *on_screen(block).split("\n")])
 
-    def soon(self, draw: Callable[[], None]) -> None:
-        """Draw a frame, as soon as the last one is old enough."""
-        self._pace.soon(draw)
-
     def draw(self) -> None:
-        """Draw the state of the chat now."""
+        """Draw the state of the chat now, or once no other program has the terminal."""
+        if not self.painter.is_ours:
+            return
         self.fit()
         columns, rows = self.painter.size
         chat = self._chat
         self.add(chat.conversation.advance())
         above, self._above = self._above, []
-        self._pace.drawn()
+        self.pace.drawn()
         frame = compose(self._parts(), rows)
         self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot))
         if chat.asking.request is not None:

@@ -36,10 +36,12 @@ def lines_of(row: Iterable[Span]) -> list[Row]:
     """Split a row at the newlines in its spans, and make its text safe."""
     lines: list[Row] = [[]]
     for span in row:
-        first, *rest = span.text.split("\n")
-        lines[-1].append(safe_span(span._replace(text=first)))
-        lines.extend([safe_span(span._replace(text=piece))] for piece in rest)
-    return [[span for span in line if span.text] for line in lines]
+        for number, piece in enumerate(span.text.split("\n")):
+            if number:
+                lines.append([])
+            if text := safe(piece):
+                lines[-1].append(Span(text, span.roles, span.link))
+    return lines
 
 
 def safe_span(span: Span) -> Span:
