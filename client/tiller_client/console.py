@@ -38,9 +38,8 @@ _SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
 
 
 def print_json(struct: object) -> None:
-    """Write one struct as one line of JSON to stdout, at once."""
-    put(sys.stdout, json_line(msgspec.json.encode(struct)) + "\n")
-    flush()
+    """Write one struct as one line of JSON to stdout, at once: UTF-8 in every locale."""
+    print_raw(json_line(msgspec.json.encode(struct)) + "\n")
 
 
 def flush() -> None:
@@ -75,14 +74,14 @@ def page(text: str) -> None:
     # Ctrl-C belongs to the pager while it runs.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        data = on_screen(text + "\n").encode("utf-8", "replace")
+        data = streams.encoded(on_screen(text + "\n"))
         subprocess.run(words, input=data, env=variables, check=False)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def print_raw(text: str) -> None:
-    """Write text to stdout unchanged, for another program; the caller checks that it is a pipe."""
+    """Write text to stdout unchanged, for another program; the caller has made it harmless."""
     flush()
     streams.put_bytes(sys.stdout.fileno(), text.encode("utf-8", "replace"))
 
@@ -118,6 +117,11 @@ def stdout_paint() -> Paint:
 def stdout_width() -> int:
     """Columns of stdout."""
     return _width(sys.stdout.fileno())
+
+
+def stdout_columns() -> int:
+    """Columns that a line of stdout may have without being broken: none are too many in a pipe."""
+    return stdout_width() - 1 if _is_terminal(sys.stdout.fileno()) else sys.maxsize
 
 
 class Console:
@@ -186,7 +190,7 @@ class Console:
             return
         text = message + ("" if message.endswith("\n") else "\n")
         try:
-            _write(sys.stdout, text)
+            put(sys.stdout, on_screen(text), exact=is_piped())
             flush()
         except BrokenPipeError:
             if not interrupted:

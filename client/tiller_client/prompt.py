@@ -36,7 +36,7 @@ def read_text(argument: str) -> str:
     if argument == FROM_STDIN:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
     else:
-        data = os.fsencode(argument)
+        data = _bytes_of(argument)
     if len(data) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
@@ -105,6 +105,14 @@ def read_schema(argument: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise UsageError(f"{argument} is not a JSON Schema: it must contain a JSON object")
     return cast("dict[str, Any]", schema)
+
+
+def _bytes_of(argument: str) -> bytes:
+    """The UTF-8 of a word of the command line; one that its locale can't decode is taken for it."""
+    try:
+        return argument.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(argument)
 
 
 def _read_image(argument: str) -> Image:

@@ -58,7 +58,15 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
-from tiller_protocol.items import AssistantMessage, Item, Reasoning, Request, ToolCall, UserMessage
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    QueuedInput,
+    Reasoning,
+    Request,
+    ToolCall,
+    UserMessage,
+)
 from tiller_protocol.settings import Settings
 
 FIELDS = Settings.__struct_fields__
@@ -111,6 +119,7 @@ class Renderer:
         self._stream: _Message | None = None
         self._details_shown: set[str] = set()
         self._error = ""
+        self._queued: tuple[QueuedInput, ...] = ()
 
     def feed(self, event: Event) -> list[Piece]:
         """Render the next event; often nothing."""
@@ -194,7 +203,8 @@ class Renderer:
             case SessionConfigured():
                 yield from self._configured(body.settings)
             case QueueChanged():
-                for line in queue_lines(body, self._paint):
+                known, self._queued = self._queued, body.queue
+                for line in queue_lines(body, known, self._paint):
                     yield from self._line(line)
             case HistoryReverted():
                 yield from self._line(revert_line(body))
@@ -249,7 +259,7 @@ class Renderer:
             case UserMessage(delivery="start") if not self._prompts:
                 pass
             case _:
-                yield from self._line(item_block(item, self._paint, self.width))
+                yield from self._line(item_block(item, self._paint, self.width, self._columns))
 
     def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
         """Render text that came without deltas, which the log drops for old items."""

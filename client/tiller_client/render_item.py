@@ -16,6 +16,7 @@ from tiller_client.text import (
     sanitized,
     seconds,
 )
+from tiller_client.wrap import wrapped
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
@@ -180,22 +181,27 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str
     return "\n".join(shown)
 
 
-def item_block(item: Item, paint: Paint, width: int, *, whole: bool = False) -> str:
-    """An item of history; of calls, all that they returned only if `whole`."""
+def item_block(
+    item: Item, paint: Paint, width: int, columns: int = UNCUT, *, whole: bool = False
+) -> str:
+    """An item of history; of calls, all that they returned only if `whole`.
+
+    Text is broken between words, so that no line has more than `columns`.
+    """
     match item:
         case UserMessage():
             text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
-            first, *rest = text.rstrip("\n").split("\n")
+            first, *rest = wrapped(text.rstrip("\n"), columns - 2).split("\n")
             head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
             return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
         case AssistantMessage():
             note = {"discarded": " (discarded)", "interrupted": " (interrupted)"}.get(
                 item.state, ""
             )
-            text = sanitized(item.text).rstrip("\n") + paint.dim(note)
+            text = wrapped(sanitized(item.text).rstrip("\n"), columns) + paint.dim(note)
             return "\n".join([text, *citation_lines(item.citations, paint, width)])
         case Reasoning():
-            return paint.dim("∴ " + sanitized(item.text).rstrip("\n"))
+            return paint.dim(wrapped("∴ " + sanitized(item.text).rstrip("\n"), columns))
         case ToolCall():
             return call_lines(item, paint, width, whole=whole)
         case Compaction():

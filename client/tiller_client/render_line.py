@@ -14,7 +14,7 @@ from tiller_protocol.events import (
     StatusChanged,
     TurnEnded,
 )
-from tiller_protocol.items import Usage
+from tiller_protocol.items import QueuedInput, Usage
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
@@ -35,10 +35,11 @@ def plan_lines(body: PlanUpdated) -> Iterator[str]:
         yield f"  {_PLAN_MARKS[entry.state]} {one_line(entry.text)}"
 
 
-def queue_lines(body: QueueChanged, paint: Paint) -> Iterator[str]:
-    """A line for each kind of input that waits."""
+def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint) -> Iterator[str]:
+    """A line for each kind of input that waits, without what is `known` to wait."""
+    new = [one for one in body.queue if one not in known]
     for delivery, label in _WAITS if body.waits else _WAITING:
-        lines = [input_line(one) for one in body.queue if one.delivery == delivery]
+        lines = [input_line(one) for one in new if one.delivery == delivery]
         if lines:
             waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
             yield paint.dim(f"{label}: {waiting}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tiller_client.text import Paint, rows, sanitized, verbatim
-from tiller_client.wrap import Wrap
+from tiller_client.wrap import wrapped
 from tiller_protocol.items import DetailKind, Request
 
 MARGIN = "    "
@@ -85,12 +85,14 @@ def _detail(
         case "text" | "command":
             return block(shown(detail), width)
         case "diff":
-            lines = shown(detail.removesuffix("\n")).split("\n")
-            return "\n".join(_diff_line(line, paint, width) for line in lines)
+            lines = detail.removesuffix("\n").split("\n")
+            return "\n".join(_diff_line(line, shown, paint, width) for line in lines)
 
 
-def _diff_line(line: str, paint: Paint, width: int) -> str:
-    text = block(line, width)
+def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int) -> str:
+    # The mark is no part of the file's line, so a blank there ends no line.
+    marks = 1 if line[:1] in ("+", "-", " ") else 0
+    text = block(line[:marks] + shown(line[marks:]), width)
     match line[:1]:
         case "+":
             return paint.good(text)
@@ -111,10 +113,7 @@ def _text_columns(width: int) -> int:
 
 def _prose(text: str, width: int) -> str:
     """A question of the model, wrapped between words."""
-    wrap = Wrap()
-    return wrap.feed(sanitized(text).expandtabs(4), _text_columns(width)) + wrap.rest(
-        _text_columns(width)
-    )
+    return wrapped(sanitized(text).expandtabs(4), _text_columns(width))
 
 
 def _row(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The standard streams: how they are opened, and what happens if one can't be written.
+"""The standard streams: opening them, what they can show, and what happens if one can't be written.
 
 As in coreutils: whoever reads stdout may leave at any time, any other failure to write it makes
 the exit status 1, and what stderr can't take is lost without a word. The standard library only, as
@@ -11,9 +11,55 @@ from typing import TextIO
 
 from tiller_client.errors import UnwritableOutput
 
+STAND_INS = {"…": "...", "→": "->", "↗": "->", "⏳": ".."} | dict(
+    zip(
+        "·»\u203a▸↳↑↓✓✗●○■▪•◦☐◐☑↻⟲≡±∴⚙─│┼━┄⋯▄∥“”␊␠␛␡⟨⟩\ufffd",
+        '|>>>>^v+x*o#-*-o*x~<=+~&-|+=.~#|""$_^^<>?',
+        strict=True,
+    )
+)
+"""What is written for a sign of ours where signs can't be shown; mostly as wide as the sign."""
+
+
+class Repertoire(dict[int, str]):
+    """How each character is written, for `str.translate`; computed on first use.
+
+    A character that the encoding lacks is its code point; a sign of ours is its stand-in then, and
+    on a dumb terminal in any case.
+    """
+
+    def __init__(self, encoding: str, *, dumb: bool) -> None:
+        super().__init__()
+        self._encoding = encoding
+        self._dumb = dumb
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if self._has(character) and not (self._dumb and character in STAND_INS):
+            shown = character
+        else:
+            shown = STAND_INS.get(character, f"<U+{code:04X}>")
+        self[code] = shown
+        return shown
+
+    def _has(self, character: str) -> bool:
+        try:
+            return bool(character.encode(self._encoding))
+        except UnicodeEncodeError:
+            return False
+
+
+class Output:
+    """What the outputs of this process can show; set by `open_streams`."""
+
+    encoding = "utf-8"
+    """That of the locale, or of PYTHONIOENCODING."""
+    repertoire: Repertoire | None = None
+    """None: every character is shown as it is."""
+
 
 def open_streams() -> None:
-    """Let both outputs be UTF-8 in every locale, as JSON requires it, and open what is closed.
+    """Open what is closed, and find out what the outputs can show.
 
     A socket would take the number of a closed stream. Such a stream is the null device, opened so
     that what is read ends at once and what is written fails, as it would without it.
@@ -23,19 +69,49 @@ def open_streams() -> None:
             opened = os.open(os.devnull, os.O_RDONLY)
             assert opened == number
             setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+    Output.encoding = sys.stdout.encoding.lower()
+    Output.repertoire = None
+    dumb = os.environ.get("TERM") == "dumb"
+    if dumb or not _is_utf_8():
+        Output.repertoire = Repertoire(Output.encoding, dumb=dumb)
     for stream in (sys.stdout, sys.stderr):
         # What can't be encoded, such as half a character, is replaced.
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+        stream.reconfigure(  # type: ignore[attr-defined]
+            encoding=Output.encoding, errors="replace"
+        )
 
 
-def put(stream: TextIO, text: str) -> None:
+def showable(text: str) -> str:
+    """Text as the outputs can show it: with stand-ins where they lack the signs."""
+    return (
+        text if Output.repertoire is None or text.isascii() else text.translate(Output.repertoire)
+    )
+
+
+def shows(character: str) -> bool:
+    """Whether the outputs show this character as it is."""
+    return showable(character) == character
+
+
+def encoded(text: str) -> bytes:
+    """Text as bytes for a terminal or a pager."""
+    return showable(text).encode(Output.encoding, "replace")
+
+
+def show_all() -> None:
+    """Show every character as it is: what this verb writes goes to a program, as UTF-8."""
+    Output.encoding, Output.repertoire = "utf-8", None
+
+
+def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
     """Write text to stdout or stderr; it may wait in a buffer, until `flush`.
 
+    `exact`: without stand-ins, if the encoding has all characters.
     Raises `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if it can't be
     written; after that, what is written to it is dropped.
     """
     try:
-        stream.write(text)
+        stream.write(text if exact and _is_utf_8() else showable(text))
     except OSError as error:
         _give_up(stream, error)
 
@@ -65,6 +141,10 @@ def put_bytes(descriptor: int, data: bytes) -> None:
             raise
         except OSError as error:
             raise _unwritable(error) from None
+
+
+def _is_utf_8() -> bool:
+    return Output.encoding in ("utf-8", "utf8")
 
 
 def _give_up(stream: TextIO, error: OSError) -> None:

@@ -1,13 +1,16 @@
 """Sanitizes, measures, truncates and colours text for terminals; pure.
 
 Unicode properties decide which characters are shown as they are. Others are escaped: C0 controls
-as pictures (`␛`), the rest as code points (`⟨U+202E⟩`).
+as pictures (`␛`), the rest as code points (`⟨U+202E⟩`). Where the output can't show such signs
+(`streams`), all of these are `<U+202E>`.
 """
 
 import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+
+from tiller_client.streams import STAND_INS, showable, shows
 
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
@@ -72,6 +75,10 @@ def verbatim(text: str) -> str:
     at the end of a line `␠`. Other kinds of space become code points, and so do marks without a
     character, too many marks on one, and the characters of this notation.
     """
+    if not shows("⟨"):
+        # What imitates an escape does not look like one.
+        pieces = ("".join(_with_few_marks(piece)) for piece in text.split("<U+"))
+        return _TRAILING_BLANKS.sub(_shown_blanks, f"{_visible('<')}U+".join(pieces))
     if not text.isascii():
         return _TRAILING_BLANKS.sub(_shown_blanks, "".join(_with_few_marks(text)))
     return _TRAILING_BLANKS.sub(_shown_blanks, text.translate(_VERBATIM))
@@ -116,23 +123,25 @@ def cut(text: str, width: int) -> str:
     if cells(text) <= width:
         return text
     fitting: list[str] = []
-    left = width - 1
+    mark = showable(ELLIPSIS)[:width]
+    left = width - len(mark)
     for character in text:
         left -= _cell(character)
         if left < 0:
             break
         fitting.append(character)
-    return "".join(fitting) + ELLIPSIS if width > 0 else ""
+    return "".join(fitting) + mark if width > 0 else ""
 
 
 def cut_beginning(text: str, width: int) -> str:
     """Truncate a line to at most `width` columns, with an ellipsis at its beginning."""
     if cells(text) <= width:
         return text
-    begin, left = len(text), width - 1
+    mark = showable(ELLIPSIS)[:width]
+    begin, left = len(text), width - len(mark)
     while begin and (left := left - _cell(text[begin - 1])) >= 0:
         begin -= 1
-    return ELLIPSIS + text[begin:].lstrip(_JOINERS) if width > 0 else ""
+    return mark + text[begin:].lstrip(_JOINERS) if width > 0 else ""
 
 
 def pad(text: str, width: int) -> str:
@@ -258,13 +267,15 @@ def _is_visible(character: str) -> bool:
 
 def _in_prose(character: str) -> str:
     visible = _is_visible(character) or character in _JOINERS
+    # A sign of ours may get its stand-in later; the rest must have its final width now.
+    visible = visible and (shows(character) or character in STAND_INS)
     return character if visible else _visible(character)
 
 
 def _in_verbatim(character: str) -> str:
     visible = character.isprintable() and not _IGNORABLE.match(character)
     ambiguous = character in _NOTATION or character in _BLANK_SYMBOLS
-    ambiguous = ambiguous or _JOINING_LETTERS.match(character)
+    ambiguous = ambiguous or _JOINING_LETTERS.match(character) or not shows(character)
     return character if visible and not ambiguous else _visible(character)
 
 
@@ -277,6 +288,8 @@ def _in_json(character: str) -> str:
 
 def _visible(character: str) -> str:
     code = ord(character)
+    if not shows("⟨"):
+        return f"<U+{code:04X}>"
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
@@ -306,7 +319,8 @@ def _with_few_marks(text: str) -> Iterator[str]:
 
 
 def _shown_blanks(match: re.Match[str]) -> str:
-    return BLANK_SHOWN * len(match.group())
+    shown = BLANK_SHOWN if shows(BLANK_SHOWN) else _visible(" ")
+    return shown * len(match.group())
 
 
 def _is_mark(character: str) -> bool:

@@ -1,9 +1,11 @@
 """Renders a session as it is now, for reading; pure."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from tiller_client.render_item import (
+    UNCUT,
     background_line,
     input_line,
     is_shown,
@@ -13,16 +15,23 @@ from tiller_client.render_item import (
 from tiller_client.render_line import branch_line, context_line, fork_line
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, count, dollars, local_time, one_line, seconds
-from tiller_protocol.items import Usage
+from tiller_protocol.items import Item, Usage
 from tiller_protocol.snapshot import Mark, Snapshot
 
 
 def transcript(
-    snapshot: Snapshot, paint: Paint, width: int, *, whole: bool = False, tail: int | None = None
+    snapshot: Snapshot,
+    paint: Paint,
+    width: int,
+    columns: int = UNCUT,
+    *,
+    whole: bool = False,
+    tail: int | None = None,
 ) -> str:
     """A whole session, with open requests and queued input at its end.
 
-    `whole`: with all that calls returned. `tail`: only the last items, so many.
+    `width`: what is cut fits there. `columns`: text is broken there. `whole`: with all
+    that calls returned. `tail`: only the last items, so many.
     """
     details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
     place = one_line(" · ".join(detail for detail in details if detail))
@@ -30,7 +39,8 @@ def transcript(
         paint.bold(one_line(snapshot.title) or "(no title)"),
         paint.dim(f"{snapshot.session_id} · {place}"),
     ]
-    lines += _history(snapshot, paint, width, whole=whole, tail=tail)
+    show = partial(item_block, paint=paint, width=width, columns=columns, whole=whole)
+    lines += _history(snapshot, paint, show, tail)
     lines.extend(request_block(request, paint, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
@@ -52,7 +62,7 @@ def transcript(
 
 
 def _history(
-    snapshot: Snapshot, paint: Paint, width: int, *, whole: bool, tail: int | None
+    snapshot: Snapshot, paint: Paint, show: Callable[[Item], str], tail: int | None
 ) -> Iterator[str]:
     """The items, each turn below a line about it."""
     marks = [mark for mark in snapshot.marks if mark.step == 0]
@@ -67,7 +77,7 @@ def _history(
         while turns and turns[0][0] <= at:
             yield f"\n{paint.dim(turns.popleft()[1])}"
         if at < len(snapshot.items):
-            yield item_block(snapshot.items[at], paint, width, whole=whole)
+            yield show(snapshot.items[at])
 
 
 def _turn_line(number: int, mark: Mark) -> str:

@@ -47,7 +47,7 @@ class RunningTurn:
             watch,
             self._console,
             json=self._json,
-            prompts=False,
+            prompts=isinstance(op, TurnContinue),  # others would repeat what was just typed
             whole=arguments.verbose,
             delivery="steer",
             says_how_to_answer=not self._gives_up,

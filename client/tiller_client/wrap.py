@@ -10,6 +10,12 @@ _TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f
 _FENCES = ("```", "~~~")
 
 
+def wrapped(text: str, width: int) -> str:
+    """A whole message, broken between words."""
+    wrap = Wrap()
+    return wrap.feed(text, width) + wrap.rest(width)
+
+
 class Wrap:
     """Wraps one message, which arrives in pieces of any size.
 

@@ -103,7 +103,8 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     # What makes the sandbox would say this in its own name, and with another status.
     if not shutil.which(command[0], path=variables.get("PATH")):
         there = os.sep in command[0] and Path(command[0]).exists()
-        sys.stderr.write(f"tillerd: {command[0]} {'is not executable' if there else 'not found'}\n")
+        why = "is not executable" if there else "was not found"
+        sys.stderr.write(f"tiller: {command[0]} {why}\n")
         return NOT_EXECUTABLE if there else NOT_FOUND
     # Ctrl-C ends the command; this program then returns its status.
     signal.signal(signal.SIGINT, _ignore_signal)

@@ -14,6 +14,7 @@ from tiller_protocol.places import Places
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setenv("TILLER_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("TERM", raising=False)
     return my_places()
 
 

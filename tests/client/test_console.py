@@ -63,7 +63,7 @@ def test_no_name_and_no_word_of_a_model_steers_a_terminal(
         assert terminal.end() == 0
         assert daemon.seen
     shown = terminal.screen
-    assert "abc" in shown
+    assert "owned" in shown
     assert "\n? Run ls" not in shown
     for ours in ("\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"):
         shown = shown.replace(ours, "") if term != "dumb" else shown

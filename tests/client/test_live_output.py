@@ -187,8 +187,8 @@ def test_where_nothing_can_be_redrawn_the_last_lines_come_once_when_the_call_end
             assert (status, out) == (0, "Built.\n")
     assert not set(shown) & {"\x1b", "\r", "○"}
     lines = shown.splitlines()
-    begin = lines.index("● bash make ok 500 ms")
-    assert lines[begin + 1] == "    … 15 more lines: tiller show --full"
+    begin = lines.index(f"{'*' if terminal else '●'} bash make ok 500 ms")
+    assert lines[begin + 1].endswith(" 15 more lines: tiller show --full")
     assert lines[begin + 2 : begin + 7] == [f"    {line}" for line in LINES_OF_OUTPUT[15:]]
     assert shown.count("line 15") == 1
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 import pytest
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.fake_daemon import FakeDaemon
-from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back
+from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
 from support.said import Tiller, ended, started, text_item
 from support.terminal import PATIENCE_S, TILLER, Screen, Terminal
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, on_screen, sanitized, verbatim
+from tiller_client.text import Paint, on_screen, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
@@ -42,10 +42,10 @@ def asked(command: str, number: int = 0) -> Request:
     )
 
 
-def said_by(rows: Sequence[str]) -> list[str]:
+def said_by(rows: Sequence[str], read: Callable[[Sequence[str]], str] = read_back) -> list[str]:
     """The commands in rows, each between its title and the next line of tiller itself."""
     return [
-        read_back(list(takewhile(lambda row: row[:4].strip() in ("", "↳"), rows[at + 1 :])))
+        read(list(takewhile(lambda row: row[:4].strip() in ("", "↳", ">"), rows[at + 1 :])))
         for at, row in enumerate(rows)
         if row == f"? {TITLE}"
     ]
@@ -192,7 +192,9 @@ def test_requests_lists_every_hostile_command_whole(places: Places, tiller: Till
 
 
 def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places) -> None:
+    imitating = "ls <U+0009> \u2026/x \t"
     chosen = [command for command in COMMANDS[:40] if composed([command]) == [command]]
+    chosen.append(imitating)
     evil = "\x1b]0;owned\x07\x9b2J\u202eabc\r"
 
     def play(daemon: FakeDaemon, session_id: str) -> None:
@@ -206,8 +208,8 @@ def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places)
         assert terminal.end() == 0
     shown = terminal.screen.replace("\r\n", "\n")
     assert all(c in "\n\t" or c.isprintable() for c in shown)
-    assert sanitized(evil) in shown
-    said = said_by(shown.split("\n"))
+    assert "<U+001B>]0;owned<U+0007><U+009B>2J<U+202E>abc<U+000D>" in shown
+    said = said_by(shown.split("\n"), read_back_ascii)
     assert [command for command in chosen if command not in said] == []
 
 

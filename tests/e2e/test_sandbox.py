@@ -438,11 +438,11 @@ async def test_a_command_that_can_not_run_has_the_exit_status_of_a_shell(
     variables = new_daemon(DEFAULT).variables
     assert await sandbox(variables, workspace, "--", "nosuch") == (
         127,
-        "tillerd: nosuch not found\n",
+        "tiller: nosuch was not found\n",
     )
     (workspace / "plain").write_text("text")
     status, said = await sandbox(variables, workspace, "--", "./plain")
-    assert (status, said) == (126, "tillerd: ./plain is not executable\n")
+    assert (status, said) == (126, "tiller: ./plain is not executable\n")
     assert (await sandbox(variables, workspace, "--", "./nosuch"))[0] == 127
 
 

@@ -19,6 +19,7 @@ from tiller_daemon.session.title import (
     TITLE_CHARS_MAX,
     TITLE_S_MAX,
     clean_title,
+    first_title,
 )
 from tiller_protocol.events import SessionTitled, TurnEnded
 from tiller_protocol.items import Usage
@@ -209,3 +210,8 @@ def test_a_title_is_one_clean_line(answer: str, expected: str) -> None:
 def test_a_long_title_is_cut() -> None:
     assert len(clean_title("word " * 50)) <= TITLE_CHARS_MAX
     assert clean_title("word " * 50).endswith("…")
+
+
+def test_the_first_title_is_what_the_user_wrote_without_its_context() -> None:
+    assert first_title("why?\n\n<context-1>\nmake: no\n</context-1>") == "why?"
+    assert first_title("<context>\nis\n</context> odd") == "<context> is </context> odd"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 import pyte
@@ -39,6 +40,7 @@ class ChatTerminal:
         daemon: Daemon,
         *arguments: str,
         size: tuple[int, int] = (80, 24),
+        workspace: Path | None = None,
         term: str = "xterm-256color",
         **variables: str,
     ) -> Self:
@@ -51,6 +53,7 @@ class ChatTerminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
+            cwd=workspace,
             env={**daemon.variables, "TERM": term, **variables},
         )
         os.close(slave)
@@ -79,7 +82,7 @@ class ChatTerminal:
 
     def press(self, keys: str) -> None:
         """Type keys, as the bytes that a terminal sends for them."""
-        os.write(self._master, keys.encode())
+        os.write(self._master, keys.encode(errors="surrogateescape"))
 
     def paste(self, text: str) -> None:
         """Paste a text, as terminals do that mark it."""

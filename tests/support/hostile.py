@@ -52,6 +52,7 @@ PIECES = (
     *("⟨U+202E⟩", "⟨", "⟩", "␛[2J", "␠", "␊", "␉", "…", "x" * 300, "日" * 90, " " * 90),
 )
 
+_ASCII_TOKEN = re.compile("<U\\+([0-9A-F]{4,6})>")
 _TOKEN = re.compile("⟨U\\+([0-9A-F]{4,6})⟩|([\u2400-\u2421])")
 
 
@@ -65,16 +66,25 @@ def commands(count: int) -> Iterator[str]:
 
 def read_back(rows: Sequence[str]) -> str:
     """The command that a person reads in rows of a screen; raises `ValueError` for a bare row."""
+    return _TOKEN.sub(_meant, _joined(rows, "  ↳ "))
+
+
+def read_back_ascii(rows: Sequence[str]) -> str:
+    """The same where signs can't be shown."""
+    return _ASCII_TOKEN.sub(lambda found: chr(int(found[1], 16)), _joined(rows, "  > "))
+
+
+def _joined(rows: Sequence[str], goes_on: str) -> str:
     lines: list[str] = []
     for row in rows:
         margin, text = row[:4].ljust(4), row[4:]
-        if margin == "  ↳ ":
+        if margin == goes_on:
             lines[-1] += text
         elif margin == "    ":
             lines.append(text)
         else:
             raise ValueError(f"no margin: {row!r}")
-    return _TOKEN.sub(_meant, "\n".join(lines))
+    return "\n".join(lines)
 
 
 def _meant(found: re.Match[str]) -> str:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TextIO
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -42,7 +44,12 @@ KEYS_SHOWN = (
 def input_of(stdin: TextIO) -> Input:
     """The keyboard of a terminal."""
     ANSI_SEQUENCES.update(FOCUS_SEQUENCES)
-    return create_input(stdin)
+    keyboard = create_input(stdin)
+    assert isinstance(keyboard, Vt100Input)
+    # Terminals send UTF-8 in the C locale as well; what is no character is shown as such.
+    encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
+    keyboard.stdin_reader = PosixStdinReader(keyboard.fileno(), "replace", encoding)
+    return keyboard
 
 
 def bindings(chat: "Chat") -> KeyBindings:

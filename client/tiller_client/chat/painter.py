@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tiller_client.chat.reading.style import width
+from tiller_client.streams import encoded
 
 BEGIN = "\x1b[?2026h"
 """Begins a synchronized update; terminals that do not know it ignore it."""
@@ -144,6 +145,6 @@ class Painter:
         return f"\r{up}{down}{right}{SHOW_CURSOR}"
 
     def _write(self, text: str) -> None:
-        data = memoryview(text.encode("utf-8", "replace"))
+        data = memoryview(encoded(text))
         while data:
             data = data[os.write(self._descriptor, data) :]

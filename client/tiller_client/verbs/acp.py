@@ -9,6 +9,7 @@ from tiller_client.acp.rpc import Peer
 from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.runtime import my_places
+from tiller_client.streams import show_all
 
 WAIT_S_MAX = 60.0
 """Longest wait, well below the time after which loans are renewed."""
@@ -16,6 +17,7 @@ WAIT_S_MAX = 60.0
 
 def run(arguments: Namespace) -> int:
     """Serve one editor; the turns that still run then go on."""
+    show_all()  # editors start programs with TERM=dumb
     peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
     places = my_places()
     agent = Agent(peer, lambda name: DaemonConnection(places, name), read_settings(arguments))

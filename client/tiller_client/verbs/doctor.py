@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import flush, print_json, say, stdout_paint
+from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, my_places
@@ -28,6 +28,7 @@ from tiller_client.starting import DAEMON_COMMAND
 from tiller_client.text import Paint, count, one_line
 from tiller_client.verbs.config import check
 from tiller_client.verbs.service import key_file_problem
+from tiller_client.wrap import wrapped
 from tiller_protocol import PROTOCOL_VERSION, VERSION
 from tiller_protocol.answers import (
     CatalogResult,
@@ -56,6 +57,12 @@ FREE_BYTES_MIN = 64 * 1024 * 1024
 _FOR_OTHERS = 0o077
 
 
+TEXT_COLUMN = 21
+"""Where the text of a finding begins."""
+
+TEXT_COLUMNS_MIN = 20
+
+
 class Finding(msgspec.Struct, omit_defaults=True):
     """The result of one check; `fail` makes the exit status 1."""
 
@@ -73,7 +80,7 @@ def run(arguments: Namespace) -> int:
         if arguments.json:
             print_json(finding)
         else:
-            say(_line(finding, paint))
+            say(_line(finding, paint, stdout_columns()))
             flush()
     return 1 if failed else 0
 
@@ -329,6 +336,9 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
         yield Finding("ok", "lsp", detail)
 
 
-def _line(finding: Finding, paint: Paint) -> str:
+def _line(finding: Finding, paint: Paint, columns: int) -> str:
+    """A finding, broken between words; what goes on stands under the text."""
     tint = {"ok": paint.good, "warn": paint.asking, "fail": paint.bad}[finding.verdict]
-    return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {one_line(finding.text)}"
+    text = wrapped(one_line(finding.text), max(columns - TEXT_COLUMN, TEXT_COLUMNS_MIN))
+    text = text.replace("\n", "\n" + " " * TEXT_COLUMN)
+    return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {text}"

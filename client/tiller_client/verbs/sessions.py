@@ -15,6 +15,7 @@ from tiller_client.console import (
     page,
     print_json,
     say,
+    stdout_columns,
     stdout_paint,
     stdout_width,
 )
@@ -206,7 +207,8 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
         print_json(SessionResult(snapshot))
         return
     paint, width = stdout_paint(), stdout_width()
-    page(transcript(snapshot, paint, width, whole=arguments.full, tail=arguments.tail))
+    columns = stdout_columns()
+    page(transcript(snapshot, paint, width, columns, whole=arguments.full, tail=arguments.tail))
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:

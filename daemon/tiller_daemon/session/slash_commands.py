@@ -4,9 +4,11 @@ Expands the command into its prompt, agent and model.
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -22,12 +24,23 @@ from tiller_daemon.session.sub_agents.agents import (
     list_agents,
 )
 from tiller_daemon.session.validation import check_input, input_data
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.user_tasks import mentioned
-from tiller_daemon.workspace.commands import Command, CommandCall, expand, find_command, read_call
+from tiller_daemon.workspace.commands import (
+    Command,
+    CommandCall,
+    expand,
+    find_command,
+    list_commands,
+    read_call,
+)
+from tiller_daemon.workspace.documents import MayRead
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
+
+T = TypeVar("T")
 
 _MARKS: Final = re.compile(r"</(context(?:-\d+)?)>")
 
@@ -47,7 +60,7 @@ def expand_input(
 
     Agent and model of the input override those of the command. What `content` and the input's
     context add calls nothing.
-    Raises `RejectionError` for a command that is invalid or whose expansion is too long.
+    Raises `RejectionError` for an unknown or invalid command, or one whose text is too long.
     """
     if content.prompt is None:
         expanded = _expand_own(services, snapshot, op)
@@ -76,7 +89,9 @@ def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> Expand
     call = read_call(op.text)
     command = call and _find(services, snapshot, call)
     if call is None or command is None:
-        # Text may begin with a slash for other reasons, such as a path.
+        # What exists is a path, as in "/tmp is full".
+        if call and not Path(f"/{call.name}").exists():
+            raise _unknown(services, snapshot, op, call.name)
         return ExpandedInput(op, _mentioned(services, snapshot, op.text))
     expanded = _expanded(op, call, command)
     if not command.subtask:
@@ -111,13 +126,34 @@ def _mentioned(services: Services, snapshot: Snapshot, text: str) -> tuple[str, 
 
 
 def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command | None:
+    return _read(services, snapshot, f"command {call.name}", partial(find_command, call.name))
+
+
+def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -> RejectionError:
+    """Return what refuses an input that calls a command there is not, with the nearest ones."""
+    known = _read(services, snapshot, "list of commands", list_commands)
+    hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
+    message = (
+        f"There is no command /{name}.{hint} To list them: tiller commands. "
+        "To send this as text, put a space before it."
+    )
+    return RejectionError("invalid_settings", message, input_data(op))
+
+
+def _read(
+    services: Services,
+    snapshot: Snapshot,
+    name: str,
+    read: Callable[[Path | None, Path, MayRead], T],
+) -> T:
+    """What `read` finds in the trusted workspace and the user's directory."""
     project = trusted_workspace(services, snapshot.workspace)
     return read_with_rules(
         services,
-        f"{'trusted' if project else 'untrusted'} command {call.name}",
+        f"{'trusted' if project else 'untrusted'} {name}",
         services.user.projects.inspect(snapshot.workspace).workspace,
         session_rules(services, snapshot),
-        partial(find_command, call.name, project, services.user.config_directory),
+        partial(read, project, services.user.config_directory),
     )
 
 

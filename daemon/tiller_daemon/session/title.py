@@ -5,6 +5,7 @@ a title. The request belongs to the session, not to the turn: it can't delay the
 it fail. If it fails, or the daemon stops before, the first title stays.
 """
 
+import re
 from contextlib import aclosing
 
 import structlog
@@ -21,6 +22,9 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
 
 log = structlog.get_logger()
+
+_CONTEXT = re.compile(r"\n\n<(context(?:-\d+)?)>\n.*</\1>\Z", re.DOTALL)
+"""What `slash_commands` adds to an input that has a context."""
 
 TITLE_CHARS_MAX = 72
 """Longest title: it must fit on one line of a list."""
@@ -141,8 +145,9 @@ def given_title(text: str) -> str:
 
 
 def first_title(text: str) -> str:
-    """Return the session's provisional title: the beginning of its first input."""
-    return _cut(" ".join(text.split()) or "(no text)")
+    """Return the session's provisional title: the beginning of its first input, without context."""
+    own = _CONTEXT.sub("", text)
+    return _cut(" ".join(own.split()) or "(no text)")
 
 
 def clean_title(answer: str) -> str:

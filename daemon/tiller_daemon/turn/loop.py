@@ -177,7 +177,8 @@ class _BudgetTracker:
 
     def _out_of_steps(self, step: int) -> ReachedLimit | None:
         if step >= self._budgets.max_steps:
-            return ReachedLimit(f"The turn's limit of {self._budgets.max_steps} steps is reached.")
+            limit = f"{self._budgets.max_steps} step{'' if self._budgets.max_steps == 1 else 's'}"
+            return ReachedLimit(f"The turn's limit of {limit} is reached.")
         return None
 
     def _spent_so_far(self) -> Spent:

@@ -1,0 +1,206 @@
+"""What a person does in a day, each with `tiller` as a process and the real daemon."""
+
+import json
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.conftest import GIT
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, hang, text, write
+from support.chat import ChatTerminal
+from support.command_line import CommandLine
+from support.daemon import Daemon
+from support.frontend import Frontend
+
+OUTSIDE = "echo out > /var/tmp/never && false"
+
+
+@pytest.fixture
+def tiller(daemon: Daemon, workspace: Path) -> CommandLine:
+    return CommandLine(daemon, workspace)
+
+
+@pytest.fixture
+def opens(tiller: CommandLine) -> Generator[Callable[..., ChatTerminal]]:
+    """Opens terminals, which are closed after the test."""
+    opened: list[ChatTerminal] = []
+
+    def start(*arguments: str, **more: str) -> ChatTerminal:
+        opened.append(tiller.on_terminal(*arguments, **more))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_last_is_the_newest_session_here_and_elsewhere_nothing_is_changed_by_it(
+    daemon: Daemon, tiller: CommandLine, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    elsewhere = CommandLine(daemon, other)
+    assert tiller("exec", "-m", daemon.script(always("Here.")), "x").status == 0
+    refused = elsewhere("send", "last", "x")
+    assert refused.status == 2
+    assert "there is no session of this directory; the newest of all is" in refused.err
+    assert elsewhere("exec", "-m", daemon.script(always("There.")), "y").status == 0
+    assert "Here." in tiller("show").out
+    assert "There." in elsewhere("show").out
+    assert tiller("exec", "--session", "last", "again").out == "Here.\n"
+
+
+def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(
+    daemon: Daemon, tiller: CommandLine
+) -> None:
+    model, other = daemon.script(always("One.")), daemon.script(always("Other."))
+    made = tiller("new", "-m", model, "--tools", "read,ls", "--max-steps", "7")
+    session_id = made.out.strip()
+    assert tiller("send", "--wait", session_id, "x").out == "One.\n"
+    assert tiller("send", "--wait", "-m", other, session_id, "x").out == "Other.\n"
+    assert tiller("exec", "--session", session_id, "--tools", "read", "x").out == "One.\n"
+    requests = [one for one in daemon.asked(session_id) if one.purpose == "turn"]
+    asked = [[tool.name for tool in request.tools] for request in requests]
+    assert asked == [["read", "ls"], ["read", "ls"], ["read"]]
+    stepping = daemon.script(calls(bash("ls")), always("Done."))
+    assert tiller("exec", "-m", stepping, "--max-steps", "1", "x").status == 4
+    assert tiller("exec", "-m", model, "--budget", "steps=0", "x").status == 2
+    refused = tiller("exec", "-m", "scripted/nosuch/x", "--variant", "deep", "x")
+    assert refused.status == 1, "nothing is guessed"
+
+
+def test_what_is_set_counts_from_the_next_turn_on(daemon: Daemon, tiller: CommandLine) -> None:
+    model, other = daemon.script(always("One.")), daemon.script(always("Other."))
+    assert tiller("exec", "-m", model, "x").out == "One.\n"
+    assert "model is now" in tiller("set", "last", "model", other).out
+    assert tiller("exec", "--session", "last", "x").out == "Other.\n"
+    assert tiller("set", "last", "nosuch", "x").status == 2
+
+
+def test_an_answer_with_a_reason_is_given_on_the_terminal_and_the_turn_goes_on(
+    daemon: Daemon, opens: Callable[..., ChatTerminal]
+) -> None:
+    async def play() -> None:
+        model = daemon.script(calls(bash(OUTSIDE)), text("I use another way."))
+        terminal = opens("exec", "-m", model, "x")
+        await terminal.shows("n reject")
+        terminal.press("n\n")
+        await terminal.shows("why not? (the model goes on with your reason")
+        terminal.press("use the workspace\n")
+        await terminal.shows("rejected by tiller exec: use the workspace", "I use another way.")
+        assert await terminal.end() == 0
+
+    trio.run(play)
+
+
+def test_long_output_is_cut_unless_all_of_it_is_asked_for(
+    daemon: Daemon, tiller: CommandLine
+) -> None:
+    model = daemon.script(calls(bash("seq 1 200")), text("Counted."))
+    cut = tiller("exec", "-m", model, "x")
+    assert "    200" in cut.err
+    assert "    17\n" not in cut.err
+    assert "more lines: tiller show --full" in tiller("show").out
+    assert "    17\n" in tiller("show", "--full").out
+    assert "turn 1 · 20" in tiller("show").out, "when it began"
+    last = tiller("show", "--tail", "1").out
+    assert "Counted." in last
+    assert "seq 1 200" not in last
+    whole = daemon.script(calls(bash("seq 1 200")), text("Counted."))
+    assert "    17\n" in tiller("exec", "-v", "-m", whole, "x").err
+    quiet = daemon.script(calls(bash("seq 1 200")), text("Counted."))
+    assert tiller("exec", "--quiet", "-m", quiet, "x") == (0, "Counted.\n", "")
+
+
+def test_cost_context_and_branch_are_in_the_last_line_and_in_the_list(
+    new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon()
+    model = daemon.script(calls(bash("ls")), text("Done."), title=text("Look around"))
+    priced = f'[models."{model}"]\ncontext_window = 1000\nprice = {{ input = 3, output = 15 }}\n'
+    daemon.configure((daemon.places.config / "config.toml").read_text() + priced)
+    daemon.start()
+    tiller = CommandLine(daemon, workspace)
+    subprocess.run([*GIT, "checkout", "-qb", "topic"], cwd=workspace, check=True)
+    assert "· topic ·" in tiller("exec", "-m", model, "x").err
+    (listed,) = tiller("ls").out.splitlines()
+    assert "topic" in listed
+    (figures,) = map(json.loads, tiller("ls", "--json").out.splitlines())
+    assert (figures["branch"], figures["context_window"]) == ("topic", 1000)
+
+
+def test_a_patch_goes_from_one_checkout_to_another(
+    daemon: Daemon, tiller: CommandLine, workspace: Path, tmp_path: Path
+) -> None:
+    model = daemon.script(calls(write("new.txt", "hello, world\n")), text("Done."))
+    assert tiller("exec", "-m", model, "--approve", "always", "x").status == 0
+    patch = tiller("diff").out
+    subprocess.run([*GIT, "clone", "-q", str(workspace), str(tmp_path / "fresh")], check=True)
+    subprocess.run([*GIT, "apply"], cwd=tmp_path / "fresh", input=patch, text=True, check=True)
+    assert (tmp_path / "fresh" / "new.txt").read_text() == "hello, world\n"
+
+
+def test_what_does_not_fit_on_the_terminal_is_read_in_the_pager(
+    daemon: Daemon, tiller: CommandLine, opens: Callable[..., ChatTerminal], tmp_path: Path
+) -> None:
+    model = daemon.script(text("\n".join(f"line {number}" for number in range(99))))
+    assert tiller("exec", "-m", model, "x").status == 0
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/read\necho paged\n")
+    pager.chmod(0o755)
+
+    async def play() -> None:
+        paged = opens("show", pager=str(pager))
+        assert await paged.end() == 0
+        assert "paged" in paged.text
+        assert "line 50" not in paged.text
+        plain = opens("show", pager="cat")
+        assert await plain.end() == 0
+        assert "line 50" in plain.text
+
+    trio.run(play)
+    assert "line 50" in (tmp_path / "read").read_text()
+
+
+async def test_a_busy_session_is_not_archived_and_the_last_archived_one_comes_back(
+    daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    tiller = CommandLine(daemon, workspace)
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), text("Done."))
+    await frontend.say(session_id, "x")
+    await gate.reached()
+    refused = await trio.to_thread.run_sync(tiller, "archive", session_id)
+    assert refused.status == 1
+    assert "turn is running" in refused.err
+    gate.open()
+    await frontend.turn_ended(session_id)
+    done = await trio.to_thread.run_sync(tiller, "archive", session_id)
+    assert done.out.startswith("archived session")
+    assert session_id[-8:] not in (await trio.to_thread.run_sync(tiller, "ls")).out
+    back = await trio.to_thread.run_sync(tiller, "archive", "--undo", "last")
+    assert "out of the archive" in back.out
+    assert session_id[-8:] in (await trio.to_thread.run_sync(tiller, "ls")).out
+
+
+def test_a_script_gets_a_status_for_each_way_to_end(daemon: Daemon, tiller: CommandLine) -> None:
+    asking = daemon.script(calls(bash(OUTSIDE)), text("Done."))
+    assert tiller("exec", "--no-wait", "-m", asking, "x").status == 3
+    silent = daemon.script(hang("So far."))
+    assert tiller("exec", "--timeout", "1s", "-m", silent, "x").status == 124
+    piped = daemon.script(text("I see."))
+    said = tiller("exec", "-m", piped, "why?", stdin="make: *** no rule\n")
+    assert said[:2] == (0, "I see.\n")
+    assert "<context>" not in tiller("ls").out, "a title is what a person wrote"
+
+
+def test_a_fork_says_of_what_it_is_one(daemon: Daemon, tiller: CommandLine) -> None:
+    assert tiller("exec", "-m", daemon.script(always("One.")), "x").status == 0
+    session = tiller("ls").out.split()[0]
+    assert tiller("fork", "last").status == 0
+    assert f"fork of {session} at turn 1" in tiller("ls").out.splitlines()[0]
+    assert f"fork of {session} at turn 1" in tiller("show").out
