@@ -42,6 +42,9 @@ class Fault(NamedTuple):
     new: str
     """What takes their place; its further lines are indented as the first one is."""
 
+    found_by: str = ""
+    """The test that must find it, as pytest names it; empty for one that is `equivalent`."""
+
     equivalent: str = ""
     """Why no test can find this fault, for one that changes nothing that can be observed."""
 

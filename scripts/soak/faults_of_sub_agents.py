@@ -3,6 +3,11 @@
 from fault import SESSION, TURN, Fault
 
 SUB_AGENTS = SESSION + "sub_agents/"
+SCOPE = "daemon/tiller_daemon/tools/write_scope.py"
+ENCLOSURES = SESSION + "calls/turn_enclosures.py"
+CONFINER = "daemon/tiller_daemon/sandbox/confiner.py"
+IN_SCOPES = "tests/session/sub_agents/test_commands_in_scopes.py::"
+E2E = "tests/e2e/test_write_scopes.py::"
 
 BACKGROUND = (
     Fault(
@@ -146,4 +151,147 @@ DECLARED = (
     ),
 )
 
-FAULTS = BACKGROUND + TASKS_OF_USER + DECLARED
+SCOPES = (
+    Fault(
+        "G9 a place is not one whose name begins like another's",
+        SCOPE,
+        "is_below",
+        'name == place or name.startswith(f"{place}/")',
+        "name.startswith(place)",
+        "",
+    ),
+    Fault(
+        "G9 the whole workspace is not what is outside of it",
+        SCOPE,
+        "is_below",
+        'not A.startswith("/")',
+        "True",
+        "",
+    ),
+    Fault(
+        "G9 no task declares a path outside of the workspace",
+        "daemon/tiller_daemon/tools/task.py",
+        "_scope",
+        "not A.inside",
+        "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_paths_that_can_not_be_given_are_an_error_that_says_why",
+    ),
+    Fault(
+        "B60 no task declares a protected path",
+        "daemon/tiller_daemon/tools/task.py",
+        "_scope",
+        "is_protected(A)",
+        "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_paths_that_can_not_be_given_are_an_error_that_says_why",
+    ),
+    Fault(
+        "G9 commands write only where their task may",
+        ENCLOSURES,
+        "TurnEnclosures.enclose",
+        "scope=A.scope and A.scope.roots",
+        "scope=None",
+        IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
+    ),
+    Fault(
+        "G9 commands do not write what a background sub-agent has claimed",
+        ENCLOSURES,
+        "TurnEnclosures.enclose",
+        "taken=A",
+        "taken=()",
+        IN_SCOPES + "test_a_command_can_not_write_what_a_background_sub_agent_has_claimed",
+    ),
+    Fault(
+        "G9 no rule lets a command of limited sub-agents out of the sandbox",
+        ENCLOSURES,
+        "TurnEnclosures.enclose",
+        "A = min(A, Enclosure.SESSION)",
+        "pass",
+        IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
+    ),
+    Fault(
+        "G9 the mode full_access lifts no limit",
+        CONFINER,
+        "Confiner.confined",
+        'A.mode == "full_access" and (B is not None or C)',
+        "False",
+        IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
+    ),
+    Fault(
+        "G9 a place that a link leads away from is not writable",
+        CONFINER,
+        "_in_place",
+        "os.path.realpath(A) == str(A)",
+        "True",
+        IN_SCOPES + "test_a_place_that_became_a_link_can_not_be_written",
+    ),
+    Fault(
+        "G9 sub-agents with paths do not write to the repository",
+        CONFINER,
+        "Confiner.confinement",
+        "A is Enclosure.SESSION and B is None",
+        "A is Enclosure.SESSION",
+        IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
+    ),
+    Fault(
+        "G9 without a sandbox no command of limited sub-agents runs",
+        ENCLOSURES,
+        "TurnEnclosures.not_enforced",
+        "if A is None:",
+        "if False:",
+        IN_SCOPES + "test_without_a_sandbox_no_command_runs_under_limits",
+    ),
+    Fault(
+        "G9 a sandbox that can't keep commands out of a claim runs none that write",
+        ENCLOSURES,
+        "TurnEnclosures.not_enforced",
+        "A.most_unasked < Enclosure.BUILD",
+        "False",
+        IN_SCOPES + "test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_write",
+    ),
+    Fault(
+        "G9 no tool of a server writes for limited sub-agents",
+        SESSION + "calls/write_limits.py",
+        "WriteLimits.refusal",
+        "if A.server:",
+        "if False:",
+        IN_SCOPES + "test_no_tool_of_a_server_writes_under_limits",
+    ),
+    Fault(
+        "G9 nobody declares what a background sub-agent has claimed",
+        SESSION + "calls/write_limits.py",
+        "WriteLimits._refusal_of_task",
+        "A.scope.overlaps(B)",
+        "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_in_the_background_the_paths_are_its_own_until_its_report",
+    ),
+    Fault(
+        "G9 nobody changes what a background sub-agent has claimed",
+        SESSION + "calls/write_limits.py",
+        "WriteLimits._refusal_of_path",
+        "A.scope.overlaps(WriteScope((B,), ()))",
+        "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down",
+    ),
+    Fault(
+        "G9 a claim ends with its sub-agent",
+        SUB_AGENTS + "background_tasks.py",
+        "BackgroundTasks._forget",
+        "A.end(B)",
+        "pass",
+        "",
+    ),
+    Fault(
+        "G9 no background command is left writing what a sub-agent claims",
+        SUB_AGENTS + "delegation.py",
+        "Delegation._run_in_background",
+        "A := B.writing_to(C)",
+        "A := ()",
+        E2E + "test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change",
+    ),
+)
+
+FAULTS = BACKGROUND + TASKS_OF_USER + DECLARED + SCOPES

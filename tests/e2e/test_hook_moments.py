@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from e2e.words import always, bash, calls, calls_in, read, text
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, calls_in, read, said_in, text
 from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
@@ -50,6 +51,7 @@ command = '''
 told=$(cat); printf "%s\\n" "$told" >>done.jsonl
 [ -e stubborn ] && { echo "never enough" >&2; exit 2; }
 [ -e silent ] && exit 2
+[ -e slow ] && cat slow >/dev/null
 [ -e once ] && { rm once; echo "the tests have not run" >&2; exit 2; }
 true
 '''
@@ -166,6 +168,17 @@ async def test_rewritten_arguments_are_judged_by_the_rules_and_asked_about(
     assert not (workspace / "written.txt").exists()
 
 
+async def test_a_hook_makes_no_agent_write_that_only_reads(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await frontend.session(
+        workspace, calls(bash("true into-writing")), text("done"), agent="plan"
+    )
+    (call,) = await made(frontend, session_id)
+    assert call.error_kind == "denied"
+    assert "the agent plan is read-only" in call.output
+
+
 async def test_arguments_that_the_tool_does_not_accept_deny_the_call(
     frontend: Frontend, workspace: Path
 ) -> None:
@@ -261,6 +274,36 @@ async def test_a_hook_without_a_reason_does_not_make_the_turn_go_on(
     assert (await frontend.turn_ended(session_id)).steps == 1
     (warning,) = warnings(frontend, session_id)
     assert "gives the model no reason" in warning.message
+
+
+async def test_hooks_are_asked_when_no_input_waits_any_more(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "once").touch()
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), *map(text, "abc"))
+    await frontend.say(session_id)
+    await gate.reached()
+    await frontend.say(session_id, "more", delivery="queue")
+    gate.open()
+    await frontend.turn_ended(session_id)
+    lines = (workspace / "done.jsonl").read_text().splitlines()
+    assert [json.loads(line)["last_message"] for line in lines] == ["b", "c"]
+
+
+async def test_steering_that_comes_while_hooks_run_is_before_input_that_waits(
+    frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace, "slow")
+    session_id = await frontend.session(workspace, *map(text, "abc"))
+    await frontend.say(session_id)
+    await gate.reached()
+    await frontend.say(session_id, "later", delivery="queue")
+    await frontend.say(session_id, "now", delivery="steer")
+    gate.path.unlink()
+    gate.open()
+    await frontend.turn_ended(session_id)
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go", "now", "later"]
 
 
 async def test_the_last_step_of_a_turn_is_the_last_whatever_hooks_want(

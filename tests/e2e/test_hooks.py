@@ -143,6 +143,15 @@ async def test_a_hook_adds_what_the_model_is_told(frontend: Frontend, workspace:
     assert after["workspace"] == str(workspace)
 
 
+async def test_a_hook_hears_of_a_call_that_failed(frontend: Frontend, workspace: Path) -> None:
+    session_id = await frontend.session(workspace, calls(write(".", "x")), text("done"))
+    (failed,) = await made(frontend, session_id)
+    assert failed.output.endswith("\n\nThe user's hook `format` says: formatted")
+    after = json.loads((workspace / "after.json").read_text())
+    assert after["tool"]["failed"] is True
+    assert failed.output.startswith(after["tool"]["output"])
+
+
 async def test_a_hook_that_fails_is_a_warning_or_a_no_as_it_is_configured(
     frontend: Frontend, workspace: Path
 ) -> None:

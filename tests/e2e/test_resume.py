@@ -93,6 +93,28 @@ async def test_b50_the_turn_goes_on_and_a_call_that_was_in_flight_is_lost(
     assert all(gone(pid) for pid in before)
 
 
+async def test_b50_a_turn_that_goes_on_does_not_start_again_for_hooks(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    hooks = "".join(
+        f'[[hooks]]\non = "{moment}"\ncommand = "echo {moment} >> moments"\n'
+        for moment in ("turn_start", "session_start", "turn_done")
+    )
+    daemon = new_daemon(AUTO + hooks)
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), always("I see"))
+    await frontend.say(session_id)
+    await gate.reached()
+    daemon.restart()
+    await frontend.reconnect()
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    moments = (workspace / "moments").read_text().split()
+    assert moments == ["turn_start", "session_start", "turn_done"]
+    await frontend.close()
+
+
 async def test_b50_a_turn_is_resumed_three_times_at_the_most(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:

@@ -109,6 +109,7 @@ async def test_it_is_not_a_rule_of_the_session_and_survives_the_daemon(
     await world.ended(session_id)
     snapshot = of_kind(SessionResult, await world.must(SessionGet(session_id))).snapshot
     assert snapshot.settings.permissions is None
+    assert list((tmp_path / "here").iterdir()) == []
     await world.kill()
     world.lasting_rules = LastingRules(tmp_path / "config" / "rules.json")
     await world.boot(nursery)

@@ -40,6 +40,7 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.items import (
     Decision,
     Notice,
@@ -99,6 +100,8 @@ class Outcome:
     """The names of background sub-agents that a frontend ended."""
     stored: list[Stored]
     """What was changed by whom."""
+    commits: list[tuple[str, int]]
+    """The session and the new head of each commit."""
 
 
 _WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
@@ -246,13 +249,25 @@ def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) ->
 def test_g7_the_model_is_told_once_of_each_end_in_the_background(tree: Tree) -> None:
     outcome = run(tree)
     for snapshot in outcome.snapshots.values():
-        told = [item.text for item in snapshot.items if isinstance(item, UserMessage | Notice)]
-        told += [queued.text for queued in snapshot.queue]
-        for entry in snapshot.background:
-            assert entry.state != "running"
-            if entry.sub_agent:
-                name = f"background sub-agent {entry.id} ("
-                assert sum(name in text for text in told) == 1, (entry, told)
+        assert all(entry.state != "running" for entry in snapshot.background)
+    for session_id, log in outcome.logs.items():
+        heads = {head for one, head in outcome.commits if one == session_id}
+        snapshot = Snapshot(session_id)
+        for event in log:
+            fold(snapshot, event)
+            # Whenever the daemon dies, either both are in the log or neither.
+            if event.seq in heads and snapshot.background:
+                _assert_told_once(snapshot)
+
+
+def _assert_told_once(snapshot: Snapshot) -> None:
+    told = [item.text for item in snapshot.items if isinstance(item, UserMessage | Notice)]
+    told += [queued.text for queued in snapshot.queue]
+    for entry in snapshot.background:
+        if entry.sub_agent:
+            name = f"background sub-agent {entry.id} ("
+            times = sum(name in text for text in told)
+            assert times == (entry.state != "running"), (entry, told)
 
 
 @many
@@ -366,6 +381,7 @@ async def _run(tree: Tree) -> Outcome:
             background,
             ended,
             stores.done,
+            world.log.commits,
         )
         nursery.cancel_scope.cancel()
     return outcome

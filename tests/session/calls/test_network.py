@@ -3,9 +3,7 @@
 The sandbox here confines nothing: the tool says what it was given.
 """
 
-import re
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,14 +12,14 @@ import pytest
 import trio
 from msgspec import structs
 
+from support.sandboxes import ConfinesNothing
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import parse
-from tiller_daemon.sandbox.confinement import Confinement, SandboxSearchResult, WrappedCommand
+from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 from tiller_protocol.answers import SessionResult
@@ -43,21 +41,6 @@ CASES = 15
 CALLS = 12
 
 
-class Nothing:
-    """A sandbox that is only asked what it is."""
-
-    name, helpers, limits = "none", 0, ""
-    denials = re.compile("denied")
-    most_unasked = Enclosure.BUILD
-
-    @contextmanager
-    def wrap(
-        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
-    ) -> Generator[WrappedCommand]:
-        raise NotImplementedError
-        yield WrappedCommand(arguments)
-
-
 async def _tell(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
     """Say which enclosure the command got; one in it stops a line that is called so."""
     confined = environment.commands.confined
@@ -73,7 +56,9 @@ async def world(nursery: trio.Nursery, tmp_path: Path):
     made = World({"s": Script((DONE,))})
     made.workspace = str(tmp_path)
     made.more_tools = (structs.replace(BASH, run=_tell),)
-    made.confiner = Confiner(lambda: SandboxSearchResult(Nothing()), Path("/nonexistent"), {})
+    made.confiner = Confiner(
+        lambda: SandboxSearchResult(ConfinesNothing()), Path("/nonexistent"), {}
+    )
     made.configuration = structs.replace(
         made.configuration, sandbox=SandboxPolicy(), permissions=()
     )

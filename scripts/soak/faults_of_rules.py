@@ -1,0 +1,197 @@
+"""Faults of lasting rules, and of what the model is told when its agent changes."""
+
+from fault import SESSION, Fault
+
+RULES = "daemon/tiller_daemon/config/lasting_rules.py"
+OF_CONFIG = "tests/config/test_lasting_rules.py::"
+OF_SESSION = "tests/session/test_lasting_rules.py::"
+OF_MODE = "tests/session/test_mode_reminder.py::"
+
+LASTING = (
+    Fault(
+        "nothing of a lasting rule is written into the project",
+        RULES,
+        "LastingRules._save",
+        "make_directory(A)",
+        "make_directory(A)\n"
+        "for place in workspaces:\n"
+        '    (Path(place) / ".tiller.rules").write_bytes(msgspec.json.encode(content))',
+        OF_SESSION + "test_it_is_not_a_rule_of_the_session_and_survives_the_daemon",
+    ),
+    Fault(
+        "a lasting rule is none of the session",
+        SESSION + "requests.py",
+        "OpenRequests.answer",
+        'A if B.resolution == "always" else ()',
+        "A",
+        OF_SESSION + "test_it_is_not_a_rule_of_the_session_and_survives_the_daemon",
+    ),
+    Fault(
+        "a lasting rule is kept before its request is resolved",
+        SESSION + "requests.py",
+        "OpenRequests.answer",
+        "keep(A)",
+        "pass",
+        OF_SESSION + "test_it_holds_in_every_session_of_the_directory_until_it_is_revoked",
+    ),
+    Fault(
+        "a lasting rule that can't be kept leaves the request open",
+        SESSION + "rules.py",
+        "_keep_rules",
+        'raise RejectionError("unavailable", A) from None',
+        "pass",
+        OF_SESSION + "test_a_rule_that_can_not_be_kept_leaves_the_request_open",
+    ),
+    Fault(
+        "a lasting rule that was revoked is gone",
+        RULES,
+        "LastingRules.remove",
+        "self._save({A: B for A, B in C.items() if B})",
+        "pass",
+        OF_CONFIG + "test_rules_are_kept_and_removed_as_in_a_list_for_each_place",
+    ),
+    Fault(
+        "a revocation counts in turns that run",
+        SESSION + "active_turn.py",
+        "ActiveTurn._rules",
+        "self._session.services.user.lasting_rules.of(A)",
+        "self.__dict__.setdefault(\n"
+        '    "lasting", self._session.services.user.lasting_rules.of(A)\n'
+        ")",
+        OF_SESSION + "test_what_is_revoked_while_a_turn_runs_is_asked_at_once",
+    ),
+    Fault(
+        "a rule of the session that is revoked counts no more in its turn",
+        SESSION + "rules.py",
+        "revoke_session_rule",
+        "A.revoke(B)",
+        "pass",
+        OF_SESSION + "test_what_is_revoked_while_a_turn_runs_is_asked_at_once",
+    ),
+    Fault(
+        "a lasting rule holds in its directory only",
+        RULES,
+        "LastingRules.of",
+        "A.get(B(C), ())",
+        "[one for those in A.values() for one in those]",
+        OF_SESSION + "test_it_holds_in_every_session_of_the_directory_until_it_is_revoked",
+    ),
+    Fault(
+        "a lasting rule allows no more than was granted",
+        SESSION + "rules.py",
+        "_keep_rules",
+        "KeptRule(A.permission, A.pattern, B, C)",
+        'KeptRule(A.permission, "*", B, C)',
+        OF_SESSION + "test_it_holds_in_every_session_of_the_directory_until_it_is_revoked",
+    ),
+    Fault(
+        "a lasting rule overrides no denial",
+        "daemon/tiller_daemon/policy/shell/enclosures.py",
+        "last_match",
+        'A is None or B.action == "deny"',
+        "A is None",
+        OF_SESSION + "test_it_answers_a_question_of_any_layer_and_overrides_no_denial",
+    ),
+    Fault(
+        "no lasting rule is about a call that repeats itself",
+        SESSION + "calls/permission.py",
+        "Permission._request",
+        'A and B == "approval"',
+        "A",
+        OF_SESSION + "test_a_call_that_repeats_itself_can_not_be_allowed_for_good",
+    ),
+    Fault(
+        "a lasting rule answers what other sessions ask",
+        SESSION + "supervisor.py",
+        "Supervisor._effect",
+        "A.reconsider()",
+        "pass",
+        OF_SESSION
+        + "test_open_requests_of_other_sessions_in_the_directory_need_no_answer_any_more",
+    ),
+    Fault(
+        "G14 lasting rules that others can write do not count",
+        RULES,
+        "LastingRules._read_file",
+        "A.stat().st_mode & stat.S_IWOTH",
+        "False",
+        OF_CONFIG + "test_a_file_that_others_can_write_does_not_count",
+    ),
+    Fault(
+        "an edit of the lasting rules counts at once",
+        RULES,
+        "LastingRules._read_file",
+        "look_at(A)",
+        "pass",
+        OF_CONFIG + "test_an_edit_of_the_file_counts_at_once",
+    ),
+)
+
+MODE = (
+    Fault(
+        "the model is told of a change of agents",
+        SESSION + "mode_reminder.py",
+        "mode_notices",
+        "A is None or B == C",
+        "True",
+        OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
+    ),
+    Fault(
+        "the model is told of a change of agents once",
+        SESSION + "mode_reminder.py",
+        "mode_notices",
+        "A is None or B == C",
+        "A is None",
+        OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
+    ),
+    Fault(
+        "only what the model did decides whether it is told",
+        SESSION + "mode_reminder.py",
+        "mode_notices",
+        "if A.step",
+        "",
+        OF_MODE + "test_there_is_a_notice_exactly_if_the_last_turn_with_a_step_differs",
+    ),
+    Fault(
+        "what the model is told of its agent is in the log",
+        SESSION + "starting.py",
+        "_start_turn",
+        "for A in (B, *C):",
+        "for A in (B,):",
+        OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
+    ),
+    Fault(
+        "what the log says of the agent is in the request",
+        SESSION + "starting.py",
+        "_start_turn",
+        "[*A.items, B, *C, *D]",
+        "[*A.items, B, *D]",
+        OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
+    ),
+    Fault(
+        "after a restart it is known what the model could do",
+        "protocol/tiller_protocol/fold.py",
+        "_mark",
+        "A, B = C.agent, C.read_only",
+        "A, B = C.agent, False",
+        OF_MODE + "test_forks_reverts_and_restarts_know_what_the_model_could_do_last",
+    ),
+    Fault(
+        "a plan is handed over",
+        SESSION + "mode_reminder.py",
+        "mode_notices",
+        "A += _handed_over(B, C)",
+        "pass",
+        OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
+    ),
+    Fault(
+        "a plan that the model does not see any more is quoted",
+        SESSION + "mode_reminder.py",
+        "_handed_over",
+        "PLAN_ABOVE if A in B else PLAN_QUOTED",
+        "PLAN_ABOVE",
+        OF_MODE + "test_a_plan_that_a_compaction_has_removed_is_quoted_with_its_steps",
+    ),
+)
+
+FAULTS = LASTING + MODE

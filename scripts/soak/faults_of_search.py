@@ -1,0 +1,188 @@
+"""Faults of the search over sessions, and of what frontends lend to them."""
+
+from fault import SESSION, Fault
+
+LOANS = "daemon/tiller_daemon/mcp/loans.py"
+OF_SEARCH = "tests/session/test_searching.py::"
+OF_LENDING = "tests/session/test_lending.py::"
+OF_LOANS = "tests/mcp_servers/test_loans.py::test_loans_agree_with_a_model"
+HISTORIES = OF_SEARCH + "test_the_index_has_what_a_new_one_would_have_after_any_history"
+
+SEARCH = (
+    Fault(
+        "what a session said before a kill is indexed after it",
+        SESSION + "searching.py",
+        "SearchableSessions._compare",
+        "A.pop(B, None) != (C, D)",
+        "A.pop(B, None) is None",
+        OF_SEARCH + "test_after_a_kill_or_the_loss_of_the_index_everything_is_found_again",
+    ),
+    Fault(
+        "no session that is gone from the log stays in the index",
+        SESSION + "searching.py",
+        "SearchableSessions._compare",
+        "for A in B:\n    C.setdefault(A)",
+        "pass",
+        HISTORIES,
+    ),
+    Fault(
+        "the index goes on where it ended",
+        SESSION + "searching.py",
+        "SearchableSessions._index_session",
+        "A.head + len(B)",
+        "A.head + len(B) + 1",
+        HISTORIES,
+    ),
+    Fault(
+        "what a power failure took from the log is gone from the index",
+        SESSION + "searching.py",
+        "SearchableSessions._index_session",
+        "not await self._is_same(A, B)",
+        "False",
+        HISTORIES,
+    ),
+    Fault(
+        "what could not be indexed is indexed later",
+        SESSION + "searching.py",
+        "SearchableSessions._catch_up",
+        "self._stale.setdefault(A)\nraise",
+        "raise",
+        "",
+    ),
+    Fault(
+        "an index that was lost is made again",
+        SESSION + "searching.py",
+        "SearchableSessions._use",
+        "self._is_compared = False",
+        "pass",
+        "",
+    ),
+    Fault(
+        "each event makes its session be indexed",
+        SESSION + "searching.py",
+        "SearchableSessions.noting",
+        "self.note(A)",
+        "pass",
+        OF_SEARCH + "test_what_people_read_is_found_at_once_and_what_only_the_model_reads_is_not",
+    ),
+    Fault(
+        "an answer that was discarded is not found",
+        SESSION + "searching.py",
+        "texts_of",
+        'A != "discarded"',
+        "A",
+        HISTORIES,
+    ),
+    Fault(
+        "the report of a sub-agent is no input",
+        SESSION + "searching.py",
+        "texts_of",
+        "A != CLIENT",
+        "A",
+        HISTORIES,
+    ),
+    Fault(
+        "the prompt of a sub-agent is not found",
+        SESSION + "searching.py",
+        "SearchableSessions._index_session",
+        "if A.owner_id:",
+        "if False:",
+        OF_SEARCH + "test_the_prompts_of_sub_agents_are_neither_found_nor_in_the_history_of_inputs",
+    ),
+    Fault(
+        "G13 a key that a model repeats is neither logged nor indexed",
+        "daemon/tiller_daemon/models/redacted.py",
+        "_Redaction.feed",
+        "return self._take_text(A)",
+        "return (A,)",
+        "tests/models/test_redacted.py::test_g13_no_cut_lets_a_key_through_and_the_rest_is_as_it_was",
+    ),
+)
+
+LENDING = (
+    Fault(
+        "a loan ends with its lease",
+        LOANS,
+        "Loans.end_over",
+        "A.ends_at <= B",
+        "False",
+        OF_LENDING + "test_a_loan_outlives_an_idle_session_but_not_its_lease",
+    ),
+    Fault(
+        "a lease is as long as promised",
+        LOANS,
+        "Loans.lend",
+        "trio.current_time() + LEASE_S",
+        "trio.current_time() + 2 * LEASE_S",
+        OF_LENDING + "test_a_loan_outlives_an_idle_session_but_not_its_lease",
+    ),
+    Fault(
+        "a loan does not end under a turn that runs",
+        LOANS,
+        "Loans.end_over",
+        "A and B(C)",
+        "False",
+        OF_LENDING + "test_what_is_taken_back_stays_until_the_running_turn_has_ended",
+    ),
+    Fault(
+        "what is taken back ends",
+        LOANS,
+        "Loans.lend",
+        "A.ends_at = trio.current_time()",
+        "pass",
+        OF_LOANS,
+    ),
+    Fault(
+        "a server that is lent no more is ended",
+        LOANS,
+        "Loans.lend",
+        "_end(A for B, A in C.items() if B not in D)",
+        "pass",
+        OF_LOANS,
+    ),
+    Fault(
+        "a session that is deleted leaves no loan",
+        LOANS,
+        "Loans.end_all",
+        "_end(A.values())",
+        "pass",
+        OF_LOANS,
+    ),
+    Fault(
+        "G12 a session has a limited number of lenders",
+        LOANS,
+        "Loans.lend",
+        "A is None and len(B) >= LENDERS_MAX",
+        "False",
+        "tests/acp/test_lending.py::test_a_loan_needs_a_session_and_a_place_among_the_lenders",
+    ),
+    Fault(
+        "sub-agents use what their owner is lent",
+        LOANS,
+        "Loans.share",
+        "self._owners[A] = B",
+        "pass",
+        OF_LOANS,
+    ),
+    Fault(
+        "G13 nothing of a loan is in the log",
+        SESSION + "supervisor.py",
+        "Supervisor._lend",
+        "self._sessions.end_loans()",
+        "from tiller_protocol.events import WarningRaised\n"
+        "self._sessions.end_loans()\n"
+        "session = await self._sessions.find(op.session_id)\n"
+        'await session.outbox.emit(WarningRaised("lent", repr(op)))',
+        OF_LENDING + "test_a_loan_ends_with_its_session_and_is_in_no_event",
+    ),
+    Fault(
+        "G13 the secrets of a loan are redacted",
+        "daemon/tiller_daemon/mcp/servers.py",
+        "McpServers.secrets",
+        "(*A.values(), *B)",
+        "A.values()",
+        "tests/acp/test_lending.py::test_the_secrets_of_an_editor_are_neither_shown_nor_stored",
+    ),
+)
+
+FAULTS = SEARCH + LENDING
