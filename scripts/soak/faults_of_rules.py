@@ -51,14 +51,14 @@ LASTING = (
         OF_CONFIG + "test_rules_are_kept_and_removed_as_in_a_list_for_each_place",
     ),
     Fault(
-        "a revocation counts in turns that run",
+        "a lasting rule counts in turns that run from when it is granted",
         SESSION + "active_turn.py",
         "ActiveTurn._rules",
         "self._session.services.user.lasting_rules.of(A)",
         "self.__dict__.setdefault(\n"
         '    "lasting", self._session.services.user.lasting_rules.of(A)\n'
         ")",
-        OF_SESSION + "test_what_is_revoked_while_a_turn_runs_is_asked_at_once",
+        OF_SESSION + "test_what_is_granted_and_revoked_while_a_turn_runs_counts_at_once",
     ),
     Fault(
         "a rule of the session that is revoked counts no more in its turn",
@@ -66,7 +66,7 @@ LASTING = (
         "revoke_session_rule",
         "A.revoke(B)",
         "pass",
-        OF_SESSION + "test_what_is_revoked_while_a_turn_runs_is_asked_at_once",
+        OF_SESSION + "test_what_is_granted_and_revoked_while_a_turn_runs_counts_at_once",
     ),
     Fault(
         "a lasting rule holds in its directory only",
@@ -172,8 +172,8 @@ MODE = (
         "after a restart it is known what the model could do",
         "protocol/tiller_protocol/fold.py",
         "_mark",
-        "A, B = C.agent, C.read_only",
-        "A, B = C.agent, False",
+        "A.agent, A.read_only",
+        "A.agent, False",
         OF_MODE + "test_forks_reverts_and_restarts_know_what_the_model_could_do_last",
     ),
     Fault(

@@ -15,7 +15,7 @@ SEARCH = (
         "SearchableSessions._compare",
         "A.pop(B, None) != (C, D)",
         "A.pop(B, None) is None",
-        OF_SEARCH + "test_after_a_kill_or_the_loss_of_the_index_everything_is_found_again",
+        HISTORIES,
     ),
     Fault(
         "no session that is gone from the log stays in the index",
@@ -23,14 +23,6 @@ SEARCH = (
         "SearchableSessions._compare",
         "for A in B:\n    C.setdefault(A)",
         "pass",
-        HISTORIES,
-    ),
-    Fault(
-        "the index goes on where it ended",
-        SESSION + "searching.py",
-        "SearchableSessions._index_session",
-        "A.head + len(B)",
-        "A.head + len(B) + 1",
         HISTORIES,
     ),
     Fault(
@@ -47,7 +39,7 @@ SEARCH = (
         "SearchableSessions._catch_up",
         "self._stale.setdefault(A)\nraise",
         "raise",
-        "",
+        OF_SEARCH + "test_what_a_search_could_not_wait_for_is_there_for_the_next_one",
     ),
     Fault(
         "an index that was lost is made again",
@@ -55,7 +47,7 @@ SEARCH = (
         "SearchableSessions._use",
         "self._is_compared = False",
         "pass",
-        "",
+        HISTORIES,
     ),
     Fault(
         "each event makes its session be indexed",

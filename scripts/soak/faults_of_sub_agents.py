@@ -158,7 +158,7 @@ SCOPES = (
         "is_below",
         'name == place or name.startswith(f"{place}/")',
         "name.startswith(place)",
-        "",
+        "tests/session/sub_agents/test_write_scopes.py::test_a_scope_has_no_place_within_another_and_covers_what_was_named",
     ),
     Fault(
         "G9 the whole workspace is not what is outside of it",
@@ -166,7 +166,7 @@ SCOPES = (
         "is_below",
         'not A.startswith("/")',
         "True",
-        "",
+        "tests/session/sub_agents/test_write_scopes.py::test_a_scope_has_no_place_within_another_and_covers_what_was_named",
     ),
     Fault(
         "G9 no task declares a path outside of the workspace",
@@ -282,7 +282,7 @@ SCOPES = (
         "BackgroundTasks._forget",
         "A.end(B)",
         "pass",
-        "",
+        "tests/session/sub_agents/test_write_scopes.py::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
         "G9 no background command is left writing what a sub-agent claims",

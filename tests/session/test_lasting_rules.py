@@ -12,7 +12,13 @@ from support.world import World
 from tiller_daemon.config import LastingRules
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import RulesResult, RuleSummary, SessionResult
-from tiller_protocol.events import RequestOpened, RequestResolved, WarningRaised
+from tiller_protocol.events import (
+    Event,
+    ItemCompleted,
+    RequestOpened,
+    RequestResolved,
+    WarningRaised,
+)
 from tiller_protocol.items import Request, ToolCall
 from tiller_protocol.ops import Answer, RuleRevoke, RulesList, SessionConfigure, SessionGet
 from tiller_protocol.settings import Action, Rule, Settings
@@ -22,9 +28,9 @@ DONE = ScriptStep(parts=(TextPart("done"),))
 Make = Callable[..., Awaitable[World]]
 
 
-def peek(say: str = "a") -> ScriptStep:
-    """A call that asks about `external_directory` of `say`."""
-    return ScriptStep(parts=(CallPart("peek", arguments={"say": say}),))
+def peek(say: str = "a", seconds: float = 0.0) -> ScriptStep:
+    """A call that asks about `external_directory` of `say`, and then takes that long."""
+    return ScriptStep(parts=(CallPart("peek", arguments={"say": say, "seconds": seconds}),))
 
 
 @pytest.fixture
@@ -154,11 +160,15 @@ async def test_open_requests_of_other_sessions_in_the_directory_need_no_answer_a
 
 
 @pytest.mark.parametrize("decision", ["always", "always_here"])
-async def test_what_is_revoked_while_a_turn_runs_is_asked_at_once(autojump_clock, make, decision):
+async def test_what_is_granted_and_revoked_while_a_turn_runs_counts_at_once(
+    autojump_clock, make, decision
+):
     waits = ScriptStep(parts=(WaitPart(5.0), CallPart("peek", arguments={"say": "a"})))
-    world = await make(peek(), waits)
+    world = await make(peek(), peek(seconds=1.0), waits)
     session_id = await world.session()
     await world.must(Answer((await asked(world, session_id)).id, decision))
+    await world.until(session_id, _completes_a_call, 2)
+    assert questions(world, session_id) == 1
     listed = await rules(world, session_id=session_id)
     (rule,) = listed
     mine = session_id if decision == "always" else None
@@ -169,6 +179,10 @@ async def test_what_is_revoked_while_a_turn_runs_is_asked_at_once(autojump_clock
     await world.must(Answer(of_kind(RequestOpened, event.body).request.id, "once"))
     await world.ended(session_id)
     assert questions(world, session_id) == 2
+
+
+def _completes_a_call(event: Event) -> bool:
+    return isinstance(event.body, ItemCompleted) and isinstance(event.body.item, ToolCall)
 
 
 async def test_a_rule_of_a_session_is_revoked_by_its_own_id_alone(autojump_clock, make):

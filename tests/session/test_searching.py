@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.world import World
+from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_daemon.session.searching import SearchableSessions
+from tiller_daemon.session.searching import SEARCH_WAIT_S, SearchableSessions
 from tiller_daemon.store.base import Batch, EventRow, LogError, SessionRow
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.search_index import SearchIndex
@@ -244,6 +245,14 @@ class Sessions:
     def start(self) -> None:
         self.search = SearchableSessions(self.log, self.index, at_once)
 
+    async def lose_the_index(self) -> None:
+        """As damage does: the next use fails, and what comes then begins with nothing."""
+        content(self.index)
+        assert self.index._opened
+        self.index._opened.close()
+        with pytest.raises(RejectionError, match="can't be used"):
+            await self.search.inputs(InputHistory())
+
     async def append(self, session_id: str, kind: str, *, title: str = "") -> None:
         row = await self.log.session(session_id) or SessionRow(session_id, "/w", 1.0, 1.0, 0)
         number = next(self.numbers)
@@ -323,6 +332,23 @@ async def test_a_session_that_the_log_can_not_read_hides_no_other_and_is_not_mis
     assert (await sessions.search.inputs(InputHistory())).not_indexed == 0
 
 
+async def test_what_a_search_could_not_wait_for_is_there_for_the_next_one(autojump_clock):
+    sessions = Sessions()
+    for session_id in "abc":
+        await sessions.append(session_id, "input")
+    takes_s = SEARCH_WAIT_S * 0.4
+
+    async def slowly(function):
+        await trio.sleep(takes_s)
+        return function()
+
+    sessions.search = SearchableSessions(sessions.log, sessions.index, slowly)
+    assert (await sessions.search.inputs(InputHistory())).not_indexed
+    takes_s = 0.0
+    assert (await sessions.search.inputs(InputHistory())).not_indexed == 0
+    assert content(sessions.index) == await whole(sessions)
+
+
 IDS = st.sampled_from(["a", "b"])
 STEPS = st.lists(
     st.one_of(
@@ -334,6 +360,7 @@ STEPS = st.lists(
         ),
         st.tuples(st.just("search")),
         st.tuples(st.just("crash")),
+        st.tuples(st.just("lose the index")),
         st.tuples(st.just("lose"), IDS),
         st.tuples(st.just("delete"), IDS, st.booleans()),
     ),
@@ -352,6 +379,8 @@ def test_the_index_has_what_a_new_one_would_have_after_any_history(steps):
                     await sessions.append(session_id, kind, title=title)
                 case ("crash",):
                     sessions.start()
+                case ("lose the index",):
+                    await sessions.lose_the_index()
                 case ("lose", session_id):
                     sessions.lose_the_last_event(session_id)
                 case ("delete", session_id, crash):
