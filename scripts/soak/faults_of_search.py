@@ -55,7 +55,8 @@ SEARCH = (
         "SearchableSessions.noting",
         "self.note(A)",
         "pass",
-        OF_SEARCH + "test_what_people_read_is_found_at_once_and_what_only_the_model_reads_is_not",
+        "tests/e2e/test_search.py"
+        "::test_sessions_are_found_across_kills_damage_and_the_loss_of_the_index",
     ),
     Fault(
         "an answer that was discarded is not found",

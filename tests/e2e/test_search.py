@@ -41,9 +41,12 @@ async def test_sessions_are_found_across_kills_damage_and_the_loss_of_the_index(
     await frontend.say(second, "what is it?")
     await frontend.turn_ended(first)
     await frontend.turn_ended(second)
-    everything = {first: ["files"], second: ["answer"]}
-    assert await found(frontend, "pelican") == everything
+    assert await found(frontend, "pelican") == {first: ["files"], second: ["answer"]}
     assert await found(frontend, "secretcontent") == {}
+    await frontend.say(second, "and what else?")
+    await frontend.turn_ended(second, 2)
+    everything = {first: ["files"], second: ["answer", "answer"]}
+    assert await found(frontend, "pelican") == everything
     assert index.stat().st_mode & 0o777 == 0o600
 
     for damage in ("kill", "garbage", "gone"):

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
+from hypothesis import example, given
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import ServerEnvironment
@@ -46,6 +46,14 @@ class Model:
 
 
 @given(deeds=deeds)
+@example(
+    deeds=[
+        ("lend", "s", "me", {"a": McpServer(url="1")}),
+        ("lend", "s", "me", {"a": McpServer(url="2")}),
+        ("lend", "s", "me", {}),
+        ("end_over", set()),
+    ]
+)
 def test_loans_agree_with_a_model(deeds: list[tuple[object, ...]]) -> None:
     clock = trio.testing.MockClock()
     trio.run(compare, deeds, clock, clock=clock)

@@ -4,7 +4,7 @@ from itertools import count, pairwise
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -369,6 +369,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("append", "a", "input", ""), ("search",), ("append", "a", "input", ""), ("crash",)])
 @settings(deadline=None)
 def test_the_index_has_what_a_new_one_would_have_after_any_history(steps):
     async def play() -> None:
