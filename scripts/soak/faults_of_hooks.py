@@ -91,7 +91,8 @@ MOMENTS = (
         "ActiveTurn._ask",
         "self._hooks().request_opened(request)",
         "pass",
-        "tests/e2e/test_hooks.py",
+        "tests/e2e/test_hooks.py"
+        "::test_a_request_of_a_sub_agent_is_notified_once_though_two_sessions_show_it",
     ),
     Fault(
         "hooks run on the end of a turn",
@@ -99,7 +100,8 @@ MOMENTS = (
         "ActiveTurn.run",
         "self._hooks().turn_ended(A)",
         "pass",
-        "tests/e2e/test_hooks.py",
+        "tests/e2e/test_hooks.py"
+        "::test_a_request_of_a_sub_agent_is_notified_once_though_two_sessions_show_it",
     ),
     Fault(
         "hooks run on the end of a sub-agent",

@@ -9,6 +9,8 @@ LOOP = (
         "_add_inputs",
         "await A.emit(*B)",
         "await A.emit(B[0])\nawait A.committed()\nawait A.emit(*B[1:])",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "G10 steering comes before the next request",
@@ -16,6 +18,8 @@ LOOP = (
         "run_turn",
         "await _take_steering(A, B)",
         "pass",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b17_steering_while_text_streams_gives_a_second_request",
     ),
     Fault(
         "G10 the turn decides with the mailbox closed or not at all",
@@ -23,6 +27,8 @@ LOOP = (
         "_take_follow_ups",
         "A.mailbox.close()",
         "await A.committed()\nA.mailbox.close()",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "G10 steering that comes as the turn would rest is steering",
@@ -30,6 +36,8 @@ LOOP = (
         "run_turn",
         "A.calls or B or C.has_steering",
         "A.calls or B",
+        "tests/session/test_unfinished.py"
+        "::test_b7_steering_goes_before_the_rest_of_a_cut_off_answer",
     ),
     Fault(
         "B20 follow-ups one at a time",
@@ -37,6 +45,7 @@ LOOP = (
         "_take_follow_ups",
         "A.take_follow_ups(B)",
         'A.take_follow_ups("all")',
+        "tests/session/test_turns_in_memory.py::test_b20_follow_ups_wait_until_the_turn_would_rest",
     ),
     Fault(
         "B8 the last step gets no tools",
@@ -44,6 +53,7 @@ LOOP = (
         "_begin_step",
         "tools=() if A else B",
         "tools=B",
+        "tests/session/test_turns_in_memory.py::test_b8_the_last_step_has_a_notice_and_no_tools",
     ),
     Fault(
         "G6 the limit of the turn's own context counts",
@@ -51,6 +61,8 @@ LOOP = (
         "_BudgetTracker._out_of_steps",
         "A >= B.max_steps",
         "A > B.max_steps",
+        "tests/session/test_resuming.py"
+        "::test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit",
     ),
     Fault(
         "G4 the request after an overflow is built anew",
@@ -58,6 +70,8 @@ LOOP = (
         "_take_step",
         "items=A.for_request(), attempt",
         "attempt",
+        "tests/session/test_compaction.py"
+        "::test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn",
     ),
 )
 
@@ -68,6 +82,7 @@ CALLS = (
         "_candidate",
         'A.effect == "write"',
         "not A.effect",
+        "tests/turn/test_early_calls.py::test_b33_g9_a_call_begins_as_soon_as_it_may_and_no_sooner",
     ),
     Fault(
         "G9 a call that writes waits for those that began early",
@@ -75,6 +90,8 @@ CALLS = (
         "CallDispatcher._next_group",
         "(A.writes and B) or",
         "",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b24_b25_after_an_interrupt_every_call_has_a_result",
     ),
     Fault(
         "G9 nothing begins early behind a call that writes",
@@ -82,6 +99,7 @@ CALLS = (
         "CallDispatcher.offer",
         'A = B.effect == "write"',
         "A = False",
+        "tests/turn/test_early_calls.py::test_b33_g9_a_call_begins_as_soon_as_it_may_and_no_sooner",
     ),
     Fault(
         "B16 calls that have not begun are skipped when the user steers",
@@ -89,6 +107,8 @@ CALLS = (
         "CallDispatcher.run",
         "A or (B and C.user_steers)",
         "A",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b16_steering_skips_the_calls_that_have_not_started",
     ),
     Fault(
         "G4 a result is in history",
@@ -96,6 +116,8 @@ CALLS = (
         "CallDispatcher._complete",
         "A.replace(B)",
         "pass",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b2_the_second_request_holds_the_call_and_its_result",
     ),
     Fault(
         "G11 a call that writes is in the log before it begins",
@@ -103,6 +125,8 @@ CALLS = (
         "run_call",
         'if A.effect == "write":\n    await B.committed()',
         'if A.effect == "write":\n    pass',
+        "tests/sim/test_guarantees.py"
+        "::test_g11_recovery_no_side_effect_is_repeated_and_each_is_announced",
     ),
     Fault(
         "B33 a stream that failed leaves no call behind",
@@ -110,6 +134,7 @@ CALLS = (
         "CallDispatcher.drop",
         "A.scope.cancel()",
         "pass",
+        "tests/turn/test_early_calls.py::test_b7_b33_a_response_that_is_cut_off_runs_no_call_on",
     ),
     Fault(
         "B7 a response that was cut off runs nothing",
@@ -117,6 +142,7 @@ CALLS = (
         "_take_step",
         'A.finish_reason == "length"',
         'A.finish_reason == "content_filter"',
+        "tests/session/test_turns_in_memory.py::test_b7_a_cut_off_response_runs_no_call",
     ),
     Fault(
         "G7 what a failed attempt began is completed",
@@ -124,6 +150,8 @@ CALLS = (
         "_discarded",
         'return (A(B(C, state="discarded")),)',
         "return ()",
+        "tests/session/test_turns_in_memory.py"
+        "::test_the_time_to_the_first_token_is_that_of_the_attempt_that_answered",
     ),
 )
 
@@ -134,6 +162,7 @@ QUEUE = (
         "InputQueue.take_steering",
         '[A for A in B if A.delivery != "steer"]',
         "list(B)",
+        "tests/session/test_system_prompt.py::test_steering_with_a_command_steers_with_its_text",
     ),
     Fault(
         "G10 follow-ups come in order",
@@ -141,6 +170,7 @@ QUEUE = (
         "InputQueue.take_follow_ups",
         "A, B = tuple(B[:C]), B[C:]",
         "A, B = tuple(B[-C:]), B[:-C]",
+        "tests/session/test_turns_in_memory.py::test_b20_follow_ups_wait_until_the_turn_would_rest",
     ),
     Fault(
         "G10 steering that was not taken is handed back",
@@ -148,6 +178,8 @@ QUEUE = (
         "InputQueue.hand_back",
         '[A(B, delivery="queue") for B in C]',
         "list(C)",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "B21 what is promoted is next",
@@ -155,6 +187,8 @@ QUEUE = (
         "InputQueue.promote",
         'A.insert(0, B(C(D), delivery="steer"))',
         'A.append(B(C(D), delivery="steer"))',
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "G12 the queue is bounded",
@@ -162,6 +196,8 @@ QUEUE = (
         "InputQueue.is_full",
         "return len(A) >= B",
         "return False",
+        "tests/session/test_supervisor.py"
+        "::test_too_many_submissions_at_once_are_overloaded_and_handed_back",
     ),
     Fault(
         "B14 a wrong expected_turn_id changes nothing",
@@ -169,6 +205,7 @@ QUEUE = (
         "_take_input",
         "A.expected_turn_id not in (None, B)",
         "A.expected_turn_id is A",
+        "tests/session/test_turns_in_memory.py::test_b13_b14_steering_needs_the_right_turn",
     ),
     Fault(
         "B13 steering for no turn is handed back",
@@ -176,6 +213,7 @@ QUEUE = (
         "_input_while_idle",
         'A.delivery == "steer" or A.expected_turn_id is not None',
         "A.expected_turn_id is not None",
+        "tests/session/test_turns_in_memory.py::test_b13_b14_steering_needs_the_right_turn",
     ),
     Fault(
         "G10 at rest what was queued first comes first",
@@ -183,6 +221,8 @@ QUEUE = (
         "_input_while_idle",
         'A = B.take_follow_ups("one_at_a_time")[0]',
         "B.remove(len(B.queue) - 1)",
+        "tests/session/test_supervisor.py"
+        "::test_queued_input_runs_after_an_interrupt_in_the_order_it_came",
     ),
     Fault(
         "B27 an interrupt for another turn changes nothing",
@@ -190,6 +230,8 @@ QUEUE = (
         "_interrupt",
         "A.turn_id not in (None, B)",
         "A.turn_id is A",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b27_an_interrupt_of_another_turn_changes_nothing",
     ),
     Fault(
         "B21 an interrupt keeps the queue and says so",
@@ -197,6 +239,8 @@ QUEUE = (
         "ActiveTurn._close",
         "if A:",
         "if not A:",
+        "tests/session/test_continuing.py"
+        "::test_b21_what_waits_after_an_interrupt_is_told_and_starts_in_order",
     ),
 )
 
@@ -207,6 +251,7 @@ CONTINUING = (
         "_continue",
         'A.take_follow_ups("one_at_a_time")[0]',
         "A.take(len(A.queue) - 1)",
+        "tests/session/test_continuing.py::test_a_refused_continuation_changes_nothing",
     ),
     Fault(
         "G10 turn_continue takes what waits before it goes on without a message",
@@ -214,6 +259,7 @@ CONTINUING = (
         "_continue",
         "if A.queue:",
         "if A.queue and not B.items:",
+        "tests/session/test_continuing.py::test_a_refused_continuation_changes_nothing",
     ),
     Fault(
         "G10 a turn_continue that is refused takes nothing from the queue",
@@ -221,6 +267,7 @@ CONTINUING = (
         "start_turn",
         "A.restore(B().queue)",
         "pass",
+        "tests/session/test_continuing.py::test_a_refused_continuation_changes_nothing",
     ),
     Fault(
         "G10 new input comes behind what waits",
@@ -228,6 +275,8 @@ CONTINUING = (
         "_input_while_idle",
         'A.delivery != "start" and B',
         'A.delivery == "queue" and B',
+        "tests/session/test_continuing.py"
+        "::test_new_input_comes_behind_what_waits_unless_it_is_to_start",
     ),
     Fault(
         "B21 promote at rest starts with that input",
@@ -235,6 +284,8 @@ CONTINUING = (
         "_edit_queue",
         "A.take(B)",
         "A.take(0)",
+        "tests/session/test_continuing.py"
+        "::test_promote_at_rest_starts_with_that_one_and_the_others_follow",
     ),
     Fault(
         "B21 the end of a turn says how many inputs wait",
@@ -242,6 +293,8 @@ CONTINUING = (
         "closing_bodies",
         "A = len(B)",
         "A = 0",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "B21 a queue that no turn takes says that it waits",
@@ -249,6 +302,8 @@ CONTINUING = (
         "InputQueue.changed",
         "bool(A) and not B",
         "bool(A) and B",
+        "tests/session/test_continuing.py"
+        "::test_an_edit_at_rest_starts_nothing_and_says_that_it_waits",
     ),
     Fault(
         "G5 turn_continue while a turn ends waits for its end",
@@ -266,6 +321,8 @@ SUBMISSIONS = (
         "Session._accept",
         "A.put(submission=B)\nawait A.commit(partial(C, D, E))",
         "A.put(submission=B)\nC(D, E)\nawait A.commit(lambda: None)",
+        "tests/session/test_requests.py"
+        "::test_a_log_that_fails_is_said_and_the_answer_can_be_sent_again",
     ),
     Fault(
         "G3 a submission is answered after its commit",
@@ -273,6 +330,8 @@ SUBMISSIONS = (
         "Outbox._write",
         "A = session_row(B)",
         "A = session_row(B)\nif stored:\n    stored()",
+        "tests/session/test_requests.py"
+        "::test_a_log_that_fails_is_said_and_the_answer_can_be_sent_again",
     ),
     Fault(
         "G3 the answer is stored with its events",
@@ -280,6 +339,8 @@ SUBMISSIONS = (
         "Outbox._write",
         "Batch(A, B, C, tuple(D(E)), F)",
         "Batch(A, B, None, tuple(D(E)), F)",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
         "G3 an answered submission is not done again",
@@ -287,6 +348,8 @@ SUBMISSIONS = (
         "Supervisor._once",
         "if A := await B(C):",
         "if (A := await B(C)) and not A:",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
         "G3 one submission twice at once is one",
@@ -294,6 +357,8 @@ SUBMISSIONS = (
         "Supervisor._once",
         "(A := B.get(C)) is not None",
         "(A := B.get(str(type(C)))) is not None",
+        "tests/sim/test_guarantees.py"
+        "::test_g3_submit_once_a_resend_gets_the_same_answer_and_no_second_effect",
     ),
     Fault(
         "G3 after a restart old ids are looked up",
@@ -308,6 +373,8 @@ SUBMISSIONS = (
         "_same_answer",
         "A.digest != B",
         'A.digest == b""',
+        "tests/session/test_turns_in_memory.py"
+        "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
         "G5 input that comes while a turn ends waits for its end",
@@ -315,6 +382,7 @@ SUBMISSIONS = (
         "Session._must_defer",
         'return A.steerable or not isinstance(B, UserInput) or B.delivery != "steer"',
         "return False",
+        "tests/session/test_shell.py::test_a_command_is_not_steered_and_input_waits_for_its_end",
     ),
     Fault(
         "G5 input that waited for the end of a turn is not forgotten",
@@ -322,6 +390,7 @@ SUBMISSIONS = (
         "Session._run_turn",
         "A.send_nowait(B)",
         "pass",
+        "tests/session/test_shell.py::test_a_command_is_not_steered_and_input_waits_for_its_end",
     ),
 )
 

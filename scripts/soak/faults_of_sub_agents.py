@@ -16,6 +16,8 @@ BACKGROUND = (
         "BackgroundTasks._wait",
         "await A.deliver(B)",
         "self.record_end(task)\nawait self._outbox.committed()\nawait A.deliver(B)",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_the_end_and_its_report_are_one_commit",
     ),
     Fault(
         "G7 a report that comes while a turn runs steers it",
@@ -23,6 +25,8 @@ BACKGROUND = (
         "deliver_end",
         'A.queue.put(structs.replace(B, delivery="steer"))',
         "pass",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_the_report_steers_a_turn_that_runs_and_skips_none_of_its_calls",
     ),
     Fault(
         "G7 a report starts a turn only if its end is recorded as well",
@@ -30,6 +34,8 @@ BACKGROUND = (
         "deliver_end",
         "A.tasks.record_end(B)",
         "pass",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_the_end_and_its_report_are_one_commit",
     ),
     Fault(
         "G7 a sub-agent that was ended is told of",
@@ -37,6 +43,8 @@ BACKGROUND = (
         "deliver_end",
         "A.put(B, *end_notice(C, D))",
         "pass",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_its_user_ends_it_like_a_background_command",
     ),
     Fault(
         "G7 the model is told of what was lost with the daemon",
@@ -44,6 +52,8 @@ BACKGROUND = (
         "recovery_of",
         "A += lost_notices(B, C)",
         "pass",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_after_a_kill_it_is_lost_and_the_model_is_told_once",
     ),
     Fault(
         "B29 an interrupt of the turn leaves the background alone",
@@ -51,6 +61,8 @@ BACKGROUND = (
         "ActiveTurn.interrupt",
         "A._scope.cancel()",
         "A._scope.cancel()\nA._session.tasks.cancel_all()",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_an_interrupt_of_the_turn_leaves_it_alone",
     ),
     Fault(
         "G8 what works in the background is listed before it begins",
@@ -58,6 +70,8 @@ BACKGROUND = (
         "BackgroundTasks.begin",
         "A.record(B)",
         "pass",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
         "B29 a session pays for its background once",
@@ -65,6 +79,8 @@ BACKGROUND = (
         "_change_background",
         "A.get(B.id)",
         "None",
+        "tests/session/sub_agents/test_background_tasks.py"
+        "::test_what_it_spends_counts_for_the_session_and_the_turn_that_runs",
     ),
 )
 
@@ -75,6 +91,8 @@ TASKS_OF_USER = (
         "run_tasks",
         "skips=False",
         "skips=True",
+        "tests/session/sub_agents/test_user_tasks.py"
+        "::test_new_input_keeps_no_task_of_the_user_from_running",
     ),
     Fault(
         "G10 input and its tasks are one commit",
@@ -92,6 +110,8 @@ DECLARED = (
         "_fit",
         "not A.overlaps(B)",
         "True",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_tasks_work_at_once_if_their_paths_do_not_overlap_and_in_order_otherwise",
     ),
     Fault(
         "G9 tasks whose paths do not overlap work at the same time",
@@ -99,6 +119,8 @@ DECLARED = (
         "_fit",
         "not A.overlaps(B)",
         "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_tasks_work_at_once_if_their_paths_do_not_overlap_and_in_order_otherwise",
     ),
     Fault(
         "G9 a sub-agent changes only what its task declares",
@@ -106,6 +128,8 @@ DECLARED = (
         "WriteLimits._refusal_of_path",
         "A is not None and not B.covers(C)",
         "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down",
     ),
     Fault(
         "G9 a sub-agent gives away only what it may change itself",
@@ -113,6 +137,8 @@ DECLARED = (
         "WriteLimits._refusal_of_task",
         "A is not None and not B.covers_all(C)",
         "False",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_paths_that_can_not_be_given_are_an_error_that_says_why",
     ),
     Fault(
         "G9 sub-agents below one with paths have its limits",
@@ -120,6 +146,8 @@ DECLARED = (
         "Delegation._inherited",
         "A or B.scope",
         "A",
+        "tests/sim/test_sub_agents.py"
+        "::test_g9_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it",
     ),
     Fault(
         "G9 what a background sub-agent may change is its own while it works",
