@@ -311,6 +311,7 @@ CONTINUING = (
         "_may_start_turn",
         'UserInput() | TurnContinue() | QueueEdit(action="promote")',
         "UserInput()",
+        "tests/session/test_continuing.py::test_going_on_while_a_turn_ends_waits_for_its_end",
     ),
 )
 
@@ -366,6 +367,8 @@ SUBMISSIONS = (
         "Supervisor.run",
         "await A.highest_submission()",
         '""',
+        "tests/e2e/test_durability.py"
+        "::test_b22_the_same_submission_has_the_same_answer_after_a_restart",
     ),
     Fault(
         "G3 an id is not used for two ops",

@@ -11,6 +11,7 @@ FAULTS = (
         "PreparedToolCall._enclose",
         "A.permission == NETWORK",
         "A.permission",
+        "tests/session/calls/test_network.py::test_a_rule_for_every_permission_opens_no_network",
     ),
     Fault(
         "B38 where nobody is asked the network stays closed",
@@ -18,6 +19,7 @@ FAULTS = (
         "TurnEnclosures.network_requirements",
         'A.approve == "ask"',
         "True",
+        "tests/session/calls/test_network.py::test_b38_no_line_has_the_network_without_a_verdict",
     ),
     Fault(
         "B38 only rules that name the network open it",
@@ -25,6 +27,7 @@ FAULTS = (
         "judge_network",
         "if A.permission == NETWORK",
         'if A.permission in ("*", NETWORK)',
+        "tests/session/calls/test_network.py::test_a_rule_for_every_permission_opens_no_network",
     ),
     Fault(
         "B38 the network of one command is none of those beside it",
@@ -32,6 +35,8 @@ FAULTS = (
         "_allowing_rule",
         'A(B) != "passes_on" or B.assigns',
         "False",
+        "tests/session/calls/test_network.py"
+        "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
         "B38 a network that was granted lets the command run",
@@ -39,6 +44,8 @@ FAULTS = (
         "_implies",
         "A.granted and",
         "False and",
+        "tests/session/calls/test_network.py"
+        "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
         "B38 a denial of the network closes it to the whole line",
@@ -60,6 +67,8 @@ FAULTS = (
         "TurnEnclosures.network_requirements",
         'A.mode == "workspace_write" and not A.network',
         "True",
+        "tests/session/calls/test_network.py"
+        "::test_where_commands_have_the_network_anyway_no_question_is_about_it",
     ),
     Fault(
         "B38 always opens the network only to what is known to need it",
@@ -67,6 +76,7 @@ FAULTS = (
         "always_network_patterns",
         "always_patterns(A) if B else ()",
         "always_patterns(A)",
+        "tests/policy/shell/test_network.py::test_always_names_the_program_and_what_it_does",
     ),
     Fault(
         "B38 a command gets the network that was permitted",
@@ -74,6 +84,8 @@ FAULTS = (
         "TurnEnclosures.enclose",
         "network=A",
         "network=False",
+        "tests/session/calls/test_network.py"
+        "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
         "B38 what only reads has no network",

@@ -38,6 +38,8 @@ OUTBOX = (
         "Outbox.commit",
         "if A:",
         "if False:",
+        "tests/sim/test_guarantees_of_history.py"
+        "::test_g4_b44_what_a_model_is_sent_is_what_the_log_adds_up_to",
     ),
     Fault(
         "G1 committed means all that was put before",
@@ -45,6 +47,7 @@ OUTBOX = (
         "Outbox._write",
         "self._puts_committed = A",
         "self._puts_committed = self._puts",
+        "tests/session/test_cost.py::test_an_interrupted_step_costs_what_was_counted",
     ),
     Fault(
         "G2 pieces are joined only with what they follow",
@@ -61,6 +64,8 @@ OUTBOX = (
         "Outbox._write",
         "A()\nraise",
         "pass",
+        "tests/session/test_requests.py"
+        "::test_a_log_that_fails_is_said_and_the_answer_can_be_sent_again",
     ),
 )
 
@@ -71,6 +76,8 @@ ENDING = (
         "_close_requests_and_items",
         '[RequestResolved(A.id, "cancelled") for A in B]',
         "[]",
+        "tests/session/test_requests.py"
+        "::test_b40_a_request_whose_turn_is_ending_is_cancelled_before_the_log_says_so",
     ),
     Fault(
         "G7 open items are completed when a turn ends",
@@ -78,6 +85,8 @@ ENDING = (
         "_close_requests_and_items",
         "A.id in B.open_items",
         "A.id in B.open_items[1:]",
+        "tests/turn/test_early_calls.py"
+        "::test_b33_g8_what_began_early_has_ended_before_a_retry_and_before_the_turn_ends",
     ),
     Fault(
         "G7 an open step is ended when a turn ends",
@@ -85,6 +94,7 @@ ENDING = (
         "closing_bodies",
         "if A.step_open:",
         "if A.step_open and A.step > 1:",
+        "tests/sim/test_guarantees.py::test_g7_one_ending_for_each_turn_step_item_and_request",
     ),
     Fault(
         "B24 the model is told of an interrupt",
@@ -92,6 +102,8 @@ ENDING = (
         "closing_bodies",
         'A.outcome == "interrupted"',
         'A.outcome == "failed"',
+        "tests/session/test_turns_in_memory.py"
+        "::test_b24_b25_after_an_interrupt_every_call_has_a_result",
     ),
     Fault(
         "G11 after a kill what became of a running call is not known",
@@ -99,6 +111,8 @@ ENDING = (
         "recovery_of",
         "lost=True",
         "lost=False",
+        "tests/session/sub_agents/test_sub_agents.py"
+        "::test_g7_after_a_kill_owner_and_sub_agent_are_both_closed_and_the_call_is_lost",
     ),
     Fault(
         "G8 a turn is ended when its tasks are gone",
@@ -106,6 +120,8 @@ ENDING = (
         "ActiveTurn.interrupt",
         'A = Ending("interrupted", B)',
         'A = Ending("interrupted", B)\nself._close(A)',
+        "tests/session/sub_agents/test_sub_agents.py"
+        "::test_b29_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_end_too",
     ),
     Fault(
         "G5 a turn has ended when that is in the log",
@@ -113,6 +129,8 @@ ENDING = (
         "ActiveTurn._run",
         "A = self._close(B)\nawait C.committed()",
         "A = self._close(B)",
+        "tests/session/test_title.py"
+        "::test_b11_no_title_is_asked_for_before_the_end_of_the_first_turn_is_in_the_log",
     ),
 )
 
@@ -123,6 +141,7 @@ RECOVERY = (
         "recovery_of",
         "if A.queue:",
         "if not A.queue:",
+        "tests/session/test_continuing.py::test_what_a_killed_daemon_left_in_the_queue_is_told",
     ),
     Fault(
         "G11 the session works on with the queue that recovery made",
@@ -130,6 +149,8 @@ RECOVERY = (
         "Session._recover",
         "A.restore(B.fold_pending().queue)",
         "pass",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "G11 an unfinished turn is closed before the sockets open",
@@ -137,6 +158,8 @@ RECOVERY = (
         "session_row",
         "unfinished=A is not None",
         "unfinished=False",
+        "tests/session/test_resuming.py"
+        "::test_b50_the_time_away_is_no_time_of_a_turn_that_is_closed",
     ),
     Fault(
         "B56 a fork shares what is in the log and no more",
@@ -144,6 +167,7 @@ RECOVERY = (
         "Supervisor._fork",
         "A = B.fold_pending().seq\nawait B.committed()",
         "await B.committed()\nA = B.fold_pending().seq",
+        "tests/session/test_fork.py::test_a_fork_while_the_log_is_slow_shares_only_what_is_in_it",
     ),
     Fault(
         "G4 a fork holds nothing open",
@@ -151,6 +175,7 @@ RECOVERY = (
         "fork_base",
         "A(B) if B.id in C.open_items else B",
         "B",
+        "tests/session/test_fork.py::test_a_fork_in_the_middle_of_a_call_has_a_valid_history",
     ),
 )
 
@@ -161,6 +186,7 @@ RESUMING = (
         "resume",
         "A >= RESUMES_MAX",
         "A > RESUMES_MAX",
+        "tests/session/test_resuming.py::test_b50_a_turn_is_resumed_so_often_and_no_more",
     ),
     Fault(
         "B50 what a resumed turn has taken counts",
@@ -168,6 +194,7 @@ RESUMING = (
         "freeze_again",
         "steps=A - B, turn_steps=B",
         "turn_steps=B",
+        "tests/session/test_resuming.py::test_b50_a_turn_is_resumed_so_often_and_no_more",
     ),
     Fault(
         "B50 the limits of a resumed turn hold",
@@ -175,6 +202,8 @@ RESUMING = (
         "run_turn",
         "A := B.turn_limit(C)",
         "A := B.session_limit()",
+        "tests/session/test_resuming.py"
+        "::test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit",
     ),
     Fault(
         "B50 the turn of a sub-agent is closed",
@@ -182,6 +211,7 @@ RESUMING = (
         "may_be_resumed",
         "A is None or B.owner_id",
         "A is None",
+        "tests/session/test_resuming.py::test_b50_the_turn_of_a_sub_agent_does_not_go_on",
     ),
 )
 
@@ -192,6 +222,7 @@ HISTORY = (
         "_with_result",
         'A.state in ("completed", "error")',
         'A.state in ("completed", "error", "running", "pending")',
+        "tests/turn/test_history.py::test_a_call_without_a_result_gets_one",
     ),
     Fault(
         "G4 a discarded call is not sent",
@@ -199,6 +230,7 @@ HISTORY = (
         "_SentItems._add",
         "not A.discarded",
         "A.id",
+        "tests/turn/test_history.py::test_nothing_discarded_or_empty_is_sent",
     ),
     Fault(
         "B47 a discarded text is not sent",
@@ -206,6 +238,7 @@ HISTORY = (
         "_SentItems._add",
         'A.state != "discarded" and',
         "A.id and",
+        "tests/turn/test_history.py::test_nothing_discarded_or_empty_is_sent",
     ),
     Fault(
         "B41 the newest input survives a compaction word for word",
@@ -213,6 +246,8 @@ HISTORY = (
         "_SentItems._add",
         "[*(A[B] for B in C.kept), D]",
         "[D]",
+        "tests/session/test_compaction.py"
+        "::test_b41_a_full_context_is_compacted_before_the_next_turn",
     ),
     Fault(
         "B43 a summary that is too large does not count",
@@ -220,6 +255,8 @@ HISTORY = (
         "ContextWindow._replace_by_summary",
         "if A > SHRINK_SHARE_MAX * B:",
         "if not A:",
+        "tests/session/test_compaction.py"
+        "::test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error",
     ),
     Fault(
         "B43 compactions that fail end the turn",
@@ -227,6 +264,8 @@ HISTORY = (
         "ContextWindow._compact",
         "A += 1",
         "A += 0",
+        "tests/session/test_compaction.py"
+        "::test_b43_after_two_failed_compactions_a_turn_ends_though_pruning_made_room",
     ),
     Fault(
         "B18 after a compaction the model's continuation comes first",
@@ -234,6 +273,8 @@ HISTORY = (
         "run_turn",
         "not await A.compact_if_full()",
         "not await A.compact_if_full() or True",
+        "tests/session/test_compaction.py"
+        "::test_b41_b18_in_mid_turn_the_continuation_comes_before_the_steering",
     ),
     Fault(
         "B44 a reloaded session sends the same bytes",
@@ -241,6 +282,8 @@ HISTORY = (
         "_apply_pruning",
         "HistoryCompacted(A, B, pruned=C)",
         "HistoryCompacted(A, B)",
+        "tests/session/test_compaction.py"
+        "::test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same",
     ),
 )
 
@@ -251,6 +294,8 @@ REQUESTS = (
         "OpenRequests.answer",
         'A(Reply("reject", "", B))',
         "pass",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b37_reject_without_a_reason_ends_the_turn_blocked",
     ),
     Fault(
         "B36 always resolves what it allows",
@@ -258,6 +303,8 @@ REQUESTS = (
         "OpenRequests.reconsider",
         'A(B, Reply("always"))',
         "pass",
+        "tests/session/test_turns_in_memory.py"
+        "::test_b36_always_resolves_other_requests_that_now_match",
     ),
     Fault(
         "B40 the first answer wins",
@@ -265,6 +312,7 @@ REQUESTS = (
         "OpenRequests.answer",
         "A.answered.is_set()",
         "not A.turn_id",
+        "tests/session/test_requests.py::test_b40_an_answer_right_behind_a_withdrawal_is_too_late",
     ),
 )
 

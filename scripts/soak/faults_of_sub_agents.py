@@ -100,6 +100,7 @@ TASKS_OF_USER = (
         "_add_inputs",
         "*map(ItemStarted, A)",
         "",
+        "tests/session/sub_agents/test_user_tasks.py::test_a_mention_steers_and_follows_up_as_well",
     ),
 )
 
@@ -155,6 +156,8 @@ DECLARED = (
         "BackgroundTasks.begin",
         "if A:",
         "if False:",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
         "G9 sub-agents of the session have its claims to respect, too",
@@ -162,6 +165,8 @@ DECLARED = (
         "SubAgentRun.claims",
         "return A.claims",
         "return Claims()",
+        "tests/session/sub_agents/test_write_scopes.py"
+        "::test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down",
     ),
     Fault(
         "B55 a patch has only the files of its own turn",
@@ -169,6 +174,8 @@ DECLARED = (
         "own_changes",
         "if A(B(C.path))",
         "",
+        "tests/session/test_turn_changes.py"
+        "::test_each_turn_has_the_files_that_it_changed_and_gives_back_no_other",
     ),
     Fault(
         "B55 no call of a step begins before the step's first snapshot is complete",
@@ -176,6 +183,8 @@ DECLARED = (
         "TurnChanges.before",
         "async with A:",
         "if True:",
+        "tests/session/test_turn_changes.py"
+        "::test_no_call_begins_before_the_look_that_another_one_takes_is_complete",
     ),
 )
 

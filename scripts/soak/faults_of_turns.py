@@ -9,6 +9,8 @@ UNFINISHED = (
         "judge",
         "A(B, CUT_OFF) >= CONTINUATIONS_MAX",
         "False",
+        "tests/session/test_unfinished.py"
+        "::test_b7_an_answer_that_is_cut_off_a_third_time_ends_the_turn_and_says_so",
     ),
     Fault(
         "B7 the parts of an answer are one message for the frontend",
@@ -16,6 +18,8 @@ UNFINISHED = (
         "_record_last_message",
         'A.turn.last_message if is_continued(B, C) else ""',
         '""',
+        "tests/session/test_unfinished.py"
+        "::test_b7_a_cut_off_answer_is_continued_twice_and_is_one_message_in_history",
     ),
     Fault(
         "B7 the parts of an answer are one message for the model",
@@ -23,6 +27,7 @@ UNFINISHED = (
         "_SentItems._add_message",
         "isinstance(A, AssistantMessage)",
         "False",
+        "tests/turn/test_history.py::test_a_message_and_the_rest_of_it_are_sent_as_one",
     ),
     Fault(
         "B4 an empty response is no answer",
@@ -30,6 +35,7 @@ UNFINISHED = (
         "judge",
         "if A.is_empty:",
         "if False:",
+        "tests/session/test_unfinished.py::test_b4_an_empty_response_is_asked_about_once_more",
     ),
     Fault(
         "B4 only one empty response is passed over",
@@ -37,6 +43,7 @@ UNFINISHED = (
         "_times_asked",
         "times += A.code == B",
         "pass",
+        "tests/session/test_unfinished.py::test_b4_a_second_empty_response_fails_the_turn",
     ),
     Fault(
         "B4 reasoning that leads to nothing is not sent",
@@ -44,6 +51,8 @@ UNFINISHED = (
         "_ResponseAssembly.complete",
         '"completed" if A else "discarded"',
         '"completed"',
+        "tests/session/test_unfinished.py"
+        "::test_b7_thinking_up_to_the_limit_is_not_sent_back_and_the_model_shall_answer",
     ),
 )
 
@@ -54,6 +63,8 @@ HOSTED = (
         "_SentItems._add",
         "ToolCall(by_provider=True)",
         "ToolCall(by_provider=None)",
+        "tests/sim/test_guarantees_of_history.py"
+        "::test_calls_of_the_provider_are_shown_to_their_end_and_neither_run_nor_sent_as_calls",
     ),
     Fault(
         "G9 calls of the provider do not run here",
@@ -61,6 +72,7 @@ HOSTED = (
         "Response.calls",
         "if not A.by_provider",
         "",
+        "tests/session/test_hosted_tools.py::test_a_hosted_call_is_shown_kept_and_not_run",
     ),
     Fault(
         "G7 a call of the provider ends with the attempt that failed",
@@ -68,6 +80,8 @@ HOSTED = (
         "_ResponseAssembly.discard",
         "A += self._hosted.discard()",
         "self._hosted.discard()",
+        "tests/session/test_hosted_tools.py"
+        "::test_a_call_of_a_failed_attempt_is_discarded_unless_it_has_a_result",
     ),
     Fault(
         "G7 a call of the provider ends with its response",
@@ -75,6 +89,8 @@ HOSTED = (
         "HostedCalls.end",
         "await self._complete(structs.replace(self._calls[A], output=NO_RESULT))",
         "pass",
+        "tests/session/test_hosted_tools.py"
+        "::test_a_paused_response_is_continued_before_any_steering",
     ),
     Fault(
         "G4 the result of a call of the provider is shown",
@@ -82,6 +98,7 @@ HOSTED = (
         "HostedCalls._update",
         "A(B, output=C, images=D)",
         "B",
+        "tests/session/test_hosted_tools.py::test_a_hosted_call_is_shown_kept_and_not_run",
     ),
     Fault(
         "G10 steering does not come between the parts of one answer",
@@ -89,6 +106,8 @@ HOSTED = (
         "run_turn",
         "not await A.compact_if_full() and not B",
         "not await A.compact_if_full()",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
         "G10 no follow-up comes between the parts of one answer",
@@ -96,6 +115,8 @@ HOSTED = (
         "run_turn",
         "A.calls or B or C.has_steering",
         "A.calls or C.has_steering",
+        "tests/sim/test_guarantees_of_input.py"
+        "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
 )
 
@@ -106,6 +127,7 @@ LOOPS = (
         "repetition_subject",
         'f"{call.name} {arguments}"',
         "call.name",
+        "tests/session/test_doom_loop.py::test_b9_always_is_about_that_tool_with_these_arguments",
     ),
     Fault(
         "B9 a loop about which nobody is asked is told from a no",
@@ -113,6 +135,8 @@ LOOPS = (
         "Toolbox.permit_repetition",
         'A.action == "deny"',
         "False",
+        "tests/session/test_doom_loop.py"
+        "::test_b9_where_nobody_is_asked_the_ending_says_what_happened",
     ),
 )
 
@@ -123,6 +147,8 @@ RETRIES = (
         "_Attempts.after",
         "(A.retry_after_s or 0.0) <= B.retry_after_s",
         "True",
+        "tests/turn/test_retry.py"
+        "::test_a_longer_delay_ends_it_and_the_error_says_when_to_come_back",
     ),
     Fault(
         "B46 the delays of a request have a limit together",
@@ -130,6 +156,7 @@ RETRIES = (
         "_Attempts.after",
         "self.waited_s += A",
         "pass",
+        "tests/turn/test_retry.py::test_the_limits_are_configuration",
     ),
     Fault(
         "B46 whoever can't wait is told when to come back",
@@ -137,6 +164,8 @@ RETRIES = (
         "stream_with_retry",
         "_with_time_to_return(A, B, C.waited_s, D())",
         "A",
+        "tests/turn/test_retry.py"
+        "::test_a_longer_delay_ends_it_and_the_error_says_when_to_come_back",
     ),
     Fault(
         "B48 attempts are counted although connections are refused",
@@ -144,6 +173,7 @@ RETRIES = (
         "_Attempts.after",
         "self._failures + self._refused + 1",
         "self._failures + 1",
+        "tests/turn/test_retry.py::test_a_refused_connection_waits_without_using_the_budget",
     ),
     Fault(
         "B46 retries of a compaction are shown",
@@ -151,6 +181,8 @@ RETRIES = (
         "_summarise",
         "await A.emit(retry_status(B))",
         "pass",
+        "tests/session/test_compaction.py"
+        "::test_b46_retries_of_a_compaction_are_status_events_like_any_other",
     ),
     Fault(
         "B46 a compaction has time to wait",
@@ -158,6 +190,8 @@ RETRIES = (
         "_summarise",
         "A.deadline += B.delay_s",
         "pass",
+        "tests/session/test_compaction.py"
+        "::test_b46_retries_of_a_compaction_are_status_events_like_any_other",
     ),
 )
 

@@ -185,10 +185,12 @@ async def test_b22_the_same_submission_has_the_same_answer_after_a_restart(
     assert isinstance(answers[0], Rejected)
     assert isinstance(answers[1], Accepted)
     await frontend.turn_ended(session_id)
-    for _ in range(2):
+    # The first one after a start must be looked up, whichever it is.
+    for order in (1, -1):
         daemon.restart()
         await frontend.reconnect()
-        assert [await frontend.ask(*rejected), await frontend.ask(*accepted)] == answers
+        again = [await frontend.ask(*one) for one in (rejected, accepted)[::order]]
+        assert again == answers[::order]
     assert len(frontend.requests(session_id)) == 1
     assert said_in(frontend.requests(session_id)[0].items) == ["go"]
 

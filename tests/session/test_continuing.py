@@ -65,6 +65,21 @@ def queues(world: World, session_id: str) -> list[QueueChanged]:
     return [e.body for e in world.published[session_id] if isinstance(e.body, QueueChanged)]
 
 
+@pytest.mark.parametrize("promotes", [False, True])
+async def test_going_on_while_a_turn_ends_waits_for_its_end(autojump_clock, start, promotes):
+    lingers = CallPart("change", arguments={"seconds": 50.0, "lingers": 5.0})
+    world, session_id = await start(ScriptStep(parts=(lingers,)), OK)
+    (waits,) = await waiting_after(world, session_id, "next", ends=False)
+    await world.until(session_id, lambda e: getattr(e.body, "state", None) == "running")
+    await world.must(Interrupt(session_id))
+    promote = QueueEdit(session_id, waits, "promote")
+    result = await world.must(promote if promotes else TurnContinue(session_id))
+    assert isinstance(result, Started)
+    assert (await world.ended(session_id)).outcome == "interrupted"
+    assert (await world.ended(session_id, 2)).outcome == "completed"
+    assert said(world) == ["go", "next"]
+
+
 @pytest.mark.parametrize("follow_ups", ["one_at_a_time", "all"])
 async def test_b21_what_waits_after_an_interrupt_is_told_and_starts_in_order(
     autojump_clock, start, follow_ups

@@ -1,5 +1,7 @@
 """Input for sub-agents: `@agent` and commands with `subtask` run them before the model is asked."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 from hypothesis import given
@@ -11,7 +13,7 @@ from support.narrow import of_kind
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, WaitPart
 from tiller_daemon.turn.user_tasks import mentioned
-from tiller_protocol.events import QueueChanged, RequestOpened, TurnEnded, TurnStarted
+from tiller_protocol.events import ItemStarted, QueueChanged, RequestOpened, TurnEnded, TurnStarted
 from tiller_protocol.items import Notice, ToolCall, UserMessage
 from tiller_protocol.ops import Answer, Interrupt, QueueEdit, UserInput
 from tiller_protocol.settings import Rule, TurnOverrides
@@ -96,6 +98,14 @@ async def test_a_mention_steers_and_follows_up_as_well(autojump_clock, start):
     said, done = ["UserMessage", "AssistantMessage"], ["UserMessage", "ToolCall"]
     assert kinds == [*said, *done, "AssistantMessage", *done, "AssistantMessage"]
     assert [call.title for call in task_calls(world, boss)] == ["worker: do", "scout: look"]
+    # Whenever the daemon dies, input and its tasks are both in the log or neither.
+    heads = [head for session_id, head in world.log.commits if session_id == boss]
+    begun = [event for event in await world.events(boss) if isinstance(event.body, ItemStarted)]
+    for message, task in pairwise(begun):
+        if isinstance(task.body.item, ToolCall):
+            assert isinstance(message.body.item, UserMessage)
+            assert not [head for head in heads if message.seq <= head < task.seq]
+    assert sum(isinstance(event.body.item, ToolCall) for event in begun) == 2
 
 
 async def test_new_input_keeps_no_task_of_the_user_from_running(autojump_clock, start):
