@@ -48,6 +48,16 @@ def test_each_fault_finds_the_one_place_where_it_is_planted(soak: ModuleType) ->
         assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(whole)), fault.breaks
 
 
+def test_each_fault_names_a_test_that_is_there_or_says_why_none_can_find_it(
+    soak: ModuleType,
+) -> None:
+    for fault in soak.FAULTS:
+        assert bool(fault.found_by) != bool(fault.equivalent), fault.breaks
+        file, _, name = fault.found_by.partition("::")
+        if name:
+            assert f"def {name}(" in (ROOT / file).read_text(), fault.found_by
+
+
 def test_layout_and_names_do_not_matter(soak: ModuleType) -> None:
     broken = planted(soak, "A.append(B)\nreturn True", "A.insert(0, B)\nreturn A")
     assert "        self._items.insert(0, one)\n        return self._items\n" in broken

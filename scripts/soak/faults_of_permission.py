@@ -53,13 +53,7 @@ FAULTS = (
         "judge_network",
         "[A for B in C.commands if (A := strict_rule(B, NETWORK, D))]",
         "list[Rule]()",
-    ),
-    Fault(
-        "B38 an agent that only reads is not asked about the network",
-        SESSION + "calls/turn_enclosures.py",
-        "TurnEnclosures.network_requirements",
-        "or A.read_only or",
-        "or",
+        "tests/policy/shell/test_network.py::test_a_denial_of_one_command_leaves_nothing_to_ask",
     ),
     Fault(
         "B38 where the network is open nobody is asked about it",

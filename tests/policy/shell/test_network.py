@@ -124,6 +124,15 @@ def test_an_answer_to_one_line_opens_it_to_no_other_command(line, other, lasting
     assert before in (after, "ask")
 
 
+@pytest.mark.parametrize("line", ["git push origin main", "npm install && git push origin main"])
+def test_a_denial_of_one_command_leaves_nothing_to_ask(line):
+    rules = [Rule("network", "*", "allow"), Rule("network", "git push *", "deny")]
+    assert judge_network(line, rules[1:]).action == "deny"
+    assert judge_network(line, rules).action == "deny"
+    asks = [rules[0], Rule("network", "git push *", "ask")]
+    assert judge_network(line, asks).action == "ask"
+
+
 def test_a_rule_of_the_configuration_is_about_the_network_only():
     need = Requirement("bash", ("npm install",), kind="command")
     written = Rule("network", "npm install *", "allow")
