@@ -16,7 +16,7 @@ from typing import Self
 
 from tiller_client.errors import TillerError
 from tiller_client.nng_pipe import PUB, REP, REQ, SUB, ConnectionLost, NngPipe
-from tiller_protocol.codec import TOPIC_END, decode_publication
+from tiller_protocol.codec import TOPIC_END, decode_event
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
@@ -168,11 +168,16 @@ class EventSocket:
         An event that can't be decoded is dropped; a replay fills the gap.
         """
         events: list[Event] = []
-        for message in self._read():
-            if message.startswith(self._prefix):  # the daemon sends every topic to everyone
-                with contextlib.suppress(BadMessage):
-                    events.append(decode_publication(message)[1])
+        for body in self.drain_bodies():
+            with contextlib.suppress(BadMessage):
+                events.append(decode_event(body))
         return events
+
+    def drain_bodies(self) -> list[bytes]:
+        """Return what has arrived under the topic, as `drain` does, without decoding it."""
+        start = len(self._prefix)
+        # The daemon sends every topic to everyone.
+        return [one[start:] for one in self._read() if one.startswith(self._prefix)]
 
     def take_joined(self) -> bool:
         """Whether there was a new connection since the last call: events may be missing."""

@@ -56,6 +56,7 @@ from tiller_daemon.service_manager import (
     notify_service_manager,
 )
 from tiller_daemon.session.clock import system_clock
+from tiller_daemon.session.editor_files import EditorFiles
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import (
@@ -339,6 +340,7 @@ def _services(
             servers=servers,
             language_servers=live.languages,
             hooks=hooks,
+            editors=EditorFiles(servers, publish, _id_maker()),
         ),
         commands=CommandSettings(
             live.variables, secret_values, live.confiner, proxies_of(os.environ)

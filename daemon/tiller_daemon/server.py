@@ -46,6 +46,7 @@ from tiller_protocol.codec import (
     encode_answer,
 )
 from tiller_protocol.errors import BadMessage
+from tiller_protocol.lending import LentFile
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -77,7 +78,8 @@ STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compa
 
 
 NEEDS_NO_CONFIGURATION = (
-    *(Answer, InputHistory, Interrupt, Replay, SessionGet, SessionList, SessionSearch, Shutdown),
+    *(Answer, InputHistory, Interrupt, LentFile, Replay),
+    *(SessionGet, SessionList, SessionSearch, Shutdown),
 )
 """Ops that do the same under any configuration, and so never wait until a changed one is read."""
 
@@ -190,6 +192,9 @@ class SubmissionServer:
             case McpLogin():
                 servers = self._services.tools.servers
                 return Accepted(submission_id, await servers.log_in(op))
+            case LentFile():
+                self._services.tools.editors.take(op)
+                return Accepted(submission_id)
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():

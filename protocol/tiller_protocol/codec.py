@@ -12,6 +12,7 @@ from tiller_protocol.answers import AnyAnswer
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
 from tiller_protocol.ids import IdText
+from tiller_protocol.lending import FileWanted
 from tiller_protocol.ops import AnyOp, Submission, UserInput
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -60,6 +61,7 @@ _answer_of = {
     "json": msgspec.json.Decoder(AnyAnswer).decode,
 }
 _event_of = msgspec.msgpack.Decoder(Event).decode
+_file_wanted_of = msgspec.msgpack.Decoder(FileWanted).decode
 
 _DECODE_ERRORS = (
     msgspec.DecodeError,
@@ -127,6 +129,19 @@ def decode_event(data: bytes) -> Event:
         return _event_of(data)
     except _DECODE_ERRORS as error:
         raise BadMessage(f"not an event: {_reason(error)}") from None
+
+
+def encode_file_wanted(wanted: FileWanted) -> bytes:
+    """The msgpack bytes of a question to a lender, as published."""
+    return _to_msgpack(wanted)
+
+
+def decode_file_wanted(data: bytes) -> FileWanted:
+    """Decode a question to a lender; raises `BadMessage`."""
+    try:
+        return _file_wanted_of(data)
+    except _DECODE_ERRORS as error:
+        raise BadMessage(f"not a question about a file: {_reason(error)}") from None
 
 
 def encode_publication(topic: str, event: bytes) -> bytes:

@@ -15,6 +15,9 @@ short enough that the programs of an editor that was killed do not pile up."""
 LENT_SERVERS_MAX = 32
 """Most MCP servers in one loan; an editor has a handful."""
 
+LENT_TEXT_CHARS_MAX = 1024 * 1024
+"""Longest text of a file that a frontend is asked for: people edit no longer ones."""
+
 
 class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An MCP server: a program, or an address of the streamable HTTP transport."""
@@ -44,3 +47,37 @@ class SessionLend(Op, frozen=True, tag="session_lend"):
             "ones. A configured server of the same name takes precedence."
         ),
     ] = ()
+    reads_files: Annotated[
+        bool,
+        doc("Whether it knows files that are not saved; it is then asked by `FileWanted`."),
+    ] = False
+
+
+class LentFile(Op, frozen=True, tag="lent_file"):
+    """Answers a `FileWanted`. Not in the log; an answer that comes too late is dropped."""
+
+    question_id: IdText
+    text: Annotated[
+        Annotated[str, Meta(max_length=LENT_TEXT_CHARS_MAX)] | None,
+        doc("All of the file, as it is in the editor; absent: it can't tell."),
+    ] = None
+
+
+class FileWanted(Struct, frozen=True, omit_defaults=True):
+    """Asks a lender for a file; published under the topic `lender/` and its name.
+
+    To be answered by `lent_file` within 2 seconds. Then the file on disk is used, and the lender is
+    not asked again until it lends again.
+    """
+
+    question_id: Annotated[str, doc("For the answer.")]
+    session_id: Annotated[str, doc("The session that it lends to.")]
+    path: Annotated[str, doc("Absolute; below the workspace of the session.")]
+
+
+def lender_topic(lender: str) -> str:
+    """The topic of the questions to a lender."""
+    return LENDER_TOPICS + lender
+
+
+LENDER_TOPICS = "lender/"

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
 from tiller_protocol.items import Decision, Image
-from tiller_protocol.lending import SessionLend
+from tiller_protocol.lending import LentFile, SessionLend
 from tiller_protocol.op import Op, SessionRef
 from tiller_protocol.searching import InputHistory, SessionList, SessionSearch
 from tiller_protocol.settings import Settings, TurnOverrides
@@ -352,6 +352,7 @@ AnyOp = (
     | SessionArchive
     | SessionDelete
     | SessionLend
+    | LentFile
     | Replay
     | UserInput
     | QueueEdit

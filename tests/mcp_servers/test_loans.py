@@ -13,6 +13,7 @@ from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.loans import Loans
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.session.services import Lent
 from tiller_protocol.lending import LEASE_S
 
 SESSIONS = ("s", "t")
@@ -21,9 +22,11 @@ LENDERS = ("me", "you")
 servers = st.dictionaries(
     st.sampled_from("ab"), st.builds(lambda url: McpServer(url=url), st.sampled_from("12"))
 )
+lent = st.builds(Lent, servers, st.booleans())
 deeds = st.lists(
     st.one_of(
-        st.tuples(st.just("lend"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS), servers),
+        st.tuples(st.just("lend"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS), lent),
+        st.tuples(st.just("ask_no_more"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS)),
         st.tuples(st.just("wait"), st.sampled_from([1.0, LEASE_S / 2, LEASE_S])),
         st.tuples(st.just("end_over"), st.sets(st.sampled_from(SESSIONS))),
         st.tuples(st.just("delete"), st.sampled_from(SESSIONS)),
@@ -35,14 +38,22 @@ deeds = st.lists(
 class Model:
     """Each loan as it was lent last, and when it ends."""
 
-    loans: dict[tuple[str, str], tuple[dict[str, McpServer], float]] = field(default_factory=dict)
+    loans: dict[tuple[str, str], tuple[Lent, float]] = field(default_factory=dict)
 
     def of(self, session_id: str) -> dict[str, McpServer]:
         found: dict[str, McpServer] = {}
         for (session, _), (lent, _) in self.loans.items():
             if session == session_id:
-                found = {**lent, **found}
+                found = {**lent.servers, **found}
         return found
+
+    def readers(self, session_id: str) -> tuple[str, ...]:
+        now, loans = trio.current_time(), self.loans.items()
+        return tuple(
+            lender
+            for (session, lender), (lent, ends_at) in loans
+            if session == session_id and lent.reads_files and ends_at > now
+        )
 
 
 @given(deeds=deeds)
@@ -72,12 +83,16 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
     for deed in deeds:
         now = trio.current_time()
         match deed:
-            case ("lend", str(session), str(lender), dict(lent)):
+            case ("lend", str(session), str(lender), Lent() as lent):
                 loans.lend(session, lender, lent, make)
-                if lent:
+                if lent.servers or lent.reads_files:
                     model.loans[session, lender] = (lent, now + LEASE_S)
                 elif known := model.loans.get((session, lender)):
                     model.loans[session, lender] = (known[0], now)
+            case ("ask_no_more", str(session), str(lender)):
+                loans.ask_no_more(session, lender)
+                if known := model.loans.get((session, lender)):
+                    model.loans[session, lender] = (known[0]._replace(reads_files=False), known[1])
             case ("wait", float(seconds)):
                 clock.jump(seconds)
             case ("end_over", set(in_use)):
@@ -95,8 +110,10 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
         for session in SESSIONS:
             of = {name: server.settings for name, server in loans.of(session).items()}
             assert of == model.of(session)
+            assert loans.readers(session) == (session, model.readers(session))
         assert loans.of("grandchild") == loans.of("s")
-        lent_now = [server for lent, _ in model.loans.values() for server in lent]
+        assert loans.readers("grandchild") == loans.readers("s")
+        lent_now = [server for lent, _ in model.loans.values() for server in lent.servers]
         assert len(list(loans)) == len(lent_now)
         # What no loan has any more was ended, and nothing else was.
         assert {id(one) for one in made if not one.problem} == {id(one) for one in loans}

@@ -44,13 +44,15 @@ class RpcError(Exception):
 class Editor:
     """Everything that `tiller acp` has sent is in `seen`, in order.
 
-    A permission request is answered by `choose`, if that returns an option; else it stays open.
+    A permission request is answered by `choose`, if that returns an option; else it stays open. So
+    is a question about a file by `buffer`.
     """
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.seen: list[Json] = []
         self.choose: Callable[[Json], Json | None] = lambda _params: None
+        self.buffer: Callable[[Json], Json | None] = lambda _params: None
         self._changed = trio.Event()
         self._number = 0
 
@@ -161,10 +163,13 @@ class Editor:
         self.seen.append(message)
         self._changed.set()
         self._changed = trio.Event()
-        if message.get("method") in ("session/request_permission", "elicitation/create"):
-            result = self.choose(message["params"])
-            if result is not None:
-                await self.send({"id": message["id"], "result": result})
+        method, answer = message.get("method"), None
+        if method in ("session/request_permission", "elicitation/create"):
+            answer = self.choose(message["params"])
+        elif method == "fs/read_text_file":
+            answer = self.buffer(message["params"])
+        if answer is not None:
+            await self.send({"id": message["id"], "result": answer})
 
 
 def words(text: str) -> list[Json]:
@@ -213,6 +218,7 @@ def check(message: Json) -> None:
         "session/update": "SessionNotification",
         "session/request_permission": "RequestPermissionRequest",
         "elicitation/create": "CreateElicitationRequest",
+        "fs/read_text_file": "ReadTextFileRequest",
         "$/cancel_request": "CancelRequestNotification",
     }.get(message.get("method", ""))
     if kind:

@@ -28,6 +28,7 @@ from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.session.clock import Clock
+from tiller_daemon.session.editor_files import EditorFiles
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.services import (
     ChosenModel,
@@ -59,11 +60,13 @@ from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rej
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,
+    decode_file_wanted,
     encode_submission,
 )
 from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChanged, TurnEnded
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.items import Effect
+from tiller_protocol.lending import LENDER_TOPICS, FileWanted
 from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
@@ -252,6 +255,7 @@ class World:
         )
         self.published: dict[str, list[Event]] = {}
         self.on_publish: Callable[[Event], None] = lambda event: None
+        self.on_file_wanted: Callable[[FileWanted], None] = lambda wanted: None
         self.commit_s: Callable[[], float] = lambda: 0.0
         self.commits_left: int | None = None
         self.dies_before_commit = False
@@ -294,6 +298,7 @@ class World:
             **make_tools(self.usage, self.log.head_now),
             **{tool.name: tool for tool in (*HARMLESS, *self.more_tools)},
         }
+        servers = McpServers({}, NO_MEANS)
         services = Services(
             log=self.log,
             publish=self._publish,
@@ -318,9 +323,10 @@ class World:
             ),
             tools=ToolSources(
                 available=lambda session_id: tools,
-                servers=McpServers({}, NO_MEANS),
+                servers=servers,
                 language_servers=LanguageServers((), {}, Path("/")),
                 hooks=HookRunner(lambda call_id: {}),
+                editors=EditorFiles(servers, self._publish, self.new_id),
             ),
             commands=CommandSettings(
                 variables=lambda call_id: {},
@@ -476,7 +482,9 @@ class World:
 
     def _publish(self, topic: str, body: bytes) -> None:
         self.search.note(topic)
-        if topic != LIFECYCLE_TOPIC:
+        if topic.startswith(LENDER_TOPICS):
+            self.on_file_wanted(decode_file_wanted(body))
+        elif topic != LIFECYCLE_TOPIC:
             event = decode_event(body)
             self.published.setdefault(topic, []).append(event)
             self.in_order.append(event)

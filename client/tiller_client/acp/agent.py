@@ -13,6 +13,7 @@ from msgspec import Struct, UnsetType, structs
 
 from tiller_client.acp import schema
 from tiller_client.acp.directories import rules_for
+from tiller_client.acp.editor_files import EditorFiles
 from tiller_client.acp.lending import Loan, lent_servers
 from tiller_client.acp.options import DEFAULT, MODE_OPTION
 from tiller_client.acp.rpc import (
@@ -80,6 +81,7 @@ class Agent:
         self._settings = settings
         self._client = schema.ClientCapabilities()
         self._connection: DaemonConnection | None = None
+        self._files: EditorFiles | None = None
         self._sessions: dict[str, EditorSession] = {}
         self._lender = Ulids().make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
         self._methods = {
@@ -104,7 +106,8 @@ class Agent:
     @property
     def sources(self) -> list[int]:
         """The descriptors to wait for."""
-        return [source for one in self._sessions.values() for source in one.sources]
+        files = self._files.sources if self._files else []
+        return files + [source for one in self._sessions.values() for source in one.sources]
 
     @property
     def wait_s_max(self) -> float:
@@ -113,6 +116,8 @@ class Agent:
 
     def close(self) -> None:
         """Take back what was lent, and close the connection; the turns that run go on."""
+        if self._files:
+            self._files.close()
         if self._connection:
             # What a daemon that is gone was lent is gone as well: none is started for that.
             for session in self._sessions.values():
@@ -121,7 +126,9 @@ class Agent:
             self._connection.close()
 
     def advance(self) -> None:
-        """Send what has happened in the sessions."""
+        """Send what has happened in the sessions, and what is asked."""
+        if self._files:
+            self._files.advance(self._sessions.__contains__)
         for session in list(self._sessions.values()):
             try:
                 session.advance()
@@ -166,6 +173,8 @@ class Agent:
         if self._connection is None:
             name = params.client_info.name if params.client_info else ""
             self._connection = self._connect(name or NAME)
+        if self._client.reads_files and self._files is None:
+            self._files = EditorFiles(self._connection, self._peer, self._lender)
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
             "agentInfo": {"name": "tiller", "title": "tiller", "version": version("tillerd")},
@@ -296,7 +305,8 @@ class Agent:
         if session_id in self._sessions and not servers:
             self._sessions[session_id].take_back()
         self._drop(session_id)
-        loan = Loan(self._daemon, session_id, self._lender, servers)
+        reads_files = self._client.reads_files
+        loan = Loan(self._daemon, session_id, self._lender, servers, reads_files=reads_files)
         session = EditorSession(self._daemon, self._peer, self._client, loan, session_id)
         self._sessions[session_id] = session
         return structs.replace(session.opened, session_id=session_id)

@@ -1,4 +1,4 @@
-"""What an editor lends to a session: the MCP servers that it hands in with the session.
+"""What an editor lends to a session: MCP servers that it hands in, and reading its files.
 
 The loan is renewed now and then, and before each input: the daemon may be a new one by then, and it
 keeps no loan.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tiller_client.acp.rpc import INVALID_PARAMS, RpcFailure
 from tiller_client.acp.schema import McpServer, NamedValue
 from tiller_client.connection import DaemonConnection
+from tiller_client.errors import RejectedError
 from tiller_protocol.lending import LEASE_S, LentServer, SessionLend
 
 RENEW_S = LEASE_S / 3
@@ -29,10 +30,12 @@ class Loan:
         session_id: str,
         lender: str,
         servers: tuple[LentServer, ...],
+        *,
+        reads_files: bool,
     ) -> None:
         self._connection = connection
         self._taken_back = SessionLend(session_id, lender)
-        self._lent = SessionLend(session_id, lender, servers)
+        self._lent = SessionLend(session_id, lender, servers, reads_files)
         self._renewed_at = 0.0
 
     @property
@@ -44,8 +47,13 @@ class Loan:
     def renew(self) -> None:
         """Lend, if there is anything; raises as `DaemonConnection.submit`."""
         if self._lent != self._taken_back:
-            self._connection.submit(self._lent)
             self._renewed_at = time.monotonic()
+            try:
+                self._connection.submit(self._lent)
+            except RejectedError as error:
+                # Where too many lend, an editor without servers is one that is not asked.
+                if error.code != "overloaded" or self._lent.mcp_servers:
+                    raise
 
     def take_back(self) -> None:
         """End the loan; a running turn keeps it."""

@@ -27,9 +27,16 @@ class ElicitationSupport(Wire, frozen=True):
     form: dict[str, Any] | None = None
 
 
+class FileSupport(Wire, frozen=True):
+    """What the client does with files; it can't where a field is absent."""
+
+    read_text_file: bool = False
+
+
 class ClientCapabilities(Wire, frozen=True):
     """What the client can do."""
 
+    fs: FileSupport | None = None
     session: SessionSupport | None = None
     elicitation: ElicitationSupport | None = None
     meta: dict[str, Any] | None = field(default=None, name="_meta")
@@ -41,6 +48,11 @@ class ClientCapabilities(Wire, frozen=True):
         Not part of the protocol; Zed and others agree on it.
         """
         return (self.meta or {}).get("terminal_output") is True
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it reads files, as they are in its editor."""
+        return self.fs is not None and self.fs.read_text_file
 
     @property
     def forms(self) -> bool:
@@ -226,3 +238,9 @@ class FormResult(Wire, frozen=True):
 
     action: str
     content: dict[str, Any] | None = None
+
+
+class FileContent(Wire, frozen=True):
+    """The answer to `fs/read_text_file`."""
+
+    content: str

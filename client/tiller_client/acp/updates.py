@@ -291,6 +291,13 @@ class PermissionParams(Wire, frozen=True):
     options: tuple[PermissionOption, ...]
 
 
+class ReadFileParams(Wire, frozen=True):
+    """Parameters of `fs/read_text_file`."""
+
+    session_id: str
+    path: str
+
+
 class FormParams(Wire, frozen=True):
     """Parameters of `elicitation/create`."""
 

@@ -18,7 +18,7 @@ export interface Submission {
   /** Chosen by the frontend. The same id sent again gets the same answer. */
   id: string;
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** The frontend's name; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -204,6 +204,8 @@ export interface SessionLend {
   lender: string;
   /** MCP servers for the turns of this session and its sub-agents, beside the configured ones. A configured server of the same name takes precedence. */
   mcp_servers?: Array<LentServer>;
+  /** Whether it knows files that are not saved; it is then asked by `FileWanted`. */
+  reads_files?: boolean;
 }
 
 /** An MCP server: a program, or an address of the streamable HTTP transport. */
@@ -218,6 +220,14 @@ export interface LentServer {
   url?: string | null;
   /** Sent with each request; may hold secrets. */
   headers?: Record<string, string>;
+}
+
+/** Answers a `FileWanted`. Not in the log; an answer that comes too late is dropped. */
+export interface LentFile {
+  type: "lent_file";
+  question_id: string;
+  /** All of the file, as it is in the editor; absent: it can't tell. */
+  text?: string | null;
 }
 
 /** Returns events from the log, oldest first. Answered by `ReplayResult`. */
@@ -1714,6 +1724,16 @@ export interface Rejected {
   data?: Record<string, unknown>;
 }
 
+/** Asks a lender for a file; published under the topic `lender/` and its name. To be answered by `lent_file` within 2 seconds. Then the file on disk is used, and the lender is not asked again until it lends again. */
+export interface FileWanted {
+  /** For the answer. */
+  question_id: string;
+  /** The session that it lends to. */
+  session_id: string;
+  /** Absolute; below the workspace of the session. */
+  path: string;
+}
+
 /** A line to `tiller rpc`, with exactly one of `submit`, `follow` and `unfollow`. */
 export interface RpcInput {
   /** Submit an op: there will be an `answer` or an `error`. Those of one session are submitted in order, each after the answer to the one before. */
@@ -1731,7 +1751,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** What to do. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
   /** As in `Submission`: sent again, even by another process, it gets the same answer. Absent: a new one is made. */
   id?: string | null;
   /** The frontend's name; absent: that of `tiller rpc --name`. */

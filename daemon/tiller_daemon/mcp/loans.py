@@ -1,10 +1,10 @@
-"""The MCP servers that frontends lend to sessions, such as those configured in an editor.
+"""What frontends lend to sessions: MCP servers, such as those of an editor, and reading files.
 
 A loan has a lease, so that nothing stays of an editor that was killed. It ends at once if it is
 taken back, but never under a running turn.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import trio
@@ -12,10 +12,11 @@ import trio
 from tiller_daemon.config import McpServer
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.session.services import Lent
 from tiller_protocol.lending import LEASE_S
 
 LENDERS_MAX = 8
-"""Most frontends that lend servers to one session; each server is a process."""
+"""Most frontends that lend to one session; each server is a process."""
 
 LENT_ADVICE = "Its key belongs in the settings of the editor that lends it to this session."
 
@@ -31,6 +32,8 @@ class _Loan:
     servers: dict[str, ManagedServer]
     ends_at: float
     """By trio's clock."""
+    reads_files: bool
+    """Whether it is asked for files."""
 
 
 class Loans:
@@ -41,36 +44,51 @@ class Loans:
         self._owners: dict[str, str] = {}
         """The owners of the sub-agents' sessions that are in memory."""
 
-    def lend(
-        self, session_id: str, lender: str, servers: Mapping[str, McpServer], make: Make
-    ) -> None:
-        """Begin, change or renew a loan; without servers it ends with the next `end_over`.
+    def lend(self, session_id: str, lender: str, loan: Lent, make: Make) -> None:
+        """Begin, change or renew a loan; one of nothing ends with the next `end_over`.
 
         Raises `RejectionError` if there are too many lenders.
         """
         loans = self._loans.setdefault(session_id, {})
-        before = loans.get(lender)
-        if not servers:
+        before, servers = loans.get(lender), loan.servers
+        if not servers and not loan.reads_files:
             if before:
                 before.ends_at = trio.current_time()
             return
         if before is None and len(loans) >= LENDERS_MAX:
-            message = f"{LENDERS_MAX} frontends lend servers to this session. Close one of them."
+            message = f"{LENDERS_MAX} frontends lend to this session. Close one of them."
             raise RejectionError("overloaded", message)
         old = before.servers if before else {}
         kept = {name: one for name, one in old.items() if one.settings == servers.get(name)}
         made = {name: kept.get(name) or make(name, one) for name, one in servers.items()}
-        loans[lender] = _Loan(made, trio.current_time() + LEASE_S)
+        loans[lender] = _Loan(made, trio.current_time() + LEASE_S, loan.reads_files)
         _end(server for name, server in old.items() if name not in kept)
 
     def of(self, session_id: str) -> dict[str, ManagedServer]:
         """Return the servers of a session by name; those lent first come first, and count."""
-        while owner_id := self._owners.get(session_id):
-            session_id = owner_id
         servers: dict[str, ManagedServer] = {}
-        for loan in self._loans.get(session_id, {}).values():
+        for loan in self._loans.get(self._lent_to(session_id), {}).values():
             servers = {**servers, **loan.servers, **servers}
         return servers
+
+    def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return the session that is lent to, and the lenders that may be asked for files."""
+        now, lent_to = trio.current_time(), self._lent_to(session_id)
+        loans = self._loans.get(lent_to, {}).items()
+        return lent_to, tuple(
+            lender for lender, loan in loans if loan.reads_files and loan.ends_at > now
+        )
+
+    def ask_no_more(self, session_id: str, lender: str) -> None:
+        """Ask a lender for no file until it lends again."""
+        if loan := self._loans.get(session_id, {}).get(lender):
+            loan.reads_files = False
+
+    def _lent_to(self, session_id: str) -> str:
+        """The session whose loans count for this one: of a sub-agent, that of its owner."""
+        while owner_id := self._owners.get(session_id):
+            session_id = owner_id
+        return session_id
 
     def __iter__(self) -> Iterator[ManagedServer]:
         """All servers of all loans."""

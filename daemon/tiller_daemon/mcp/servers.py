@@ -15,6 +15,7 @@ from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.mcp.prompts import summary
 from tiller_daemon.mcp.tool import make_tool
 from tiller_daemon.mcp.tool_names import name_tools
+from tiller_daemon.session.services import Lent
 from tiller_daemon.tools.base import Tool, ToolFailure, ToolResult
 from tiller_protocol.answers import CommandSummary, McpLoginResult, ServerSummary
 from tiller_protocol.ops import McpLogin
@@ -95,8 +96,8 @@ class McpServers:
             task_status.started()
             await trio.sleep_forever()
 
-    def lend(self, session_id: str, lender: str, servers: Mapping[str, McpServer]) -> None:
-        """Lend a session these servers, and start them; see `Loans.lend`."""
+    def lend(self, session_id: str, lender: str, lent: Lent) -> None:
+        """Lend a session this, and start the servers; see `Loans.lend`."""
         environment = structs.replace(self.environment, key_advice=LENT_ADVICE)
 
         def make(name: str, settings: McpServer) -> ManagedServer:
@@ -104,7 +105,7 @@ class McpServers:
             server.nursery = self._nursery
             return server
 
-        self._loans.lend(session_id, lender, servers, make)
+        self._loans.lend(session_id, lender, lent, make)
         for name, server in self._loans.of(session_id).items():
             # Whoever opens a session soon sends an input, which then need not wait.
             if name not in self._servers and server.should_start:
@@ -159,6 +160,14 @@ class McpServers:
             elif server.state == "starting" and not server.tools:
                 problems[server.name] = STILL_STARTING
         return problems
+
+    def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return the session that is lent to, and the lenders that may be asked for files."""
+        return self._loans.readers(session_id)
+
+    def ask_no_more(self, session_id: str, lender: str) -> None:
+        """Ask a lender for no file until it lends again."""
+        self._loans.ask_no_more(session_id, lender)
 
     def share(self, owner_id: str, session_id: str) -> None:
         """Let the session of a sub-agent use what its owner is lent."""

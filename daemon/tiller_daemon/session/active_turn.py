@@ -21,6 +21,7 @@ from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.claims import Claims
+from tiller_daemon.session.editor_files import EditorsOfSession
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.project_trust import project_hook_sandbox
@@ -333,6 +334,9 @@ class ActiveTurn:
                 diagnostics=services.tools.language_servers,
                 spill_directory=spill_directory,
                 journals=services.files.journals,
+                editors=EditorsOfSession(
+                    services.tools.editors, context.session_id, context.workspace
+                ),
             ),
             variables=services.commands.variables,
             secrets=services.commands.secrets,

@@ -31,6 +31,7 @@ from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC, Event, ItemCompleted
 from tiller_protocol.items import AssistantMessage, Patch, UserMessage
+from tiller_protocol.lending import LENDER_TOPICS
 from tiller_protocol.searching import (
     FoundSession,
     InputHistory,
@@ -116,7 +117,7 @@ class SearchableSessions:
 
     def note(self, topic: str) -> None:
         """Note that a session has an event, or was deleted; `topic` is that of the event."""
-        if topic != LIFECYCLE_TOPIC:
+        if topic != LIFECYCLE_TOPIC and not topic.startswith(LENDER_TOPICS):
             # At the end, from where the next one is taken: what is new is looked for first.
             self._stale.pop(topic, None)
             self._stale[topic] = None

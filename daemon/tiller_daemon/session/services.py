@@ -14,6 +14,7 @@ from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.images import AcceptedInput
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.clock import Clock
+from tiller_daemon.session.editor_files import EditorFiles
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.session.resting_histories import RestingHistories
@@ -72,13 +73,22 @@ class ModelSurvey(NamedTuple):
     """Providers that could be configured."""
 
 
+class Lent(NamedTuple):
+    """What one frontend lends to one session; nothing, if it takes it back."""
+
+    servers: Mapping[str, McpServer]
+    """MCP servers by name."""
+    reads_files: bool
+    """Whether it may be asked for files that are not saved."""
+
+
 class ToolServers(Protocol):
     """The MCP servers, whose tools are among `ToolSources.available`.
 
     Methods that take a session include the servers that frontends lend to it.
     """
 
-    def lend(self, session_id: str, lender: str, servers: Mapping[str, McpServer]) -> None:
+    def lend(self, session_id: str, lender: str, lent: Lent) -> None:
         """Begin, change or renew a loan, or take it back; raises `RejectionError`."""
         ...
 
@@ -171,6 +181,7 @@ class ToolSources(Struct, frozen=True):
     servers: ToolServers
     language_servers: LanguageServers
     hooks: Hooks
+    editors: EditorFiles
 
 
 class CommandSettings(Struct, frozen=True):

@@ -23,7 +23,7 @@ from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.rules import revoke_lasting_rule
 from tiller_daemon.session.searching import SearchableSessions
 from tiller_daemon.session.server_content import read_server_content
-from tiller_daemon.session.services import Services
+from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.session.validation import check_settings, check_workspace
@@ -258,8 +258,8 @@ class Supervisor:
         # Not `_once`: nothing of a loan is in the log, and renewing it changes nothing.
         if await self._services.log.session(op.session_id) is None:
             raise unknown_session(op.session_id)
-        servers = checked_servers(op.mcp_servers)
-        self._services.tools.servers.lend(op.session_id, op.lender, servers)
+        lent = Lent(checked_servers(op.mcp_servers), op.reads_files)
+        self._services.tools.servers.lend(op.session_id, op.lender, lent)
         self._sessions.end_loans()
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.tools.editors import Editors, NoEditors
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
@@ -268,6 +269,8 @@ class FileAccess(Struct, frozen=True):
     """For output that is too long for the model."""
     journals: Path = Path("/nonexistent")
     """Journals of changes in progress."""
+    editors: Editors = NoEditors()
+    """Where files may be open with changes that are not saved."""
 
 
 class CommandAccess(Struct, frozen=True):

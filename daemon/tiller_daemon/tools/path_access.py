@@ -61,12 +61,11 @@ def directory_requirements(
     return _requirements(permission, [(location, printable(location.path))], title, "")
 
 
-def to_be_written(requirements: Sequence[Requirement], workspace: Path) -> tuple[Path, list[Path]]:
-    """Return the workspace with links resolved, and the files in it that a call will write."""
+def to_be_written(requirements: Sequence[Requirement], root: Path) -> list[Location]:
+    """Return the files that a call will write in a workspace; `root` has its links resolved."""
     writes = [r for r in requirements if r.permission == "write" and r.kind == "path"]
-    inside = [path for r in writes for path in r.subjects if not path.startswith("/")]
-    root = workspace.resolve() if inside else workspace
-    return root, [root / subject for subject in inside]
+    inside = [text for r in writes for text in r.subjects if not text.startswith("/")]
+    return [Location(root / text, inside=True, text=text) for text in inside]
 
 
 def _requirements(

@@ -53,8 +53,14 @@ LINE_CHARS_MAX: Final = 2000
 SCAN_BYTES_MAX: Final = 1024**3
 """How far into a huge file the search for a line goes: about a second."""
 
-NOTE_BYTES_MAX: Final = 256
-"""Reserved for the last line, which tells where to read on."""
+NOTE_BYTES_MAX: Final = 512
+"""Reserved for the last lines, which tell where to read on and what it is."""
+
+UNSAVED: Final = (
+    "(This is the text in the user's editor, with changes that are not saved. Searches and "
+    "commands see the file on disk. It can be changed once the user has saved it.)"
+)
+"""Part of `NOTE_BYTES_MAX`."""
 
 PDF_BYTES_MAX: Final = 32 * 1024**2
 """All of a PDF must be in memory to find its pages."""
@@ -85,7 +91,10 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
             return await _show_image(location, environment.files.versions)
         if is_pdf(data[:BEGINNING_BYTES]):
             return await _show_document(location, size_bytes, arguments, environment)
-        if size_bytes <= SMALL_BYTES:
+        if (unsaved := await environment.files.editors.unsaved(location)) is not None:
+            output, digest = _show(unsaved, location, arguments)
+            output += f"\n{UNSAVED}"
+        elif size_bytes <= SMALL_BYTES:
             output, digest = _show(data, location, arguments)
         else:
             output, digest = await trio.to_thread.run_sync(

@@ -9,6 +9,7 @@ import structlog
 import trio
 from msgspec import structs
 
+from tiller_daemon.files.paths import Location
 from tiller_daemon.policy.rules import Verdict
 from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED
 from tiller_daemon.sandbox.confinement import CommandSandbox
@@ -38,6 +39,11 @@ log = structlog.get_logger()
 READ_ONLY = (
     "denied: the agent {agent} is read-only. It can run commands that only read. Leave out what "
     "writes, or end with a description of what should be changed."
+)
+
+UNSAVED = (
+    "{path} was left as it is: it has changes in the user's editor that are not saved. Ask the "
+    "user to save it, then read it again and repeat the change."
 )
 
 REWRITTEN = "A hook of the user had changed the arguments of this call to {arguments}"
@@ -144,10 +150,25 @@ class PreparedToolCall:
             # A call that would fail anyway is not worth a question.
             files = turn.environments.files.versions
             try:
+                await self._require_saved()
                 await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
             except ToolFailure as failure:
                 return Refusal("failed", self._without_secrets(str(failure)))
         return None
+
+    @property
+    def _written(self) -> list[Location]:
+        """The files of the workspace that the tool itself will write."""
+        if self._tool.effect != "write":
+            # Which files a command will change is not known beforehand.
+            return []
+        return to_be_written(self._requirements, self._turn.workspace.resolve())
+
+    async def _require_saved(self) -> None:
+        """Raise `ToolFailure` if an editor has changes of a file that would be overwritten."""
+        for location in self._written:
+            if await self._turn.environments.files.editors.unsaved(location) is not None:
+                raise ToolFailure(UNSAVED.format(path=location.text))
 
     async def run(self, output: Output) -> ToolResult:
         """Run the tool, then the hooks; every failure is a `ToolFailure`."""
@@ -181,9 +202,12 @@ class PreparedToolCall:
             self.call, self._requirements, enclosed.confined, output
         )
         try:
+            await self._require_saved()
             check = await self._check_of_changes()
             async with turn.enclosures.nothing_new_to_execute(enclosed) as notes:
                 result = await self._run_tool(environment)
+            for location in self._written:
+                await environment.files.editors.written(location)
             added = new_instructions(self._requirements, environment) + "".join(notes)
             if check:
                 added += await or_send_result(check.new_errors, result, environment.user.output)
@@ -253,12 +277,11 @@ class PreparedToolCall:
 
     async def _check_of_changes(self) -> FileCheck | None:
         """Note the errors in files that the tool will change."""
-        if self._tool.effect != "write":
-            # Which files a command will change is not known beforehand.
+        files = [location.path for location in self._written]
+        if not files:
             return None
-        root, files = to_be_written(self._requirements, self._turn.workspace)
         diagnostics = self._turn.environments.files.diagnostics
-        return await diagnostics.before_change(root, files) if files else None
+        return await diagnostics.before_change(self._turn.workspace.resolve(), files)
 
     def _is_as_judged(self) -> bool:
         """Whether the call still needs the same permissions as when the user was asked."""

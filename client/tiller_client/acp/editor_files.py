@@ -1,0 +1,68 @@
+"""The daemon's questions about files, which the client's editor answers: its unsaved buffers."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from msgspec import Raw
+
+from tiller_client.acp.rpc import Peer, RpcError
+from tiller_client.acp.schema import FileContent
+from tiller_client.acp.updates import ReadFileParams
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import TillerError
+from tiller_client.sockets import EventSocket
+from tiller_protocol.codec import decode_file_wanted
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.lending import LENT_TEXT_CHARS_MAX, FileWanted, LentFile, lender_topic
+
+_content_of = msgspec.json.Decoder(FileContent).decode
+
+
+class EditorFiles:
+    """Passes questions to `lender` on to its client, and the answers back."""
+
+    def __init__(self, connection: DaemonConnection, peer: Peer, lender: str) -> None:
+        """Listen for questions; `close` in the end."""
+        self._connection = connection
+        self._peer = peer
+        self._socket = EventSocket(connection.places.runtime, lender_topic(lender))
+
+    @property
+    def sources(self) -> list[int]:
+        """The descriptors to wait for."""
+        return self._socket.sources
+
+    def advance(self, is_open: Callable[[str], bool]) -> None:
+        """Pass on what is asked about sessions that are open here."""
+        for message in self._socket.drain_bodies():
+            with contextlib.suppress(BadMessage):
+                wanted = decode_file_wanted(message)
+                if is_open(wanted.session_id):
+                    self._ask(wanted)
+                else:
+                    self._answer(wanted, None)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+    def _ask(self, wanted: FileWanted) -> None:
+        params = ReadFileParams(wanted.session_id, wanted.path)
+        self._peer.request("fs/read_text_file", params, partial(self._answered, wanted))
+
+    def _answered(self, wanted: FileWanted, result: Raw | None, _error: RpcError | None) -> None:
+        text = None
+        if result is not None:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                text = _content_of(result).content
+        if text is not None and len(text) > LENT_TEXT_CHARS_MAX:
+            text = None
+        self._answer(wanted, text)
+
+    def _answer(self, wanted: FileWanted, text: str | None) -> None:
+        # Without a connection the daemon that asked is gone: no other is started for an answer.
+        if self._socket.sources:
+            with contextlib.suppress(TillerError):
+                self._connection.submit(LentFile(wanted.question_id, text))

@@ -1,0 +1,160 @@
+"""Files as they are in the editors of frontends that lend a session their reading.
+
+Only a frontend knows what is in a buffer that was not saved, so it is asked, and has little time:
+whatever goes wrong, a call goes on with the file on disk.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import trio
+from msgspec import Struct
+
+from tiller_daemon.files.paths import Location, PathProblem
+from tiller_daemon.files.whole_files import read_whole, size_of
+from tiller_daemon.session.outbox import Publish
+from tiller_daemon.tools.encoding import (
+    UTF_8,
+    EncodingProblem,
+    decode_text,
+    encode_like,
+    printable_text,
+)
+from tiller_protocol.codec import encode_file_wanted
+from tiller_protocol.lending import LENT_TEXT_CHARS_MAX, FileWanted, LentFile, lender_topic
+
+ANSWER_S_MAX: Final = 2.0
+"""How long a call waits for editors, which answer in milliseconds unless a dialog blocks them."""
+
+VERSIONS_MAX: Final = 10_000
+"""How many earlier contents of files are recognized."""
+
+
+class Lenders(Protocol):
+    """Who lends reading files to which session."""
+
+    def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return the session that is lent to, and the lenders that may be asked for files."""
+        ...
+
+    def ask_no_more(self, session_id: str, lender: str) -> None:
+        """Ask a lender for no file until it lends again."""
+        ...
+
+
+class _Question:
+    """What one lender was asked."""
+
+    def __init__(self, lender: str) -> None:
+        self.lender = lender
+        self.answered = trio.Event()
+        self.text: str | None = None
+
+
+class EditorFiles:
+    """The open questions to lenders, and what the files they are about were on disk."""
+
+    def __init__(self, loans: Lenders, publish: Publish, new_id: Callable[[], str]) -> None:
+        """`publish` brings a question to its lender."""
+        self._loans = loans
+        self._publish = publish
+        self._new_id = new_id
+        self._open: dict[str, _Question] = {}
+        self._versions: OrderedDict[bytes, None] = OrderedDict()
+
+    def take(self, op: LentFile) -> None:
+        """Take an answer; one that nobody waits for is dropped."""
+        if question := self._open.get(op.question_id):
+            question.text = op.text
+            question.answered.set()
+
+    async def unsaved(self, session_id: str, workspace: str, location: Location) -> bytes | None:
+        """See `tools.editors.Editors`; asks for a path below the workspace as it was named."""
+        # What is saved while the editors answer thus counts as a change, and is not lost.
+        if (saved := await self.note(session_id, location)) is None:
+            return None
+        data, text = saved
+        for answer in await self._ask(session_id, f"{workspace}/{location.text}"):
+            lines = _plain(answer)
+            # Some editors leave out the end of the last line.
+            versions = {_version(location, one) for one in (lines, f"{lines}\n")}
+            if self._versions.keys().isdisjoint(versions) and "\0" not in lines:
+                is_cut = text.endswith("\n") and not lines.endswith("\n")
+                return encode_like(data, f"{lines}\n" if is_cut else lines)
+        return None
+
+    async def note(self, session_id: str, location: Location) -> tuple[bytes, str] | None:
+        """Note what a file is now, and return its bytes and text; None if no editor is asked."""
+        if not location.inside or not self._loans.readers(session_id)[1]:
+            return None
+        saved = await trio.to_thread.run_sync(_text_on_disk, location, abandon_on_cancel=True)
+        if saved is not None:
+            version = _version(location, _plain(saved[1]))
+            self._versions[version] = None
+            self._versions.move_to_end(version)
+            if len(self._versions) > VERSIONS_MAX:
+                self._versions.popitem(last=False)
+        return saved
+
+    async def _ask(self, session_id: str, path: str) -> tuple[str, ...]:
+        """Ask all lenders at once; those that are silent are not asked again until they lend."""
+        owner_id, lenders = self._loans.readers(session_id)
+        questions = {self._new_id(): _Question(lender) for lender in lenders}
+        self._open |= questions
+        try:
+            for question_id, question in questions.items():
+                wanted = FileWanted(question_id, owner_id, path)
+                self._publish(lender_topic(question.lender), encode_file_wanted(wanted))
+            with trio.move_on_after(ANSWER_S_MAX):
+                for question in questions.values():
+                    await question.answered.wait()
+        finally:
+            for question_id in questions:
+                del self._open[question_id]
+        for question in questions.values():
+            if not question.answered.is_set():
+                self._loans.ask_no_more(owner_id, question.lender)
+        return tuple(one.text for one in questions.values() if one.text is not None)
+
+
+class EditorsOfSession(Struct, frozen=True):
+    """The editors of one session; implements `tools.editors.Editors`."""
+
+    files: EditorFiles
+    session_id: str
+    workspace: str
+
+    async def unsaved(self, location: Location) -> bytes | None:
+        """Ask the editors."""
+        return await self.files.unsaved(self.session_id, self.workspace, location)
+
+    async def written(self, location: Location) -> None:
+        """Note the new content."""
+        await self.files.note(self.session_id, location)
+
+
+def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
+    """Return bytes and text of a file; None if an editor's text can't be compared with it."""
+    try:
+        size_bytes = size_of(location)
+        if size_bytes is None or size_bytes > LENT_TEXT_CHARS_MAX:
+            return None
+        data = read_whole(location)
+        text, encoding = decode_text(data)
+    except (PathProblem, EncodingProblem):
+        return None
+    # Of any other bytes, an editor may have made other characters.
+    is_plain = encoding.codec == UTF_8.codec and printable_text(text) == text
+    return (data, text) if is_plain else None
+
+
+def _plain(text: str) -> str:
+    """Return a text as it is everywhere, whatever an editor makes of its form."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _version(location: Location, lines: str) -> bytes:
+    """Identify a content of a file."""
+    return hashlib.sha256(f"{location.path}\0{lines}".encode(errors="replace")).digest()
