@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from e2e.gates import Gate
-from e2e.words import always, bash, calls, calls_in, read, text, write
+from e2e.words import always, bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.editor import NODE, Editor, Json, an_editor, needs_node, selected
 from support.frontend import PATIENCE_S, Frontend
@@ -17,6 +17,15 @@ from tiller_protocol.items import ToolCall
 from tiller_protocol.lending import SessionLend
 
 ACP = (sys.executable, "-m", "tiller_client", "acp", "--approve", "ask")
+
+PATCH = """\
+*** Begin Patch
+*** Update File: greeting.txt
+@@
+-hello
++mine
+*** End Patch
+"""
 
 UNSAVED = "with changes that are not saved"
 
@@ -76,7 +85,7 @@ async def test_the_client_of_the_typescript_sdk_lends_its_unsaved_buffer_for_a_w
 async def test_what_is_saved_is_read_from_disk_and_edited_again_and_again(
     editor: Editor, daemon: Daemon, workspace: Path
 ) -> None:
-    """The editor never loads what the calls wrote, and is not taken for one with changes."""
+    """The editor loads only what the first call wrote, and is not taken for one with changes."""
     daemon.play(
         "main",
         calls(read("greeting.txt")),
@@ -86,7 +95,13 @@ async def test_what_is_saved_is_read_from_disk_and_edited_again_and_again(
         calls(edit("all", "everybody")),
         text("done"),
     )
-    session_id = await begun(editor, workspace, "hello")
+    session_id = await begun(editor, workspace, None)
+    greeting = workspace / "greeting.txt"
+
+    def buffer(_params: Json) -> Json:
+        return {"content": "hello" if greeting.read_text() == "hello\n" else "hello you"}
+
+    editor.buffer = buffer
     await editor.prompt(session_id)
     assert [call.state for call in made(daemon, session_id)] == ["completed"] * 5
     assert (workspace / "greeting.txt").read_text() == "hello everybody\n"
@@ -96,11 +111,27 @@ async def test_what_is_saved_is_read_from_disk_and_edited_again_and_again(
 async def test_a_user_is_not_asked_about_a_change_that_would_be_refused(
     editor: Editor, daemon: Daemon, workspace: Path
 ) -> None:
-    daemon.play("main", calls(write("greeting.txt", "mine")), text("done"))
-    session_id = await begun(editor, workspace, "theirs")
+    daemon.play("main", calls(read("greeting.txt")), calls(edit("hello", "mine")), text("done"))
+    session_id = await begun(editor, workspace, None)
+    buffers = iter(["hello", "theirs"])
+    editor.buffer = lambda _params: {"content": next(buffers)}
     await editor.prompt(session_id)
-    assert made(daemon, session_id)[0].state == "error"
+    assert "are not saved" in made(daemon, session_id)[1].output
     assert not [one for one in editor.seen if one.get("method") == "session/request_permission"]
+    assert (workspace / "greeting.txt").read_text() == "hello\n"
+
+
+async def test_a_change_that_needs_no_approval_is_refused_as_well(
+    daemon: Daemon, workspace: Path, nursery: trio.Nursery
+) -> None:
+    change = CallPart("apply_patch", arguments={"patch": PATCH})
+    daemon.play("main", calls(read("greeting.txt")), calls(change), text("done"))
+    async with an_editor(daemon, nursery, "--approve", "always", greets=False) as editor:
+        session_id = await begun(editor, workspace, None)
+        buffers = iter(["hello", "theirs"])
+        editor.buffer = lambda _params: {"content": next(buffers)}
+        await editor.prompt(session_id)
+    assert "are not saved" in made(daemon, session_id)[1].output
     assert (workspace / "greeting.txt").read_text() == "hello\n"
 
 

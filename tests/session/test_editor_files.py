@@ -94,7 +94,7 @@ async def test_an_editor_that_has_not_loaded_a_newer_file_has_no_changes(tmp_pat
 
 
 async def test_the_changes_of_any_editor_count(tmp_path):
-    bench = Bench(tmp_path, one="a\n", two=None, three="changed\n", four="a\0")
+    bench = Bench(tmp_path, one="a\0b\n", two=None, three="a\n", four="changed\n")
     assert await bench.unsaved(bench.put(b"a\n")) == b"changed\n"
     assert [lender for lender, _ in bench.asked] == ["one", "two", "three", "four"]
 
