@@ -218,6 +218,15 @@ async def test_tools_that_no_provider_takes_are_left_out_or_renamed(testbed: Mcp
     assert testbed.servers.summaries()[0].tools == 14
 
 
+async def test_no_schema_of_a_server_keeps_the_daemon_busy(testbed: McpTestbed) -> None:
+    await testbed.start_tiny("hostile")
+    assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 11)
+    offered = testbed.servers.tools()
+    assert "mcp__t__heavy" in offered
+    assert not [name for name in offered if "laughs" in name or "huge" in name or "behind" in name]
+    assert (await testbed.call("heavy")).output == "heavy"
+
+
 async def test_a_server_without_the_legacy_handshake_gets_the_new_one(
     testbed: McpTestbed,
 ) -> None:

@@ -3,7 +3,8 @@
 Run as `python -SEs tiny_mcp.py [MODE …]`. Modes: `refuse` exits at once; `mute` answers nothing;
 `modern` knows no handshake of old; `garbled` greets with nonsense; `chatty` says what is no
 message; `endless` has pages of tools without end; `odd` lists tools that no provider would take;
-`toolless` has none; `content` has prompts and resources.
+`hostile` lists schemas that take years to validate by; `toolless` has none; `content` has prompts
+and resources.
 """
 
 import json
@@ -36,6 +37,28 @@ ODD: list[dict[str, Any]] = [
     {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": 7}}}},
     {"name": "task", "inputSchema": ANY, "execution": {"taskSupport": "required"}},
     {"name": "long", "inputSchema": ANY, "description": "so " * 10_000},
+]
+
+LAUGHS = {
+    f"laugh{number}": {"allOf": [{"$ref": f"#/$defs/laugh{number + 1}"}] * 2}
+    for number in range(40)
+}
+HOSTILE: list[dict[str, Any]] = [
+    {
+        "name": "heavy",
+        "inputSchema": ANY,
+        "outputSchema": {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}},
+    },
+    {
+        "name": "laughs",
+        "inputSchema": {
+            "type": "object",
+            "$defs": {**LAUGHS, "laugh40": {}},
+            "$ref": "#/$defs/laugh0",
+        },
+    },
+    {"name": "huge", "inputSchema": {"type": "object", "description": "so " * 200_000}},
+    {"name": "behind", "inputSchema": ANY},
 ]
 
 PROMPTS: list[dict[str, Any]] = [
@@ -105,7 +128,8 @@ def discover(request: Any) -> None:
 
 
 def list_tools(request: Any) -> None:
-    listed: dict[str, Any] = {"tools": [*TOOLS, *(ODD if "odd" in MODES else ())]}
+    more = [*(ODD if "odd" in MODES else ()), *(HOSTILE if "hostile" in MODES else ())]
+    listed: dict[str, Any] = {"tools": [*TOOLS, *more]}
     if "modern" in MODES:
         listed |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     if "endless" in MODES:
@@ -135,6 +159,8 @@ def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any
             send(method="notifications/tools/list_changed")
         case "raw":
             print(arguments["text"].replace("ID", json.dumps(request)), flush=True)
+        case "heavy":
+            answer(request, "heavy", structuredContent={"a": "a" * 60 + "!"})
         case "refuse":
             send(id=request, error={"code": -32000, "message": "Not today."})
         case "stop":

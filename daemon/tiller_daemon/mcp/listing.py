@@ -1,9 +1,13 @@
 """What a server lists: tools and prompts, as far as they can be offered. Imports the package."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
+import msgspec
 import structlog
+import trio
 from mcp.client import Client
 
 from tiller_daemon.mcp.base import ListedPrompt, ListedTool, PromptParameter
@@ -24,20 +28,29 @@ PAGES_MAX: Final = 64
 DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description of a tool; it is part of every request."""
 
+SCHEMAS_BYTES_MAX: Final = 512 * 1024
+"""Size of all schemas of one server, as JSON: they are part of every request, too, and fill the
+largest context windows."""
+
 
 async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
-    """The server's tools that can be offered, up to `TOOLS_MAX`."""
-    tools: list[ListedTool] = []
+    """The server's tools that can be offered, of the first `TOOLS_MAX` that it lists."""
+    tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
-        tools += (one for tool in page.tools if (one := _offered_tool(server, tool)))
+        for tool in page.tools:
+            # The package would validate results by it in the event loop, whatever that takes.
+            (tool.output_schema or {}).clear()
+        tools += page.tools
         cursor = page.next_cursor
-        if not cursor:
+        if not cursor or len(tools) > TOOLS_MAX:
             break
     if cursor or len(tools) > TOOLS_MAX:
         log.warning("mcp_tools_left_out", server=server, offered=TOOLS_MAX)
-    return tuple(tools[:TOOLS_MAX])
+    # A schema takes milliseconds, and a server can have thought of one that takes far more.
+    check = partial(_offered_tools, server, tools[:TOOLS_MAX])
+    return await trio.to_thread.run_sync(check, abandon_on_cancel=True)
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
@@ -60,6 +73,19 @@ def _prompt(prompt: types.Prompt) -> ListedPrompt:
         PromptParameter(one.name, bool(one.required)) for one in prompt.arguments or ()
     )
     return ListedPrompt(prompt.name, prompt.description or prompt.title or "", parameters)
+
+
+def _offered_tools(server: str, tools: Iterable[types.Tool]) -> tuple[ListedTool, ...]:
+    left = SCHEMAS_BYTES_MAX
+    offered: list[ListedTool] = []
+    for tool in tools:
+        left -= len(msgspec.json.encode(tool.input_schema))
+        if left < 0:
+            log.warning("mcp_schemas_left_out", server=server, offered=len(offered))
+            break
+        if one := _offered_tool(server, tool):
+            offered.append(one)
+    return tuple(offered)
 
 
 def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:

@@ -1,11 +1,16 @@
-"""The output schema of a turn: checks schemas, and validates messages against them. Pure.
+"""JSON Schemas of others: checks them, and validates messages and arguments against them. Pure.
+
+The output schema of a turn is the user's. Those of MCP servers are strangers', who could choose one
+that keeps the daemon busy for years.
 
 The validator is imported when a schema is first used: most turns have none, and importing it takes
 longer than the rest of the turn combined.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextvars import ContextVar
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -15,6 +20,14 @@ SCHEMA_CHARS_SHOWN_MAX = 16_000
 
 PROBLEM_CHARS_MAX = 1_000
 """Problems are cut to this length, because they quote the message, which may be long."""
+
+REFERENCES_MAX = 50_000
+"""How many references one validation follows: nested ones multiply."""
+
+_LEFT: ContextVar[int] = ContextVar("_LEFT")
+"""How many references the current validation may still follow."""
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
@@ -26,22 +39,23 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
     """
     draft = _draft(schema)
     try:
-        if problem := _mismatch(draft.META_SCHEMA, schema, formats=draft.FORMAT_CHECKER):
+        described = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
+        if problem := _first_problem(described, schema):
             return problem
-        for reference in _references(schema):
-            if not _resolves(schema, reference):
+        for reference in _values(schema, _REFERENCES):
+            if isinstance(reference, str) and not _resolves(schema, reference):
                 return f"the reference {reference!r} does not resolve within the schema"
         # Validating any value reveals endless references.
         _mismatch(schema, None)
     except RecursionError:
-        return "its references form an endless loop"
+        return "its references form an endless loop, or multiply"
     return None
 
 
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
     """Return why `text` is not JSON that matches `schema`, or `None` if it is."""
     try:
-        return value_problem(schema, msgspec.json.decode(without_fences(text)))
+        return _mismatch(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
         return f"it is not JSON: {_one_line(str(error))}"
     except RecursionError:
@@ -49,7 +63,13 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
 
 
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
-    """Return why and where `value` does not match `schema`, or `None` if it does."""
+    """Return why and where `value` does not match a server's schema, or `None` if it does.
+
+    `None` also for a schema with regular expressions, which take exponential time with some texts:
+    the server will say itself what does not match.
+    """
+    if _has_expressions(schema):
+        return None
     try:
         return _mismatch(schema, value)
     except RecursionError:
@@ -72,13 +92,24 @@ def repair_notice(schema: dict[str, Any], problem: str) -> str:
     )
 
 
-def _mismatch(schema: dict[str, Any], value: object, formats: object = None) -> str | None:
-    """Return the most relevant mismatch and its place, or `None`; never fetches a reference."""
-    from jsonschema import exceptions
+def _mismatch(schema: dict[str, Any], value: object) -> str | None:
+    """Return the most relevant mismatch and its place, or `None`; never fetches a reference.
+
+    Raises `RecursionError` for references that are endless, or more than `REFERENCES_MAX`.
+    """
     from referencing import Registry
 
-    empty_registry = cast("Any", Registry)()
-    validator = _draft(schema)(schema, registry=empty_registry, format_checker=formats)
+    draft = _with_few_references(_draft(schema))
+    # A part that names a draft would be validated by the package's own class.
+    plain = _without_drafts(schema)
+    _LEFT.set(REFERENCES_MAX)
+    return _first_problem(draft(plain, registry=cast("Any", Registry)()), value)
+
+
+def _first_problem(validator: Any, value: object) -> str | None:  # noqa: ANN401 - without types
+    """Return the most relevant of the validator's problems with a value, and its place."""
+    from jsonschema import exceptions
+
     error = cast("Any", exceptions).best_match(validator.iter_errors(value))
     if error is None:
         return None
@@ -93,16 +124,56 @@ def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no 
     return cast("Any", validators).validator_for(schema, default=Draft202012Validator)
 
 
-def _references(schema: object) -> Iterator[str]:
+@cache
+def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has no types
+    """Return the validator class, which raises `RecursionError` when `_LEFT` is used up."""
+    from jsonschema import validators
+
+    def counted(follow: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def followed(*given: object) -> Iterator[Any]:
+            _LEFT.set(_LEFT.get() - 1)
+            if _LEFT.get() < 0:
+                raise RecursionError
+            yield from follow(*given)
+
+        return followed
+
+    known = cast("dict[str, Any]", draft.VALIDATORS)
+    fewer = {name: counted(known[name]) for name in _REFERENCES if name in known}
+    return cast("Any", validators).extend(draft, fewer)
+
+
+def _without_drafts(schema: object) -> object:
+    if isinstance(schema, dict):
+        known = cast("dict[str, object]", schema)
+        return {
+            key: _without_drafts(value)
+            for key, value in known.items()
+            # A property of that name has a schema, and no text.
+            if key != "$schema" or not isinstance(value, str)
+        }
+    if isinstance(schema, list):
+        return [_without_drafts(value) for value in cast("list[object]", schema)]
+    return schema
+
+
+def _has_expressions(schema: dict[str, Any]) -> bool:
+    # A property called `pattern` has a schema, and no text.
+    return any(isinstance(one, str) for one in _values(schema, ("pattern",))) or any(
+        _values(schema, ("patternProperties",))
+    )
+
+
+def _values(schema: object, keywords: Collection[str]) -> Iterator[object]:
+    """Yield what the schema has under these keywords anywhere, also where they are names."""
     if isinstance(schema, dict):
         for key, value in cast("dict[str, object]", schema).items():
-            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+            if key in keywords:
                 yield value
-            else:
-                yield from _references(value)
+            yield from _values(value, keywords)
     elif isinstance(schema, list):
         for value in cast("list[object]", schema):
-            yield from _references(value)
+            yield from _values(value, keywords)
 
 
 def _resolves(schema: dict[str, Any], reference: str) -> bool:

@@ -1,0 +1,58 @@
+"""JSON Schemas: what is refused, and that none takes longer than its size says."""
+
+from typing import Any
+
+import pytest
+
+from tiller_daemon.turn.output_schema import message_problem, schema_problem, value_problem
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+EVIL = {"type": "string", "pattern": "^(a+)+$"}
+TREE = {
+    "$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+    "$ref": "#/$defs/node",
+}
+HANGS = "a" * 60 + "!"
+
+
+def laughs(levels: int, **more: object) -> dict[str, Any]:
+    """Each level refers to the next one twice."""
+    parts = {
+        f"l{level}": {"allOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 2, **more}
+        for level in range(levels)
+    }
+    return {"$defs": {**parts, f"l{levels}": {}}, "$ref": "#/$defs/l0"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [laughs(60), laughs(60, **{"$schema": DRAFT}), {"$schema": DRAFT, **laughs(60)}, {"$ref": "#"}],
+)
+def test_references_that_are_endless_or_multiply_are_refused(schema: dict[str, Any]) -> None:
+    assert schema_problem(schema) == "its references form an endless loop, or multiply"
+    assert value_problem(schema, {}) == "it is nested too deeply"
+
+
+def test_references_to_what_contains_them_are_followed_as_far_as_a_value_goes() -> None:
+    assert schema_problem(TREE) is None
+    assert value_problem(TREE, [[], [[]]]) is None
+    assert value_problem(TREE, [[], [[1]]]) == "at $[1][0][0]: 1 is not of type 'array'"
+    assert value_problem(TREE, [[[] for _ in range(100)] for _ in range(50)]) is None
+
+
+@pytest.mark.parametrize(
+    "schema", [EVIL, {"patternProperties": {"^(a+)+$": False}, "additionalProperties": False}]
+)
+def test_no_regular_expression_of_a_server_is_tried(schema: dict[str, Any]) -> None:
+    value: object = HANGS if schema is EVIL else {HANGS: 1}
+    assert schema_problem(schema) is None
+    assert value_problem(schema, value) is None
+    named = {"type": "object", "properties": {"pattern": {"type": "string"}}}
+    assert value_problem(named, {"pattern": 1}) == "at $.pattern: 1 is not of type 'string'"
+
+
+def test_those_of_the_user_are() -> None:
+    assert message_problem({"type": "string", "pattern": "^b$"}, '"b"') is None
+    assert (
+        message_problem({"type": "string", "pattern": "^b$"}, '"c"') == "'c' does not match '^b$'"
+    )
