@@ -128,9 +128,17 @@ LENDING = (
     Fault(
         "a server that is lent no more is ended",
         LOANS,
-        "Loans.lend",
-        "_end(A for B, A in C.items() if B not in D)",
-        "pass",
+        "Loans.end_over",
+        "_end(A.pop(B))",
+        "A.pop(B)",
+        OF_LOANS,
+    ),
+    Fault(
+        "a server that is lent no more is not ended under a turn that runs",
+        LOANS,
+        "Loans.end_over",
+        "not A(B)",
+        "True",
         OF_LOANS,
     ),
     Fault(

@@ -39,6 +39,8 @@ class Model:
     """Each loan as it was lent last, and when it ends."""
 
     loans: dict[tuple[str, str], tuple[Lent, float]] = field(default_factory=dict)
+    replaced: list[str] = field(default_factory=list)
+    """The session of each server that a changed loan has no more."""
 
     def of(self, session_id: str) -> dict[str, McpServer]:
         found: dict[str, McpServer] = {}
@@ -59,9 +61,9 @@ class Model:
 @given(deeds=deeds)
 @example(
     deeds=[
-        ("lend", "s", "me", {"a": McpServer(url="1")}),
-        ("lend", "s", "me", {"a": McpServer(url="2")}),
-        ("lend", "s", "me", {}),
+        ("lend", "s", "me", Lent({"a": McpServer(url="1")}, reads_files=False)),
+        ("lend", "s", "me", Lent({"a": McpServer(url="2")}, reads_files=False)),
+        ("lend", "s", "me", Lent({}, reads_files=False)),
         ("end_over", set()),
     ]
 )
@@ -85,7 +87,13 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
         match deed:
             case ("lend", str(session), str(lender), Lent() as lent):
                 loans.lend(session, lender, lent, make)
+                before = model.loans.get((session, lender), (Lent({}, reads_files=False), 0))[
+                    0
+                ].servers
                 if lent.servers or lent.reads_files:
+                    of_now = lent.servers
+                    gone = [name for name, one in before.servers.items() if of_now.get(name) != one]
+                    model.replaced += [session] * len(gone)
                     model.loans[session, lender] = (lent, now + LEASE_S)
                 elif known := model.loans.get((session, lender)):
                     model.loans[session, lender] = (known[0], now)
@@ -97,6 +105,7 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
                 clock.jump(seconds)
             case ("end_over", set(in_use)):
                 loans.end_over(lambda session, in_use=in_use: session in in_use)
+                model.replaced = [one for one in model.replaced if one in in_use]
                 model.loans = {
                     key: loan
                     for key, loan in model.loans.items()
@@ -104,6 +113,7 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
                 }
             case ("delete", str(session)):
                 loans.end_all(session)
+                model.replaced = [one for one in model.replaced if one != session]
                 model.loans = {k: loan for k, loan in model.loans.items() if k[0] != session}
             case other:
                 pytest.fail(str(other))
@@ -114,6 +124,6 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
         assert loans.of("grandchild") == loans.of("s")
         assert loans.readers("grandchild") == loans.readers("s")
         lent_now = [server for lent, _ in model.loans.values() for server in lent.servers]
-        assert len(list(loans)) == len(lent_now)
-        # What no loan has any more was ended, and nothing else was.
+        assert len(list(loans)) == len(lent_now) + len(model.replaced)
+        # What no loan has any more was ended, unless its session is in use, and nothing else was.
         assert {id(one) for one in made if not one.problem} == {id(one) for one in loans}

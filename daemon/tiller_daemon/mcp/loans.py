@@ -1,7 +1,7 @@
 """What frontends lend to sessions: MCP servers, such as those of an editor, and reading files.
 
-A loan has a lease, so that nothing stays of an editor that was killed. It ends at once if it is
-taken back, but never under a running turn.
+A loan has a lease, so that nothing stays of an editor that was killed. What is taken back or
+changed ends at once, but never under a running turn.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -41,11 +41,13 @@ class Loans:
 
     def __init__(self) -> None:
         self._loans: dict[str, dict[str, _Loan]] = {}
+        self._replaced: dict[str, list[ManagedServer]] = {}
+        """By session, what no loan has any more and a running turn may still use."""
         self._owners: dict[str, str] = {}
         """The owners of the sub-agents' sessions that are in memory."""
 
     def lend(self, session_id: str, lender: str, loan: Lent, make: Make) -> None:
-        """Begin, change or renew a loan; one of nothing ends with the next `end_over`.
+        """Begin, change or renew a loan; what it has no more ends with the next `end_over`.
 
         Raises `RejectionError` if there are too many lenders.
         """
@@ -62,7 +64,8 @@ class Loans:
         kept = {name: one for name, one in old.items() if one.settings == servers.get(name)}
         made = {name: kept.get(name) or make(name, one) for name, one in servers.items()}
         loans[lender] = _Loan(made, trio.current_time() + LEASE_S, loan.reads_files)
-        _end(server for name, server in old.items() if name not in kept)
+        replaced = [server for name, server in old.items() if name not in kept]
+        self._replaced.setdefault(session_id, []).extend(replaced)
 
     def of(self, session_id: str) -> dict[str, ManagedServer]:
         """Return the servers of a session by name; those lent first come first, and count."""
@@ -91,7 +94,9 @@ class Loans:
         return session_id
 
     def __iter__(self) -> Iterator[ManagedServer]:
-        """All servers of all loans."""
+        """All servers of all loans, and those that turns still use."""
+        for replaced in self._replaced.values():
+            yield from replaced
         for loans in self._loans.values():
             for loan in loans.values():
                 yield from loan.servers.values()
@@ -105,8 +110,10 @@ class Loans:
         self._owners.pop(session_id, None)
 
     def end_over(self, is_in_use: Callable[[str], bool]) -> None:
-        """End the loans whose time is over, except those of sessions in use."""
+        """End the loans whose time is over, and what is replaced, except of sessions in use."""
         now = trio.current_time()
+        for session_id in [one for one in self._replaced if not is_in_use(one)]:
+            _end(self._replaced.pop(session_id))
         for session_id, loans in list(self._loans.items()):
             over = [lender for lender, loan in loans.items() if loan.ends_at <= now]
             if over and is_in_use(session_id):
@@ -118,6 +125,7 @@ class Loans:
 
     def end_all(self, session_id: str) -> None:
         """End the loans of a session that is deleted."""
+        _end(self._replaced.pop(session_id, ()))
         for loan in self._loans.pop(session_id, {}).values():
             _end(loan.servers.values())
 
