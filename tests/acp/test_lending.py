@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from e2e.words import always, calls, calls_in, text
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, calls_in, text
 from mcp_servers.test_http import Peer
 from support import mcp_server, tiny_mcp
 from support.daemon import CONFIG, Daemon, gone
@@ -17,7 +18,7 @@ from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.lending import LentServer, SessionLend
-from tiller_protocol.ops import Catalog, Interrupt, SessionList
+from tiller_protocol.ops import Catalog, SessionList
 from tiller_protocol.settings import Rule
 
 SECRET = "ghp_secretOfTheEditor123"
@@ -157,26 +158,24 @@ async def test_loans_end_with_the_editor_but_survive_a_restart_of_the_daemon(
 async def test_a_running_turn_keeps_a_server_that_a_changed_loan_has_no_more(
     daemon: Daemon, workspace: Path, frontend: Frontend
 ) -> None:
+    gate = Gate(workspace)
+    steps = (calls(call("pid")), calls(bash(gate.command)), calls(call("pid")), text("done"))
     session_id = await frontend.session(
-        workspace,
-        calls(call("pid")),
-        calls(call("hang")),
-        permissions=(Rule("mcp", "*", "allow"),),
+        workspace, *steps, permissions=(Rule("mcp", "*", "allow"), Rule("bash", "*", "allow"))
     )
     command = (sys.executable, "-SEs", tiny_mcp.__file__)
     await frontend.must(SessionLend(session_id, "me", (LentServer("tiny", command),)))
     await frontend.say(session_id)
-    await frontend.until_call(session_id, "running", 2)
-    pid = int(outputs(daemon, session_id)[0])
+    await gate.reached()
     other = LentServer("other", url="http://127.0.0.1:9/")
     await frontend.must(SessionLend(session_id, "me", (other,)))
     assert set(await servers_of(frontend, session_id)) == {"other"}
-    assert not gone(pid)
-    assert frontend.completed_calls(session_id)[1:] == []
-    await frontend.must(Interrupt(session_id))
+    gate.open()
     await frontend.turn_ended(session_id)
+    first, _, last = outputs(daemon, session_id)
+    assert first == last
     await frontend.must(SessionLend(session_id, "me", (other,)))
-    assert gone(pid, timeout_s=PATIENCE_S)
+    assert gone(int(first), timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
