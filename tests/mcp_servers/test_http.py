@@ -246,3 +246,9 @@ async def noted(note: Path, words: str) -> None:
     with trio.fail_after(30):
         while not (note.exists() and note.read_text() == words):  # noqa: ASYNC110, ASYNC240
             await trio.sleep(0.01)
+
+
+async def test_an_address_that_is_too_long_is_no_bug_of_the_daemon(testbed: McpTestbed) -> None:
+    await testbed.start(t=McpServer(url="http://127.0.0.1:9/" + "a" * 70_000))
+    await testbed.servers.ready(every=True)
+    assert testbed.servers.problems() == {"t": "Its `url` can't be used: URL too long."}

@@ -158,9 +158,12 @@ def _is_proxy(text: str) -> bool:
 def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
     try:
         url = urlsplit(text)
-        return url.scheme in schemes and bool(url.hostname) and url.password is None
+        # Both raise for what no client would connect to.
+        name, _ = (url.hostname or "").encode("idna"), url.port
     except ValueError:
         return False
+    is_plain = text.isprintable() and " " not in text
+    return is_plain and url.scheme in schemes and bool(name) and url.password is None
 
 
 def _check_model_name(name: str, key: Key, source: Source) -> None:

@@ -341,6 +341,8 @@ def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> s
                 return _describe_error(leaf, transport)
             case httpx2.HTTPError():
                 return f"It can't be reached: {leaf or type(leaf).__name__}."
+            case httpx2.InvalidURL():
+                return f"Its `url` can't be used: {str(leaf).rstrip('.')}."
             case HttpTransportProblem():
                 return str(leaf)
             case ValidationError():

@@ -5,6 +5,7 @@
 
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 from msgspec import Struct
 
@@ -29,9 +30,11 @@ class WriteScope(Struct, frozen=True):
         return all(map(self.covers, other.names))
 
     def overlaps(self, other: "WriteScope") -> bool:
-        """Whether a path can be in both. Upper and lower case count as the same."""
-        ours = [name.casefold() for name in self.names]
-        theirs = [name.casefold() for name in other.names]
+        """Whether a path can be in both. Names that some file systems take for one count as one.
+
+        They differ in upper and lower case, or in how accents are encoded.
+        """
+        ours, theirs = map(_folded, self.names), [*map(_folded, other.names)]
         return any(is_below(a, b) or is_below(b, a) for a in ours for b in theirs)
 
     def __str__(self) -> str:
@@ -49,6 +52,11 @@ def is_below(name: str, place: str) -> bool:
     if place == WHOLE:
         return not name.startswith("/")
     return name == place or name.startswith(f"{place}/")
+
+
+def _folded(name: str) -> str:
+    # Twice, as one may undo what the other does (Unicode, definition D145).
+    return normalize("NFD", normalize("NFD", name).casefold())
 
 
 def _is_in(name: str, other: str) -> bool:

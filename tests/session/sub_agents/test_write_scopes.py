@@ -97,6 +97,21 @@ def test_a_scope_has_no_place_within_another_and_covers_what_was_named(names: li
 _NO = Path("/")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Makefile", "makefile"),
+        ("caf\u00e9", "CAFE\u0301/menu"),
+        ("stra\u00dfe", "STRASSE"),
+        ("\u1fb7", "\u03b1\u0345\u0342"),  # an alpha with two marks, in either order
+    ],
+)
+def test_names_that_a_file_system_takes_for_one_overlap(one: str, other: str) -> None:
+    assert scope_of({one: _NO}).overlaps(scope_of({other: _NO}))
+    assert not scope_of({one: _NO}).overlaps(scope_of({f"{one}s": _NO}))
+    assert not scope_of({one: _NO}).covers(other), "it may as well be another file"
+
+
 async def test_paths_that_can_not_be_given_are_an_error_that_says_why(
     autojump_clock, start, tmp_path
 ) -> None:
