@@ -59,12 +59,13 @@ async def test_the_snapshot_that_is_folded_from_pages_is_that_of_the_daemon(
         text("an answer in pieces", pieces=5),
         text("more"),
     )
-    for number in (1, 2):
+    ids = [session_id]
+    for number in (1, 2):  # the first fork shares a part of what its parent says in the end
         await frontend.say(session_id)
         await frontend.turn_ended(session_id, number)
         created = await frontend.must(SessionFork(session_id))
         assert isinstance(created, Created)
-    ids = (session_id, created.session_id)
+        ids.append(created.session_id)
 
     def compare() -> None:
         with DaemonConnection(daemon.places, "test") as connection:
