@@ -87,9 +87,7 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
         match deed:
             case ("lend", str(session), str(lender), Lent() as lent):
                 loans.lend(session, lender, lent, make)
-                before = model.loans.get((session, lender), (Lent({}, reads_files=False), 0))[
-                    0
-                ].servers
+                before, _ = model.loans.get((session, lender), (Lent({}, reads_files=False), 0))
                 if lent.servers or lent.reads_files:
                     of_now = lent.servers
                     gone = [name for name, one in before.servers.items() if of_now.get(name) != one]
