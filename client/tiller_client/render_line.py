@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tiller_client.activity import which_attempt
 from tiller_client.render_item import input_line
-from tiller_client.text import SHORT_ID_CHARS, Paint, count, cut, dollars, one_line, seconds
+from tiller_client.text import SHORT_ID_CHARS, Paint, cells, count, cut, dollars, one_line, seconds
 from tiller_protocol.events import (
     HistoryCompacted,
     HistoryReverted,
@@ -81,17 +81,29 @@ def resolution_line(body: RequestResolved, paint: Paint) -> str:
             return paint.dim("  · no longer asked")
 
 
-def turn_end_line(body: TurnEnded, paint: Paint) -> str:
-    """The outcome of a turn, and its figures."""
-    steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"
+def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> str:
+    """The outcome of a turn, and those of its figures that fit into so many columns."""
+    outcome = f"■ {body.outcome.replace('_', ' ')}"
     usage = body.usage
-    counted = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
-    tokens = "" if usage == Usage() else counted  # not all providers count
-    cost = "" if body.cost is None else f" · {dollars(body.cost)}"
+    counted = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+    figures = [
+        f"{body.steps} step{'' if body.steps == 1 else 's'}",
+        "" if usage == Usage() else counted,  # not all providers count
+        "" if body.cost is None else dollars(body.cost),
+        _files(body),
+        context_line(body),
+        branch_line(body),
+        seconds(body.duration_s),
+    ]
+    for least in (5, 4, 1, 2, 0, 3):
+        if width is not None and cells(_figures(outcome, figures)) > width:
+            figures[least] = ""
     painted = paint.good if body.outcome == "completed" else paint.bad
-    place = "".join(f" · {part}" for part in (context_line(body), branch_line(body)) if part)
-    rest = f" · {steps}{tokens}{cost}{_files(body)}{place} · {seconds(body.duration_s)}"
-    return painted(f"■ {body.outcome.replace('_', ' ')}") + paint.dim(rest)
+    return painted(outcome) + paint.dim(_figures("", figures))
+
+
+def _figures(outcome: str, figures: list[str]) -> str:
+    return outcome + "".join(f" · {figure}" for figure in figures if figure)
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
@@ -118,4 +130,4 @@ def _files(body: TurnEnded) -> str:
     if not body.files:
         return ""
     least = "at least " if body.more_files else ""
-    return f" · {least}{len(body.files)} file{'' if len(body.files) == 1 else 's'} changed"
+    return f"{least}{len(body.files)} file{'' if len(body.files) == 1 else 's'} changed"

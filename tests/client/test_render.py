@@ -11,6 +11,7 @@ from msgspec import structs
 from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
 from tiller_client.render_item import call_lines, call_title, diff_lines, item_block
+from tiller_client.render_line import turn_end_line
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells, local_time
 from tiller_client.transcript import transcript
@@ -530,6 +531,21 @@ def test_the_last_line_of_a_turn_says_how_full_the_context_is_and_on_which_branc
     body = structs.replace(ended("x"), cost=0.01, **fields)
     line = f"■ completed · 1 step · 1.2k in, 30 out · $0.01 · {shown} · 1.5 s\n"
     assert rendered([body]) == line
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "■ completed · 1 step · 1.2k in, 30 out · $0.01 · context 15 % · 1.5 s"),
+        (60, "■ completed · 1 step · 1.2k in, 30 out · $0.01 · 1.5 s"),
+        (40, "■ completed · 1 step · $0.01 · 1.5 s"),
+        (20, "■ completed · 1.5 s"),
+    ],
+)
+def test_the_last_line_of_a_turn_leaves_out_what_does_not_fit(columns: int, shown: str) -> None:
+    fields = {"context_tokens": 150, "context_window": 1000, "branch": "a-long-branch"}
+    body = structs.replace(ended("x"), cost=0.01, **fields)
+    assert turn_end_line(body, PLAIN, columns) == shown
 
 
 def test_a_transcript_of_a_fork_says_of_what_it_is_one() -> None:

@@ -12,11 +12,26 @@ from typing import Self
 
 import pyte
 import trio
+from pyte.screens import Char
 
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S
 
 SCROLLBACK_LINES = 1_000_000
+
+WIDER = 10
+"""How many times as wide a terminal is on which no line is broken."""
+
+FAINT, BLINKING = 2, 5
+
+
+class _Screen(pyte.HistoryScreen):
+    """pyte knows no faint text; so blinking text, which tiller never writes, stands for it."""
+
+    def select_graphic_rendition(self, *attrs: int) -> None:
+        """Set what text looks like from here on."""
+        shown = (BLINKING,) if attrs == (FAINT,) else attrs
+        super().select_graphic_rendition(*shown)
 
 
 class ChatTerminal:
@@ -30,7 +45,7 @@ class ChatTerminal:
         """Everything that was written to the terminal, as it came."""
         self._master = master
         columns, lines = size
-        self._screen = pyte.HistoryScreen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
+        self._screen = _Screen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -66,6 +81,17 @@ class ChatTerminal:
         return [row.rstrip() for row in self._screen.display]
 
     @property
+    def cells(self) -> list[list[Char]]:
+        """What each cell of the screen shows, and how; one behind a wide character is empty."""
+        screen = self._screen
+        return [[screen.buffer[y][x] for x in range(screen.columns)] for y in range(screen.lines)]
+
+    @property
+    def screen(self) -> str:
+        """The rows of the screen as one text."""
+        return "\n".join(self.rows)
+
+    @property
     def text(self) -> str:
         """All rows, those scrolled out of sight included."""
         screen = self._screen
@@ -74,6 +100,17 @@ class ChatTerminal:
             for line in screen.history.top
         ]
         return "\n".join([*above, *self.rows])
+
+    @property
+    def text_of_a_wider_one(self) -> str:
+        """The same on a wider terminal: where a line was too long for this one, it is not broken.
+
+        It holds for a terminal that has not been resized.
+        """
+        columns, lines = self._screen.columns, self._screen.lines
+        wider = ChatTerminal(self.process, self._master, (WIDER * columns, lines))
+        wider._stream.feed(self.written)
+        return wider.text
 
     @property
     def cursor(self) -> tuple[int, int]:
@@ -104,6 +141,10 @@ class ChatTerminal:
     async def shows(self, *texts: str) -> None:
         """Read until all texts stand on the terminal, scrolled out of sight or not."""
         await self.until(lambda: all(text in self.text for text in texts))
+
+    async def sees(self, *texts: str) -> None:
+        """Read until all texts stand on the screen at the same time."""
+        await self.until(lambda: all(text in self.screen for text in texts))
 
     async def end(self) -> int:
         """Read to the end; the exit status."""

@@ -11,9 +11,10 @@ from tiller_client.chat.choosing import Menus
 from tiller_client.chat.commands import COMMANDS, NAMES
 from tiller_client.chat.keys import KEYS_SHOWN
 from tiller_client.chat.outside import Outside
+from tiller_client.chat.rows import explained_rows
 from tiller_client.errors import TillerError, UsageError
 from tiller_client.parser import similar
-from tiller_client.text import on_screen, one_line, pad
+from tiller_client.text import one_line
 from tiller_protocol.answers import AnyResult, Created, RevertResult
 from tiller_protocol.ops import (
     Answer,
@@ -224,16 +225,11 @@ class Actions:
             self._chat.say("which title? /rename TITLE")
 
     def _help(self) -> None:
-        paint = self._chat.screen.look.paint
-        lines = [paint.bold("Keys"), *(f"  {pad(key, 16)} {text}" for key, text in KEYS_SHOWN)]
-        lines += ["", paint.bold("Commands")]
-        for one in COMMANDS:
-            name = f"/{one.name} {one.argument}"
-            lines.append(f"  {pad(name, 28)} {one.help}".rstrip())
-        for custom in self._chat.catalog.commands:
-            name = pad(f"/{one_line(custom.name)}", 28)
-            lines.append(f"  {name} {one_line(custom.description)}".rstrip())
-        self._chat.print([on_screen(line) for line in lines])
+        commands = [(f"/{one.name} {one.argument}".rstrip(), one.help) for one in COMMANDS]
+        commands += [(f"/{one.name}", one.description) for one in self._chat.catalog.commands]
+        look = self._chat.screen.look
+        for title, known in (("Keys", KEYS_SHOWN), ("Commands", commands)):
+            self._chat.print(explained_rows(title, known, look.width, look.paint))
 
 
 def _command(text: str) -> str:

@@ -12,7 +12,9 @@ from tiller_client.chat.look import Look
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
+from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.markdown import MarkdownStream
+from tiller_client.chat.reading.style import Row, Span
 from tiller_client.render_item import background_line, citation_lines, is_shown
 from tiller_client.render_line import (
     compaction_line,
@@ -36,7 +38,15 @@ from tiller_protocol.events import (
     WarningRaised,
 )
 from tiller_protocol.fold import fold
-from tiller_protocol.items import AssistantMessage, Item, Notice, Patch, Reasoning, ToolCall
+from tiller_protocol.items import (
+    AssistantMessage,
+    Compaction,
+    Item,
+    Notice,
+    Patch,
+    Reasoning,
+    ToolCall,
+)
 from tiller_protocol.snapshot import Snapshot
 
 HISTORY_ITEMS_MAX = 200
@@ -61,7 +71,7 @@ class Conversation:
         """Of the message that is next in order, once a part of it may have been printed."""
         self._streamed = 0
         """How many characters of that message the stream has."""
-        self._is_compact = True
+        self._is_compact = False
         """Whether the last final line is one of a group, such as a tool call."""
         self._background_states: dict[str, str] = {}
         self._durations = Durations()
@@ -69,6 +79,8 @@ class Conversation:
         """When the model is asked again (Unix seconds), while that is awaited."""
         self._began = False
         """Whether a line of the streaming message is final."""
+        self._error = ""
+        """The last error that was said."""
 
     def begin(self) -> list[str]:
         """The final lines of what has happened before."""
@@ -96,8 +108,9 @@ class Conversation:
         if isinstance(event.body, HistoryReverted):
             return [*self._cut_back(event.body)]
         lines = self.advance()
+        compact = isinstance(event.body, RequestResolved | HistoryCompacted)
         for line in self._said(event):
-            lines += self._apart(line.split("\n"), compact=isinstance(event.body, RequestResolved))
+            lines += self._apart(line.split("\n"), compact=compact)
         return lines
 
     def live(self, now: float) -> list[str]:
@@ -107,7 +120,8 @@ class Conversation:
         for item in self.snapshot.items[self._printed :]:
             shown = self._live_item(item, now)
             compact = _is_grouped(item)
-            if shown and not (compact and is_compact):
+            goes_on = self._began and isinstance(item, AssistantMessage)
+            if shown and not (goes_on or (compact and is_compact)):
                 lines.append("")
             if shown:
                 lines += shown
@@ -202,18 +216,22 @@ class Conversation:
         paint = self.look.paint
         match event.body:
             case TurnEnded() as body:
-                line = turn_end_line(body, paint)
-                if body.error is not None:
-                    line += "\n" + paint.bad(f"  {one_line(body.error.message)}")
-                yield on_screen(line)
+                yield on_screen(turn_end_line(body, paint, self.look.width))
+                # Most errors come as an event of their own, just before.
+                if body.error is not None and body.error.message != self._error:
+                    yield self._alarm(body.error.message)
+                self._error = ""
             case StatusChanged(status="retry") as body:
                 yield on_screen(retry_line(body, paint))
             case HistoryCompacted() as body:
                 yield on_screen(compaction_line(body, paint))
             case RequestResolved() as body:
                 yield on_screen(resolution_line(body, paint))
-            case WarningRaised(_, message) | ErrorRaised(_, message):
-                yield on_screen(paint.asking(f"! {one_line(message)}"))
+            case WarningRaised(_, message):
+                yield self._alarm(message)
+            case ErrorRaised(_, message):
+                self._error = message
+                yield self._alarm(message)
             case PlanUpdated() as body:
                 yield "\n".join(plan_lines(body.plan, self.look.width, self.look.theme))
             case BackgroundChanged(background):
@@ -236,10 +254,17 @@ class Conversation:
             return ""
         return self._dim(f"○ waiting for the model {seconds(waited_s)}")
 
+    def _alarm(self, message: str) -> str:
+        """A warning or an error, in rows."""
+        rows = wrapped([Span(one_line(message), ("asking",))], self.look.width - 2)
+        mark: Row = [Span("! ", ("asking",))]
+        lines = [[*(mark if at == 0 else [Span("  ")]), *row] for at, row in enumerate(rows)]
+        return "\n".join(map(self.look.theme.line, lines))
+
     def _dim(self, text: str) -> str:
         return on_screen(self.look.paint.dim(sanitized(text)))
 
 
 def _is_grouped(item: Item) -> bool:
     """Whether items of this kind stand below each other without a blank line."""
-    return isinstance(item, ToolCall | Reasoning | Patch | Notice)
+    return isinstance(item, ToolCall | Reasoning | Patch | Notice | Compaction)

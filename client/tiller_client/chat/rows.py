@@ -3,19 +3,27 @@
 All text in them is safe, and no row is wider than the terminal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prompt_toolkit.buffer import CompletionState
 
 from tiller_client.chat.asking import Asking, choices
 from tiller_client.chat.editor import GOES_ON
+from tiller_client.chat.reading.layout import wrapped
+from tiller_client.chat.reading.style import Span, text_of
 from tiller_client.render_item import input_line
-from tiller_client.text import Paint, cut, on_screen, one_line
+from tiller_client.text import Paint, cells, cut, on_screen, one_line, pad
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot
 
 COMPLETIONS_SHOWN = 8
 QUEUED_SHOWN = 5
+
+NAME_COLUMNS = 24
+"""Of the names of keys and commands, where they are explained."""
+
+ENTER = "  (Enter)"
+"""Behind the answer that Enter gives."""
 
 HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
 
@@ -30,7 +38,7 @@ def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
 def queue_rows(queue: Sequence[QueuedInput], width: int, paint: Paint) -> list[str]:
     """The input that waits."""
     rows = [
-        cut(f"  ⏳ {'steers' if one.delivery == 'steer' else 'queued'}: {input_line(one)}", width)
+        cut(f"  ◷ {'steers' if one.delivery == 'steer' else 'queued'}: {input_line(one)}", width)
         for one in queue
     ]
     more = [f"  … {len(rows) - QUEUED_SHOWN} more"] if len(rows) > QUEUED_SHOWN else []
@@ -46,8 +54,26 @@ def answer_rows(
     for choice in choices(request):
         chosen = choice in (asking.chosen, asking.typing)
         row = cut(f"{'▸' if chosen else ' '} {choice.key}  {one_line(choice.label)}", width)
-        rows.append(paint.bold(row + "  (Enter)") if chosen else row)
+        rows.append(paint.bold(cut(row, width - len(ENTER)) + ENTER) if chosen else row)
     rows.append(paint.dim(cut(f"  {how_to}", width)))
+    return [on_screen(row) for row in rows]
+
+
+def explained_rows(
+    title: str, explained: Iterable[tuple[str, str]], width: int, paint: Paint
+) -> list[str]:
+    """Names in a column and what they are beside them; a long name has a row of its own."""
+    column = min(NAME_COLUMNS, width // 2)
+    rows = [paint.bold(title)]
+    for name, text in explained:
+        name = GOES_ON + one_line(name)
+        beside = map(text_of, wrapped([Span(one_line(text))], width - column))
+        if cells(name) > column - len(GOES_ON):
+            rows.append(cut(name, width))
+            name = ""
+        for row in beside:
+            rows.append(pad(name, column) + row)
+            name = ""
     return [on_screen(row) for row in rows]
 
 
@@ -68,9 +94,11 @@ def completion_rows(state: CompletionState | None, width: int, paint: Paint) -> 
         return []
     at = state.complete_index or 0
     first = max(0, min(at - COMPLETIONS_SHOWN // 2, len(state.completions) - COMPLETIONS_SHOWN))
+    shown = state.completions[first : first + COMPLETIONS_SHOWN]
+    column = min(max(cells(one_line(one.display_text)) for one in shown), width // 2)
     rows: list[str] = []
-    for number, one in enumerate(state.completions[first : first + COMPLETIONS_SHOWN], first):
-        detail = one_line(one.display_meta_text)
-        row = cut(f"{GOES_ON}{one_line(one.display_text)}  {detail}".rstrip(), width)
+    for number, one in enumerate(shown, first):
+        name, detail = one_line(one.display_text), one_line(one.display_meta_text)
+        row = cut(GOES_ON + (f"{pad(name, column)}  {detail}" if detail else name), width)
         rows.append(paint.bold(row) if number == state.complete_index else paint.dim(row))
     return [on_screen(row) for row in rows]

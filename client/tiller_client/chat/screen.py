@@ -55,6 +55,9 @@ class Screen:
         above, self._above = self._above, []
         self.pace.drawn()
         frame = compose(self._parts(), rows)
+        recoloured = self.look.theme.recoloured
+        above = [recoloured(line) for line in above]
+        frame = frame._replace(rows=[recoloured(row) for row in frame.rows])
         self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot))
         if chat.asking.request is not None:
             chat.asking.seen(time.monotonic())

@@ -198,7 +198,7 @@ def test_reasoning_is_one_line_with_its_time_and_opens():
     head = "∴ Thought for 3.0 s: Look first"
     assert item_lines(ended, facts, 40, NO_COLOUR) == [head]
     opened = item_lines(ended, facts, 40, NO_COLOUR, opened=True)
-    assert opened == [head, "  Look first", "", "  Then act."]
+    assert opened == [head, "  Then act."]
     assert item_lines(ended, Facts(), 40, ALOUD) == ["Thought: Look first"]
 
 

@@ -13,7 +13,7 @@ from tiller_client.chat.reading import blocks
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
-from tiller_client.text import sanitized
+from tiller_client.text import Paint, on_screen, sanitized
 
 PLAIN = Theme()
 COLOURED = Theme("dark", TRUECOLOR, links=True)
@@ -205,3 +205,10 @@ def test_a_comment_of_several_lines_is_coloured_as_one():
 )
 def test_the_theme_fits_the_terminal(environ, expected):
     assert theme_for(environ) == expected
+
+
+def test_words_that_other_verbs_colour_have_the_colours_of_the_theme():
+    line = on_screen(Paint(colour=True).asking("sure?"))
+    light = Theme("light", TRUECOLOR).recoloured(line)
+    assert light == "\x1b[38;2;138;90;0msure?\x1b[0m"
+    assert Theme("light", 16).recoloured(line) == line

@@ -135,7 +135,8 @@ def _reasoning_lines(
     note = f" {_NOTES[item.state]}" if item.state in _NOTES else ""
     head = cut(f"{theme.glyph('∴ ', '')}{verb}{took}{note}{about}", width)
     lines = _muted(head, width, theme)
-    return lines + _indented(markdown_lines(item.text, width - 2, theme), 2) if opened else lines
+    text = item.text[heading.end() :] if heading else item.text
+    return lines + _indented(markdown_lines(text, width - 2, theme), 2) if opened else lines
 
 
 def _muted(text: str, width: int, theme: Theme) -> list[str]:

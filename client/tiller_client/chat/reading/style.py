@@ -28,6 +28,10 @@ LINKED_SCHEMES = frozenset({"http", "https", "file"})
 """What a click may open; others can start programs."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
+_ROLES = {"2": "muted", "31": "bad", "32": "good", "33": "asking"}
+_PAINTED = re.compile(rf"\x1b\[({'|'.join(_ROLES)})m")
+"""What `Paint` writes, and which role it is."""
+
 _EMOJI_SELECTOR = "\ufe0f"
 _LINK_END = "\x1b]8;;\x1b\\"
 
@@ -71,6 +75,12 @@ class Theme:
     def line(self, row: Iterable[Span]) -> str:
         """The text of a row with its escapes; safe, whatever the row contains."""
         return "".join(map(self._written, row)).rstrip(" ")
+
+    def recoloured(self, line: str) -> str:
+        """A finished line with the colours of this theme for those of `Paint`."""
+        if self.colours <= 16:
+            return line
+        return _PAINTED.sub(lambda code: f"\x1b[{self._code(_ROLES[code[1]])}m", line)
 
     def glyph(self, glyph: str, word: str) -> str:
         """A glyph, or what a screen reader is to say instead."""

@@ -1,0 +1,88 @@
+"""Draws every state of `tiller chat` for docs/chat.md: in docs/chat, or where `--into` says.
+
+    .venv/bin/python scripts/chat_screens.py
+    .venv/bin/python scripts/chat_screens.py --everything --into /tmp/screens diff edit
+
+The real daemon with a scripted model, on a terminal. A run draws the same as the one before: times
+and paths are replaced. Beside the pictures of 80 columns in dark colours, the main states are drawn
+in both sizes and palettes; with `--everything` all of them are, and written as text, too.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests")]
+
+import trio  # noqa: E402
+
+from support.daemon import Daemon  # noqa: E402 - found there
+from support.screens import STATES  # noqa: E402
+from support.screens.drawing import PALETTES, Palette, draw  # noqa: E402
+from support.screens.normal import normalised  # noqa: E402
+from support.screens.stage import CONFIG, Stage, State, make_workspace  # noqa: E402
+
+SIZES = ((80, 24), (200, 50))
+SHOWN_AS = "/home/ann/accounts"
+"""The workspace in the pictures; the real path is as long, so that lines break alike."""
+
+
+async def play(state: State, size: tuple[int, int], palette: Palette, into: Path) -> None:
+    """Play a state and draw it."""
+    prefix = "s" * (len(SHOWN_AS) - len("/tmp/12345678"))
+    with (
+        tempfile.TemporaryDirectory(prefix="d-", dir="/tmp") as home,
+        tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as workspace,
+        Daemon(Path(home), CONFIG) as daemon,
+    ):
+        make_workspace(Path(workspace))
+        async with trio.open_nursery() as nursery:
+            variables = {"COLORTERM": "truecolor", "TILLER_THEME": palette.theme}
+            stage = Stage(daemon, Path(workspace), nursery, size, **variables)
+            try:
+                await state.play(stage)
+                await _write(stage, state, size, palette, into)
+            finally:
+                stage.close()
+                nursery.cancel_scope.cancel()
+
+
+async def _write(
+    stage: Stage, state: State, size: tuple[int, int], palette: Palette, into: Path
+) -> None:
+    chat = stage.shown
+    rows = normalised(chat.cells, str(stage.workspace), SHOWN_AS)
+    name = f"{state.name}-{size[0]}x{size[1]}-{palette.theme}"
+    draw(rows, chat.cursor, palette).save(into / f"{name}.png", optimize=True)
+    text = "\n".join("".join(cell.data for cell in row).rstrip() for row in rows)
+    if palette is PALETTES[0]:
+        (into / f"{state.name}-{size[0]}x{size[1]}.txt").write_text(text.rstrip() + "\n")
+
+
+async def play_all(arguments: argparse.Namespace) -> None:
+    """Play what was asked for, in every size and palette that it is drawn in."""
+    arguments.into.mkdir(exist_ok=True)
+    for state in STATES:
+        if arguments.states and state.name not in arguments.states:
+            continue
+        for size in SIZES:
+            for palette in PALETTES:
+                is_first = (size, palette) == (SIZES[0], PALETTES[0])
+                if is_first or state.main or arguments.everything:
+                    await play(state, size, palette, arguments.into)
+        print(state.name)
+
+
+def main() -> None:
+    """Read the arguments and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("states", nargs="*", help="only these states")
+    parser.add_argument("--into", type=Path, default=ROOT / "docs/chat")
+    parser.add_argument("--everything", action="store_true", help="every size and palette")
+    trio.run(play_all, parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

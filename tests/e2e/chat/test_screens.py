@@ -1,0 +1,99 @@
+"""What a person sees of `tiller chat` in every state, on terminals of several sizes."""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from support.chat import ChatTerminal
+from support.daemon import Daemon
+from support.pictures import picture
+from support.screens import STATES
+from support.screens.stage import CONFIG, READY, Stage, State, make_workspace, says
+from tiller_client.chat.editor import PROMPT
+from tiller_daemon.models.scripted import TextPart
+
+SIZES = ((80, 24), (200, 50))
+
+Stages = Callable[..., Stage]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("d"), CONFIG) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+async def stages(
+    daemon: Daemon,
+    new_daemon: Callable[..., Daemon],
+    tmp_path: Path,
+    nursery: trio.Nursery,
+) -> AsyncGenerator[Stages]:
+    """Makes stages, with a daemon of their own if they need one."""
+    made: list[Stage] = []
+
+    def make(size: tuple[int, int] = SIZES[0], *, alone: bool = False, **variables: str) -> Stage:
+        used = new_daemon(CONFIG) if alone else daemon
+        if alone:
+            used.start()
+        workspace = tmp_path / "accounts"
+        make_workspace(workspace)
+        made.append(Stage(used, workspace, nursery, size, **variables))
+        return made[-1]
+
+    yield make
+    for stage in made:
+        stage.close()
+
+
+def check(chat: ChatTerminal) -> None:
+    """What holds on every screen."""
+    filled = [row for row in chat.rows if row]
+    assert any(f" {word}" in f" {filled[-1]}" for word in ("build", "·")), "the status is last"
+    editor = [number for number, row in enumerate(chat.rows) if row.startswith(PROMPT.strip())]
+    assert len(editor) == 1, "there is one place to write in"
+    assert chat.cursor[0] >= editor[0], "the cursor is there"
+    assert "\n\n\n" not in chat.text.strip(), "no two blank rows follow each other"
+    assert not set(chat.text) & set("␛␀⟨"), "nothing had to be escaped"
+    assert chat.text == chat.text_of_a_wider_one, "no line is wider than the terminal"
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
+async def test_a_person_sees_it(stages: Stages, state: State, size: tuple[int, int]) -> None:
+    stage = stages(size, alone=state.alone)
+    await state.play(stage)
+    check(stage.shown)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sequence"),
+    [
+        ({"term": "xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,c=52,r=16,m="),
+        ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
+        ({"TERM_PROGRAM": "WezTerm"}, "\x1b]1337;File=inline=1;size="),
+    ],
+)
+async def test_an_image_is_drawn_where_the_terminal_can(
+    stages: Stages, variables: dict[str, Any], sequence: str
+) -> None:
+    stage = stages()
+    (stage.workspace / "login.png").write_bytes(picture(size=(640, 400)))
+    chat = await stage.chat(says(TextPart("It is blue.")), **variables)
+    chat.press("what is this: @login.png ?\r")
+    await chat.shows("640x400", "■ completed")
+    assert chat.written.count(sequence) == 1
+
+
+async def test_no_colours_are_shown_to_who_wants_none(stages: Stages) -> None:
+    stage = stages(NO_COLOR="1")
+    chat = await stage.asked(says(TextPart("# One\n\n`two` **three**")), prompt="say it")
+    await chat.sees("# One", "`two` three", "■ completed", READY)
+    cells = [cell for row in chat.cells for cell in row]
+    assert {(cell.fg, cell.bg, cell.bold, cell.blink) for cell in cells} == {
+        ("default", "default", False, False)
+    }
