@@ -1,11 +1,12 @@
-"""Draws every state of `tiller chat` for docs/chat.md: in docs/chat, or where `--into` says.
+"""Draws every state of `tiller chat` into docs/chat, with a page that shows them all.
 
     .venv/bin/python scripts/chat_screens.py
     .venv/bin/python scripts/chat_screens.py --everything --into /tmp/screens diff edit
 
 The real daemon with a scripted model, on a terminal. A run draws the same as the one before: times
 and paths are replaced. Beside the pictures of 80 columns in dark colours, the main states are drawn
-in both sizes and palettes; with `--everything` all of them are, and written as text, too.
+in both sizes and palettes; with `--everything` all of them are. Elsewhere than in docs/chat, each
+is written as text, too.
 """
 
 import argparse
@@ -24,13 +25,22 @@ from support.screens.drawing import PALETTES, Palette, draw  # noqa: E402
 from support.screens.normal import normalised  # noqa: E402
 from support.screens.stage import CONFIG, Stage, State, make_workspace  # noqa: E402
 
+DOCS = ROOT / "docs/chat"
 SIZES = ((80, 24), (200, 50))
 SHOWN_AS = "/home/ann/accounts"
 """The workspace in the pictures; the real path is as long, so that lines break alike."""
 
 
+PAGE = """\
+# Every state of `tiller chat`
+
+Written by `scripts/chat_screens.py`, with a scripted model.
+[chat.md](../chat.md) says what can be done in them.
+"""
+
+
 async def play(state: State, size: tuple[int, int], palette: Palette, into: Path) -> None:
-    """Play a state and draw it."""
+    """Play a state and draw it; in the first palette it is written as text, too."""
     prefix = "s" * (len(SHOWN_AS) - len("/tmp/12345678"))
     with (
         tempfile.TemporaryDirectory(prefix="d-", dir="/tmp") as home,
@@ -57,12 +67,12 @@ async def _write(
     name = f"{state.name}-{size[0]}x{size[1]}-{palette.theme}"
     draw(rows, chat.cursor, palette).save(into / f"{name}.png", optimize=True)
     text = "\n".join("".join(cell.data for cell in row).rstrip() for row in rows)
-    if palette is PALETTES[0]:
+    if palette is PALETTES[0] and into != DOCS:
         (into / f"{state.name}-{size[0]}x{size[1]}.txt").write_text(text.rstrip() + "\n")
 
 
 async def play_all(arguments: argparse.Namespace) -> None:
-    """Play what was asked for, in every size and palette that it is drawn in."""
+    """Play what was asked for, in every size and palette that it is drawn in; write the page."""
     arguments.into.mkdir(exist_ok=True)
     for state in STATES:
         if arguments.states and state.name not in arguments.states:
@@ -73,13 +83,27 @@ async def play_all(arguments: argparse.Namespace) -> None:
                 if is_first or state.main or arguments.everything:
                     await play(state, size, palette, arguments.into)
         print(state.name)
+    (arguments.into / "README.md").write_text(PAGE + "".join(map(_entry, STATES)))
+
+
+def _entry(state: State) -> str:
+    """What the page has about a state."""
+    first = f"{state.name}-{SIZES[0][0]}x{SIZES[0][1]}-{PALETTES[0].theme}.png"
+    others = [
+        f"[{columns} columns, {palette.theme}]({state.name}-{columns}x{lines}-{palette.theme}.png)"
+        for columns, lines in SIZES
+        for palette in PALETTES
+        if (columns, palette) != (SIZES[0][0], PALETTES[0])
+    ]
+    also = f"\n\nAlso: {', '.join(others)}." if state.main else ""
+    return f"\n## {state.about}\n\n![{state.about}]({first}){also}\n"
 
 
 def main() -> None:
     """Read the arguments and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("states", nargs="*", help="only these states")
-    parser.add_argument("--into", type=Path, default=ROOT / "docs/chat")
+    parser.add_argument("--into", type=Path, default=DOCS)
     parser.add_argument("--everything", action="store_true", help="every size and palette")
     trio.run(play_all, parser.parse_args())
 

@@ -136,6 +136,10 @@ class Conversation:
             lines += ["", waiting]
         return lines
 
+    def set_apart(self) -> None:
+        """Something else was printed: what comes next is no more of a group."""
+        self._is_compact = False
+
     def advance(self) -> list[str]:
         """The lines that have become final by the events taken, deltas included."""
         return list(self._advance())
@@ -219,7 +223,7 @@ class Conversation:
                 yield on_screen(turn_end_line(body, paint, self.look.width))
                 # Most errors come as an event of their own, just before.
                 if body.error is not None and body.error.message != self._error:
-                    yield self._alarm(body.error.message)
+                    yield self._alarm(body.error.message, "bad")
                 self._error = ""
             case StatusChanged(status="retry") as body:
                 yield on_screen(retry_line(body, paint))
@@ -228,10 +232,10 @@ class Conversation:
             case RequestResolved() as body:
                 yield on_screen(resolution_line(body, paint))
             case WarningRaised(_, message):
-                yield self._alarm(message)
+                yield self._alarm(message, "asking")
             case ErrorRaised(_, message):
                 self._error = message
-                yield self._alarm(message)
+                yield self._alarm(message, "bad")
             case PlanUpdated() as body:
                 yield "\n".join(plan_lines(body.plan, self.look.width, self.look.theme))
             case BackgroundChanged(background):
@@ -254,10 +258,10 @@ class Conversation:
             return ""
         return self._dim(f"○ waiting for the model {seconds(waited_s)}")
 
-    def _alarm(self, message: str) -> str:
+    def _alarm(self, message: str, role: str) -> str:
         """A warning or an error, in rows."""
-        rows = wrapped([Span(one_line(message), ("asking",))], self.look.width - 2)
-        mark: Row = [Span("! ", ("asking",))]
+        rows = wrapped([Span(one_line(message), (role,))], self.look.width - 2)
+        mark: Row = [Span("! ", (role,))]
         lines = [[*(mark if at == 0 else [Span("  ")]), *row] for at, row in enumerate(rows)]
         return "\n".join(map(self.look.theme.line, lines))
 

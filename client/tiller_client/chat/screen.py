@@ -43,6 +43,7 @@ class Screen:
         """Print what is asked, all of it, where it stays."""
         block = request_block(request, self.look.paint, self.look.width)
         self.add(["", *on_screen(block).split("\n")])
+        self._chat.conversation.set_apart()
 
     def draw(self) -> None:
         """Draw the state of the chat now, or once no other program has the terminal."""

@@ -150,7 +150,11 @@ def test_a_call_is_one_line_and_the_end_of_its_output():
 
 
 def test_calls_that_ran_side_by_side_show_when():
-    assert item_lines(READ, TOGETHER, 80, NO_COLOUR) == ["● read a.py ok 8.0 s ━━━━━━━━━━━━━━━━"]
+    for columns, end in ((80, 80), (200, 100)):
+        lines = [item_lines(one, TOGETHER, columns, NO_COLOUR)[0] for one in (READ, TEST)]
+        assert [len(line) for line in lines] == [end, end], "bars stand below each other"
+    (line,) = item_lines(READ, TOGETHER, 80, NO_COLOUR)
+    assert line.split() == ["●", "read", "a.py", "ok", "8.0", "s", "━" * 16]
     assert item_lines(TEST, TOGETHER, 80, NO_COLOUR)[0].endswith(" ┄┄┄┄┄┄┄┄━━━━━━━━")
     assert item_lines(TEST, TOGETHER, 40, NO_COLOUR)[0].endswith(" ∥2")
     assert item_lines(TEST, TOGETHER, 80, ALOUD)[0].endswith(", beside 1 more")

@@ -15,6 +15,7 @@ from support.screens.stage import CONFIG, READY, Stage, State, make_workspace, s
 from tiller_client.chat.editor import PROMPT
 from tiller_daemon.models.scripted import TextPart
 
+PICTURES = Path(__file__).parents[3] / "docs/chat"
 SIZES = ((80, 24), (200, 50))
 
 Stages = Callable[..., Stage]
@@ -68,6 +69,12 @@ async def test_a_person_sees_it(stages: Stages, state: State, size: tuple[int, i
     stage = stages(size, alone=state.alone)
     await state.play(stage)
     check(stage.shown)
+
+
+def test_every_state_has_a_picture_and_every_picture_a_state() -> None:
+    """`scripts/chat_screens.py` draws them."""
+    drawn = {path.name.split("-")[0] for path in PICTURES.glob("*.png")}
+    assert drawn == {state.name for state in STATES}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,19 @@ def test_login():
     login("Ann")
     assert find("Ann").name == "ann"
 """,
+    "tests/run": """\
+cat <<'END'
+tests/test_login.py F
+
+    def test_login():
+        login("Ann")
+>       assert find("Ann").name == "ann"
+E       KeyError: 'ann'
+
+1 failed in 0.12s
+END
+exit 1
+""",
 }
 
 GIT = ("git", "-c", "user.name=Ann", "-c", "user.email=ann@example.invalid", "-c", "gc.auto=0")

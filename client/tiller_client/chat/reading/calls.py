@@ -33,6 +33,9 @@ INDENT = 4
 BAR_COLUMNS = 16
 """Of the bar that shows when a call ran, among those beside it."""
 
+BAR_END = 100
+"""Column where bars end at the latest, so that they stand below each other."""
+
 BAR_WIDTH_MIN = 70
 """Narrower terminals show only how many calls ran beside it."""
 
@@ -81,12 +84,16 @@ def _head(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
     """State, tool, what it is about, and when it ran."""
     state, role = _state(call, facts)
     beside = _beside(call, facts, width, theme)
-    end: Row = [Span(f" {state}", (role,)), *beside]
+    end: Row = [Span(f" {state}"), *beside]
     mark = theme.glyph("○ " if call.state in ("pending", "running") else "● ", "")
     begin: Row = [Span(mark, (role,)), Span(cut(one_line(call.name), width // 3), ("bold",))]
     free = width - row_cells(map(safe_span, [*begin, *end])) - 1
     title = cut(call_title(call), free) if free > 0 else ""
-    return [*begin, Span(f" {title}" if title else ""), *end]
+    row = [*begin, Span(f" {title}" if title else ""), Span(f" {state}", (role,))]
+    if not theme.plain and width >= BAR_WIDTH_MIN and beside:
+        used = row_cells(map(safe_span, [*row, *beside]))
+        row.append(Span(" " * (min(width, BAR_END) - used)))
+    return [*row, *beside]
 
 
 def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
