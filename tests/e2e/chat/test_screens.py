@@ -18,6 +18,16 @@ from tiller_daemon.models.scripted import TextPart
 PICTURES = Path(__file__).parents[3] / "docs/chat"
 SIZES = ((80, 24), (200, 50))
 
+NARROW = {
+    "beside": " ∥3",
+    "delegating": "○ task scout: Find out … running",
+    "help": "                   earlier point:\n                   revert it, or fork",
+    "plan": "  ☐ Add a test with names in capitals",
+    "slash": "/sessions  open another session: the…",
+    "thought": "· 1 step · ",
+}
+"""What stands on a terminal of 40 columns."""
+
 Stages = Callable[..., Stage]
 
 
@@ -68,6 +78,14 @@ def check(chat: ChatTerminal) -> None:
 async def test_a_person_sees_it(stages: Stages, state: State, size: tuple[int, int]) -> None:
     stage = stages(size, alone=state.alone)
     await state.play(stage)
+    check(stage.shown)
+
+
+@pytest.mark.parametrize(("state", "shown"), NARROW.items())
+async def test_a_narrow_terminal_says_less(stages: Stages, state: str, shown: str) -> None:
+    stage = stages((40, 24))
+    await next(one for one in STATES if one.name == state).play(stage)
+    await stage.shown.shows(shown)
     check(stage.shown)
 
 

@@ -23,7 +23,7 @@ async def command(stage: Stage) -> None:
 async def edit(stage: Stage) -> None:
     steps = says(read(EDIT["path"])), says(CallPart("edit", arguments=EDIT))
     chat = await stage.asked(*steps, prompt="repair it", arguments=ASKING)
-    await chat.sees("+    index[name.lower()] = session", ANSWERABLE)
+    await chat.sees("+        self.index[name.lower()] = session", ANSWERABLE)
 
 
 async def several(stage: Stage) -> None:

@@ -47,14 +47,18 @@ def _text(cells: Sequence[Char]) -> str:
 
 
 def _replaced(cells: list[Char], pattern: re.Pattern[str], text: str) -> list[Char]:
-    """The first match replaced; the row stays as long as it is."""
+    """The first match replaced; the row stays as long as it is, and so does what stands apart."""
     found = pattern.search(_text(cells))
     if found is None or found[0] == text:
         return cells
     begin, end = found.span()
     written = [cells[begin]._replace(data=character) for character in text]
     blank = Char(" ")
-    row = [*cells[:begin], *written, *cells[end:]]
+    behind, longer = cells[end:], len(text) - (end - begin)
+    gap = len(_text(behind)) - len(_text(behind).lstrip(" "))
+    if gap > max(1, longer):  # a bar, or the end of the row
+        behind = [*[blank] * (gap - longer), *behind[gap:]]
+    row = [*cells[:begin], *written, *behind]
     return [*row, *[blank] * len(cells)][: len(cells)]
 
 

@@ -34,8 +34,13 @@ So the entry can't be found."""
 
 EDIT = {
     "path": "accounts/session.py",
-    "old": "    index[name] = Session(name)\n    return index[name]",
-    "new": "    session = Session(name)\n    index[name.lower()] = session\n    return session",
+    "old": """\
+        self.index[name] = Session(name)
+        return self.index[name]""",
+    "new": """\
+        session = Session(name)
+        self.index[name.lower()] = session
+        return session""",
 }
 
 

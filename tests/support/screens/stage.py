@@ -45,16 +45,15 @@ ANSWERABLE = "a letter chooses, Enter answers"
 FILES = {
     "README.md": "# Accounts\n\nUsers and their sessions.\n",
     "accounts/session.py": """\
-index = {}
+class Sessions:
+    index = {}
 
+    def login(self, name):
+        self.index[name] = Session(name)
+        return self.index[name]
 
-def login(name):
-    index[name] = Session(name)
-    return index[name]
-
-
-def find(name):
-    return index[name.lower()]
+    def find(self, name):
+        return self.index[name.lower()]
 """,
     "accounts/users.py": "class User:\n    name: str\n",
     "tests/test_login.py": """\
