@@ -15,6 +15,7 @@ from support.chat import ChatTerminal
 from support.command_line import CommandLine
 from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_protocol import VERSION
 
 OUTSIDE = "echo out > /var/tmp/never && false"
 
@@ -196,6 +197,19 @@ def test_a_script_gets_a_status_for_each_way_to_end(daemon: Daemon, tiller: Comm
     said = tiller("exec", "-m", piped, "why?", stdin="make: *** no rule\n")
     assert said[:2] == (0, "I see.\n")
     assert "<context>" not in tiller("ls").out, "a title is what a person wrote"
+
+
+def test_help_of_a_verb_the_version_and_a_slip_need_no_daemon(
+    new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    tiller = CommandLine(new_daemon(), workspace)
+    assert tiller("help", "exec") == tiller("exec", "--help")
+    assert "usage: tiller exec" in tiller("help", "exec").out
+    assert VERSION in tiller("--version").out
+    slip = tiller("exce", "x")
+    assert (slip.status, slip.out) == (2, "")
+    assert "did you mean: tiller exec?" in slip.err
+    assert tiller("daemon", "status").status == 1, "none was started"
 
 
 def test_a_fork_says_of_what_it_is_one(daemon: Daemon, tiller: CommandLine) -> None:
