@@ -5,11 +5,19 @@ reconnection or a silence requires a replay. The caller subscribes first, then a
 that `wanted` names, until it is `None`.
 """
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
+from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
+
+RENEW_S = FOLLOW_LEASE_S / 4
+"""Longest time between two replays, so that this frontend counts as one that follows."""
+
+FRONTEND_ID = os.urandom(8).hex()
+"""This process, among those that follow a session."""
 
 
 class ReplayedEvents(NamedTuple):
@@ -29,6 +37,8 @@ class Follower:
         """Start after the event `after`; 0 starts with the first event."""
         self.last = after
         self.head = after
+        self.others: tuple[str, ...] = ()
+        """Names of the other frontends that follow the session, as of the last replay."""
         self._log_id = log_id
         self._gap_suspected = True
 
@@ -36,6 +46,10 @@ class Follower:
     def wanted(self) -> int | None:
         """`after` of the replay to ask for now; `None` if live events are enough."""
         return self.last if self._gap_suspected or self.head > self.last else None
+
+    def replay(self, session_id: str) -> Replay:
+        """The replay to ask for if one is wanted."""
+        return Replay(session_id, self.last, follower=FRONTEND_ID)
 
     def suspect_gap(self) -> None:
         """Require a replay: events may be lost after a silence, a reconnection or a stop."""
@@ -58,6 +72,7 @@ class Follower:
         After a replay without progress, the next one waits for another gap or `suspect_gap`. A
         different log, or one that ends before `last`, is followed from its start.
         """
+        self.others = result.followers
         if log_id != self._log_id or result.head < self.last:
             self._log_id = log_id
             self.last = self.head = 0

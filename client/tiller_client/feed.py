@@ -7,6 +7,7 @@ stopped: that is left to the next submission, or to the user.
 import select
 import threading
 from collections import deque
+from collections.abc import Sequence
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoDaemon
@@ -42,6 +43,11 @@ class Feed:
     def connected(self) -> bool:
         """Whether there is a daemon from which events come, as far as is known."""
         return self._watch is not None and self._watch.connected
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Names of the other frontends that have the session open, as of some seconds ago."""
+        return self._watch.others if self._watch else ()
 
     @property
     def last(self) -> int:

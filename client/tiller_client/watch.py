@@ -12,14 +12,13 @@ from collections.abc import Collection, Sequence
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self
 
-from tiller_client.catchup import Follower, ReplayedEvents
+from tiller_client.catchup import RENEW_S, Follower, ReplayedEvents
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import Detached, NoAnswer, NoDaemon, RejectedError
 from tiller_client.silence import Silence
 from tiller_client.sockets import EventSocket
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
-from tiller_protocol.ops import Replay
 
 SILENCE_BUSY_S = 1.0
 """Silence during a turn after which a replay looks for a lost last event."""
@@ -170,7 +169,7 @@ class Watch:
         self._wakeup = wakeup
         self._follower = Follower(connection.hello.log_id, after)
         self._socket = EventSocket(connection.places.runtime, session_id)
-        self._last_event_at = time.monotonic()
+        self._last_event_at = self._replayed_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -198,6 +197,11 @@ class Watch:
         return bool(self._socket.sources)
 
     @property
+    def others(self) -> Sequence[str]:
+        """Names of the other frontends that have the session open, as of some seconds ago."""
+        return self._follower.others
+
+    @property
     def last(self) -> int:
         """The `seq` of the last event delivered."""
         return self._follower.last
@@ -208,8 +212,8 @@ class Watch:
         `busy`: a turn is running; `keyboard`: descriptor to read lines from. Raises as
         `DaemonConnection.submit` if a replay fails, and `Detached` after a second Ctrl-C.
         """
-        if (after := self._follower.wanted) is not None:
-            delivery = self._replay(after)
+        if self._follower.wanted is not None:
+            delivery = self._replay()
             return self._update(delivery.events, started_over=delivery.started_over)
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
         events = self._follower.take_live(self._socket.drain())
@@ -255,16 +259,17 @@ class Watch:
         now = time.monotonic()
         if received:
             self._last_event_at = now
-        elif now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
-            self._last_event_at = now
+        is_silent = now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
+        if is_silent or now - self._replayed_at > RENEW_S:
+            self._last_event_at = self._replayed_at = now
             self._follower.suspect_gap()
 
-    def _replay(self, after: int) -> ReplayedEvents:
-        result = self._ask_replay(after)
-        self._last_event_at = time.monotonic()
+    def _replay(self) -> ReplayedEvents:
+        result = self._ask_replay()
+        self._last_event_at = self._replayed_at = time.monotonic()
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
-    def _ask_replay(self, after: int) -> ReplayResult:
+    def _ask_replay(self) -> ReplayResult:
         """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
 
         A turn goes on without frontends. So one that is patient asks a daemon again that is silent,
@@ -273,9 +278,10 @@ class Watch:
         """
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
         stopped = Silence(lambda: STOPPED.format(self._connection.program))
+        op = self._follower.replay(self._session_id)
         while True:
             try:
-                return self._connection.look(Replay(self._session_id, after), ReplayResult)
+                return self._connection.look(op, ReplayResult)
             except NoAnswer:
                 if not self._patient or self._wakeup.interrupted:
                     raise

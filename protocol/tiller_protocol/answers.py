@@ -87,6 +87,9 @@ class ReplayResult(Result, frozen=True, tag="replay"):
     ]
     upto: Annotated[int, doc("Every event up to this `seq` is covered; go on after it.")]
     head: Annotated[int, doc("`seq` of the last event in the log.")]
+    followers: Annotated[
+        tuple[str, ...], doc("Names of the other frontends that have the session open now.")
+    ] = ()
 
 
 class SessionDiffResult(Result, frozen=True, tag="session_diff"):

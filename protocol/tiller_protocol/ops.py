@@ -21,6 +21,9 @@ Seq = Annotated[int, Meta(ge=0, le=2**62)]
 REPLAY_LIMIT_MAX = 100_000
 """Most events that one `replay` may ask for; the answer's size is limited as well."""
 
+FOLLOW_LEASE_S = 20.0
+"""How long a frontend counts as a follower of a session after it has asked for its events."""
+
 StepOfTurn = Annotated[
     Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1; absent: the whole turn.")
 ]
@@ -100,6 +103,14 @@ class Replay(Op, frozen=True, tag="replay"):
         Meta(ge=1, le=REPLAY_LIMIT_MAX),
         doc("Most events in the answer; it is also limited in bytes (`replay_bytes_max`)."),
     ] = REPLAY_LIMIT_MAX
+    follower: Annotated[
+        IdText | None,
+        doc(
+            "Of a frontend that has the session open: an id that it has chosen and uses each "
+            "time. For 20 s it then counts as a follower, by the name in `client`, so ask at least "
+            "every 10 s."
+        ),
+    ] = None
 
 
 class UserInput(Op, frozen=True, tag="user_input"):

@@ -2,13 +2,12 @@
 
 import time
 
-from tiller_client.catchup import Follower, ReplayedEvents
+from tiller_client.catchup import RENEW_S, Follower, ReplayedEvents
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import RejectedError
 from tiller_client.sockets import EventSocket
 from tiller_client.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
 from tiller_protocol.answers import ReplayResult
-from tiller_protocol.ops import Replay
 
 RESTART_S = 1.0
 """After a lost connection this much time is left to whoever restarts the daemon."""
@@ -26,7 +25,7 @@ class Following:
         self._session_id = session_id
         self._follower = Follower(connection.hello.log_id)
         self._socket = EventSocket(connection.places.runtime, session_id)
-        self._last_at = time.monotonic()
+        self._last_at = self._replayed_at = time.monotonic()
         self._retry_at = 0.0
         self._was_connected = True
 
@@ -83,6 +82,9 @@ class Following:
 
     def _is_silent(self, *, busy: bool, received: bool) -> bool:
         now = time.monotonic()
+        if now - self._replayed_at > RENEW_S:
+            self._replayed_at = now
+            return True
         if not received and now - self._last_at < (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
             return False
         self._last_at = now
@@ -92,12 +94,12 @@ class Following:
         if time.monotonic() < self._retry_at:
             return ReplayedEvents([])
         try:
-            op = Replay(self._session_id, self._follower.last)
+            op = self._follower.replay(self._session_id)
             result = self._connection.ask(op, ReplayResult)
         except RejectedError as error:
             if error.code != "shutting_down":
                 raise
             self._retry_at = time.monotonic() + SHUTDOWN_RETRY_S
             return ReplayedEvents([])
-        self._last_at = time.monotonic()
+        self._last_at = self._replayed_at = time.monotonic()
         return self._follower.take_replay(result, self._connection.hello.log_id)

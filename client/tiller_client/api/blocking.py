@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -233,6 +233,11 @@ class EventStream:
     def connected(self) -> bool:
         """Whether there is a daemon from which events come, as far as is known."""
         return self.feed.connected
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Names of the other frontends that have the session open, as of some seconds ago."""
+        return self.feed.others
 
     def take(self) -> Event | None:
         """Return the next event if it has arrived; raises `StartedOver`."""

@@ -8,7 +8,7 @@ by itself, within a second for events. An op whose submission was cancelled may 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -160,6 +160,11 @@ class ThreadedEventStream:
     def connected(self) -> bool:
         """Whether there is a daemon from which events come, as far as is known."""
         return self._stream.connected
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Names of the other frontends that have the session open, as of some seconds ago."""
+        return self._stream.others
 
     def close(self) -> None:
         """End the iteration, also one that waits in another task."""

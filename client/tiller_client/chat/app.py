@@ -146,6 +146,12 @@ class Chat:
         self.notes.away = one_line(text)
         self.app.invalidate()
 
+    def beside(self, names: Sequence[str]) -> None:
+        """Show which other frontends have the session open."""
+        if names != self.notes.beside:
+            self.notes.beside = names
+            self.app.invalidate()
+
     def end(self, reason: str) -> None:
         """Leave, as the session can't be followed any more."""
         self.print([on_screen(self.screen.look.paint.asking(f"! {one_line(reason)}"))])

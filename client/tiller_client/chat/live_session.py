@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from tiller_client.api.for_asyncio import Client
@@ -32,6 +32,10 @@ class Sink(Protocol):
 
     def away(self, text: str) -> None:
         """Whether events come: a sentence about why not, or nothing."""
+        ...
+
+    def beside(self, names: Sequence[str]) -> None:
+        """Which other frontends have the session open."""
         ...
 
     def end(self, reason: str) -> None:
@@ -109,10 +113,11 @@ AWAY = "the daemon is away; waiting for it"
 
 
 async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
-    """Say when the daemon is away, and when it is back."""
+    """Say when the daemon is away, and when it is back; and who else is there."""
     is_away: bool | None = None  # not looked yet, so the first look replaces what was said before
     while True:
         await asyncio.sleep(RETRY_S)
+        sink.beside(stream.others)
         was_away, is_away = is_away, not stream.connected
         if was_away != is_away:
             sink.away(AWAY if is_away else "")

@@ -84,7 +84,7 @@ class Screen:
         chat = self._chat
         model = next((one.name for one in chat.catalog.models), "")
         agent = next((one.name for one in chat.catalog.agents), "")
-        return Facts(model, agent, chat.notes.away or chat.notes.said)
+        return Facts(model, agent, chat.notes.away or chat.notes.said, chat.notes.beside)
 
     def _hint(self) -> str:
         """What is said where nothing is written yet."""

@@ -1,5 +1,7 @@
 """The line at the bottom: what this session uses, and how far it is; pure."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +10,9 @@ from tiller_client.text import cells, cut, dollars, one_line, seconds
 from tiller_protocol.snapshot import Snapshot
 
 SEPARATOR = " · "
+
+BESIDE_COLUMNS = 40
+"""For the names of other frontends, which choose them freely."""
 
 
 @dataclass
@@ -18,6 +23,8 @@ class Notes:
     """Why no events come; empty while they do."""
     said: str = ""
     """About the last key or command; until the next key."""
+    beside: Sequence[str] = ()
+    """Names of the other frontends that have the session open."""
 
 
 class Facts(NamedTuple):
@@ -29,6 +36,8 @@ class Facts(NamedTuple):
     """The agent of the next turn, likewise."""
     note: str = ""
     """What the user should know now, such as that the daemon is away; shown first."""
+    beside: Sequence[str] = ()
+    """Names of the other frontends that have the session open."""
 
 
 def status_line(snapshot: Snapshot, facts: Facts, now: float, width: int) -> str:
@@ -40,6 +49,13 @@ def status_line(snapshot: Snapshot, facts: Facts, now: float, width: int) -> str
             break
         line = longer
     return line
+
+
+def beside(names: Sequence[str]) -> str:
+    """The other frontends, each name once: `neovim, tiller chat (2)`."""
+    counted = Counter(one_line(name) or "unnamed" for name in names)
+    shown = (f"{name} ({count})" if count > 1 else name for name, count in counted.items())
+    return cut(", ".join(shown), BESIDE_COLUMNS)
 
 
 def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
@@ -67,6 +83,8 @@ def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
         )
     if sandbox := (context.sandbox if context else settings.sandbox):
         parts.append(f"sandbox {sandbox.replace('_', ' ')}")
+    if facts.beside:
+        parts.append(f"also: {beside(facts.beside)}")
     if snapshot.branch:
         parts.append(cut(one_line(snapshot.branch), BRANCH_COLUMNS))
     return [part for part in parts if part]

@@ -239,6 +239,8 @@ export interface Replay {
   after?: number;
   /** Most events in the answer; it is also limited in bytes (`replay_bytes_max`). */
   limit?: number;
+  /** Of a frontend that has the session open: an id that it has chosen and uses each time. For 20 s it then counts as a follower, by the name in `client`, so ask at least every 10 s. */
+  follower?: string | null;
 }
 
 /** Input of the user: text, images, files, or any of them. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`. */
@@ -1070,6 +1072,8 @@ export interface ReplayResult {
   upto: number;
   /** `seq` of the last event in the log. */
   head: number;
+  /** Names of the other frontends that have the session open now. */
+  followers?: Array<string>;
 }
 
 /** One numbered event of a session. */

@@ -3,6 +3,7 @@
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.followers import Followers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.reverting import session_diff
@@ -32,9 +33,10 @@ class Queries:
         self._services = services
         self._sessions = sessions
         self._search = search
+        self._followers = Followers(services.clock.steady)
 
-    async def answer(self, op: Query) -> AnyResult:
-        """Return the result of a query; raises `RejectionError` or `LogError`."""
+    async def answer(self, op: Query, client: str) -> AnyResult:
+        """Return the result of a query by a client; raises `RejectionError` or `LogError`."""
         match op:
             case SessionList():
                 return await self._list(op)
@@ -48,7 +50,7 @@ class Queries:
             case RulesList():
                 return await self._list_rules(op)
             case Replay():
-                return await self._replay(op)
+                return await self._replay(op, client)
 
     async def _list(self, op: SessionList) -> AnyResult:
         try:
@@ -121,7 +123,7 @@ class Queries:
             return await load_snapshot(self._services.log, session_id)
         return session.snapshot
 
-    async def _replay(self, op: Replay) -> AnyResult:
+    async def _replay(self, op: Replay, client: str) -> AnyResult:
         row = await self._services.log.session(op.session_id)
         if row is None:
             raise unknown_session(op.session_id)
@@ -133,4 +135,5 @@ class Queries:
         )
         events = tuple(decode_event(body) for body in bodies)
         head = await self._services.log.head(op.session_id)
-        return ReplayResult(events, events[-1].seq if events else min(op.after, head), head)
+        upto = events[-1].seq if events else min(op.after, head)
+        return ReplayResult(events, upto, head, self._followers.note(op, client))

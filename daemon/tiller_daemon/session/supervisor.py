@@ -86,7 +86,7 @@ class Supervisor:
         """Answer one submission about sessions. Raises nothing except for cancellation."""
         try:
             if isinstance(op, Query):
-                return Accepted(submission_id, await self._queries.answer(op))
+                return Accepted(submission_id, await self._queries.answer(op, client))
             if isinstance(op, SessionLend):
                 await self._lend(op)
                 return Accepted(submission_id)

@@ -241,6 +241,20 @@ async def test_a_daemon_that_was_stopped_is_said_and_awaited(
     await chat.shows("» half a sentence", "It is here.")
 
 
+async def test_frontends_see_each_other_come_and_go(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    one = opens("-m", daemon.script(always("Read.")))
+    await one.shows(READY)
+    session = await newest(frontend)
+    two = opens(session.session_id)
+    await two.shows(READY, "also: tiller chat")
+    await one.shows("also: tiller chat")
+    two.press("\x04")
+    assert await two.end() == 0
+    await one.until(lambda: "also: tiller chat" not in one.text)
+
+
 async def test_a_file_is_completed_and_its_name_is_sent(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:
