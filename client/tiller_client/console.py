@@ -133,20 +133,28 @@ class Console:
         separate_answers: bool = False,
         quiet: bool = False,
         json: bool = False,
+        lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`separate_answers`: a pipe gets only the answer; `json`: stdout gets only events.
 
-        `quiet`: nothing is shown but answers and what the user must see.
+        `quiet`: nothing is shown but answers and what the user must see. `lines`: whole lines are
+        written, each once, and nothing moves; a terminal is still a keyboard.
         """
         piped = not _is_terminal(sys.stdout.fileno())
         self.quiet = quiet and not json
         self.separates_answers = (separate_answers and piped and not json) or self.quiet
         self._clock = clock
         self._out = sys.stderr if json or (self.separates_answers and piped) else sys.stdout
-        self.terminal = _is_terminal(self._out.fileno())
+        self.terminal = _is_terminal(self._out.fileno()) and not lines
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
-        self.keyboard = 0 if self.terminal and _is_terminal(0) else None
+        types = lines or self.terminal
+        self.keyboard = 0 if types and os.isatty(self._out.fileno()) and os.isatty(0) else None
+        self._lines = lines
+        self._unfinished = ""
+        """With `lines`, what has no end yet."""
+        self._asked = ""
+        """With `lines`, what the user was asked last."""
         self._pending_answer = ""
         self._bottom: tuple[str, ...] = ()
         self._bottom_width = 0
@@ -185,7 +193,7 @@ class Console:
         The Ctrl-C that `interrupted` the turn has also ended a reader such as `| tee`: then the
         message is shown with the progress.
         """
-        self._pending_answer = ""
+        self._pending_answer = self._asked = ""
         if not self.separates_answers or not message:
             return
         text = message + ("" if message.endswith("\n") else "\n")
@@ -204,6 +212,7 @@ class Console:
         longer. Several rows are drawn at most every `REDRAW_S_MIN`; later calls draw what is new.
         """
         if not self.terminal:
+            self._asked = ""
             return
         width, height = self.width, _height(self._out.fileno())
         fitting = [cut(row, width - 1) for row in rows if row]
@@ -222,6 +231,14 @@ class Console:
             self._write(f"{text} " if text else "")
             self._typed_from = cells(rows[-1]) if rows else 0
         self._bottom, self._bottom_width = rows, width
+
+    def ask(self, prompt: str, about: str = "") -> None:
+        """Show at the bottom what the user types next; `about` tells equal prompts apart."""
+        if not self._lines:
+            self.bottom(prompt)
+        elif self._asked != prompt + about:
+            self.line(prompt.removesuffix("»").rstrip())
+            self._asked = prompt + about
 
     def entered(self) -> None:
         """Note that the user pressed Enter, so that the cursor is on a new line."""
@@ -253,6 +270,9 @@ class Console:
 
     def _write(self, text: str) -> None:
         """Write text in place of the rows at the bottom."""
+        if self._lines:
+            whole, end, self._unfinished = (self._unfinished + text).rpartition("\n")
+            text = whole + end
         above = len(self._bottom) - 1
         erased = f"\x1b[{above}A{_ERASE_BELOW}" if above > 0 else _ERASE_LINE
         _write(self._out, text, erased if self._bottom else "")

@@ -4,12 +4,12 @@ Shared by all verbs that follow a session; they decide when it ends and what Ctr
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, complain, print_json
-from tiller_client.errors import RejectedError
+from tiller_client.errors import RejectedError, UsageError
 from tiller_client.render import Renderer
 from tiller_client.silence import Silence
 from tiller_client.text import one_line
@@ -26,7 +26,7 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import Request, UserMessage
-from tiller_protocol.ops import Answer, UserInput
+from tiller_protocol.ops import Answer, AnyOp, UserInput
 
 STEER_HINT = "»"
 """The bottom line below the output of a running call."""
@@ -91,8 +91,11 @@ class InteractiveSession:
         whole: bool,
         delivery: Literal["auto", "steer"],
         says_how_to_answer: bool = True,
+        op_of: Callable[[str], AnyOp | None] | None = None,
     ) -> None:
         """`prompts`: show input that starts turns; `delivery`: of typed lines.
+
+        `op_of`: what a typed line that answers nothing submits, if anything; by default input.
 
         `whole`: show all that calls return. `says_how_to_answer`: without a keyboard, show how to
         answer requests from elsewhere.
@@ -111,6 +114,7 @@ class InteractiveSession:
             wraps=console.terminal,
             whole=whole,
         )
+        self._op_of = op_of or self._input
         self._requests = _OpenRequests()
         self._says_how_to_answer = says_how_to_answer
         self._is_queued = False
@@ -215,7 +219,8 @@ class InteractiveSession:
                 self._send(line.rstrip("\r\n"))
             self._requests.asked = request.id
         self._show_whole(request)
-        self._console.bottom(prompt_for(request, rejecting=self._requests.rejecting == request.id))
+        rejecting = self._requests.rejecting == request.id
+        self._console.ask(prompt_for(request, rejecting=rejecting), request.id)
 
     def _show_whole(self, request: Request) -> None:
         """Show this request unless it was shown last."""
@@ -228,7 +233,7 @@ class InteractiveSession:
         if not self._renderer.at_line_start:
             self._console.bottom()
         elif not self.busy and not self._json and self._delivery == "auto":
-            self._console.bottom(IDLE_HINT)
+            self._console.ask(IDLE_HINT)
         elif self._console.quiet:
             self._console.bottom()
         else:
@@ -269,9 +274,13 @@ class InteractiveSession:
             self._console.line(f"  nothing has been asked yet, so {one_line(line)!r} was not sent")
             return
         try:
-            self._connection.submit(UserInput(self.session_id, line, delivery=self._delivery))
-        except RejectedError as error:
+            if (op := self._op_of(line)) is not None:
+                self._connection.submit(op)
+        except (RejectedError, UsageError) as error:
             self._console.line(f"  not sent: {one_line(str(error))}")
+
+    def _input(self, line: str) -> AnyOp:
+        return UserInput(self.session_id, line, delivery=self._delivery)
 
 
 def _how_to_answer(request: Request) -> str:

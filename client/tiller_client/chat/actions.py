@@ -10,6 +10,7 @@ from tiller_client.chat.attaching import attachments
 from tiller_client.chat.choosing import Menus
 from tiller_client.chat.commands import COMMANDS, NAMES
 from tiller_client.chat.keys import KEYS_SHOWN
+from tiller_client.chat.live_session import Done, Failed
 from tiller_client.chat.outside import Outside
 from tiller_client.chat.rows import explained_rows
 from tiller_client.errors import TillerError, UsageError
@@ -40,8 +41,6 @@ AGAIN_S = 1.5
 
 APPROVE = ("ask", "always", "never")
 SANDBOX = ("read_only", "workspace_write", "full_access")
-
-Done = Callable[[AnyResult | None], None]
 
 
 class Actions:
@@ -100,11 +99,18 @@ class Actions:
             self.submit(Answer(request.id, choice.decision, choice.text))
 
     def interrupt_or_go_back(self) -> None:
-        """Interrupt the running turn; the second time, choose a turn to go back to."""
+        """Interrupt the running turn; the second time, choose a turn to go back to.
+
+        While something is asked, an Esc may be meant for that, so it takes two to interrupt.
+        """
         now = time.monotonic()
         again, self._escaped_at = now - self._escaped_at < AGAIN_S, now
-        if again:
+        if again and self._chat.asking.request is not None:
+            self.submit(Interrupt(self._id))
+        elif again:
             self.menus.turns()
+        elif self._chat.asking.request is not None:
+            self._chat.say("to interrupt the turn: Esc again")
         elif self._chat.is_busy:
             self.submit(Interrupt(self._id))
         else:
@@ -132,9 +138,20 @@ class Actions:
             at = names.index(now) if now in names else -1
             self.configure(agent=names[(at + 1) % len(names)])
 
-    def submit(self, op: AnyOp, *, written: str = "", done: Done | None = None) -> None:
-        """Submit an op; `written`, what the user wrote, goes back to the editor if it fails."""
-        self._chat.session.submit(op, done or self._said, partial(self._failed, written))
+    def submit(
+        self,
+        op: AnyOp,
+        *,
+        written: str = "",
+        done: Done | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        """Submit an op; `written`, what the user wrote, goes back to the editor if it fails.
+
+        Without `failed` the user is told why.
+        """
+        failed = failed or partial(self._failed, written)
+        self._chat.session.submit(op, done or self._said, failed)
 
     def configure(self, **fields: object) -> None:
         """Change settings of the session, from the next turn on."""

@@ -1,16 +1,25 @@
 """The menus: sessions, turns, models, agents, queued input, and what was written before."""
 
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
-from tiller_client.chat.menu import Entry, Menu
+from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import points
 from tiller_client.render_item import input_line
 from tiller_client.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
-from tiller_protocol.ops import QueueEdit, Revert, SessionList
+from tiller_protocol.ops import (
+    AnyOp,
+    QueueEdit,
+    Revert,
+    SessionArchive,
+    SessionConfigure,
+    SessionList,
+)
 from tiller_protocol.searching import SEARCH_LIMIT_MAX, SessionSearch, SessionSearchResult
+from tiller_protocol.snapshot import SessionSummary
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
@@ -26,31 +35,90 @@ class Menus:
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
+        self._words = ""
+        """By which the listed sessions were found."""
+        self._searched: str | None = None
+        """The words of the search that is under way."""
+        self._acts = {
+            "c-r": Act("Ctrl-R renames", self._rename),
+            "c-a": Act("Ctrl-A archives", self._archive),
+        }
 
     def sessions(self, words: str) -> None:
         """Choose another session: the newest ones, or those in which the words were said."""
+        self._words = words
         op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
         self._chat.actions.submit(op, done=self._show_sessions)
 
     def _show_sessions(self, result: AnyResult | None) -> None:
         if isinstance(result, SessionSearchResult):
-            found = [(one.session, "".join(one.texts[0].pieces)) for one in result.found]
-            title = "sessions with these words"
+            title, entries = "sessions with these words", self._found(result)
         else:
             assert isinstance(result, SessionListResult)
-            found = [(one, one.workspace) for one in result.sessions]
             title = "open a session"
+            entries = self._entries((one, one.workspace) for one in result.sessions)
+        if not entries:
+            if self._chat.menu is None:
+                words = " with these words" if self._words else ""
+                self._chat.say(f"there is no other session{words}")
+            self._chat.menu = None
+            return
+        menu = Menu(title, entries, self._chat.actions.open, self._search, self._acts)
+        self._chat.choose(menu)
+
+    def _found(self, result: SessionSearchResult) -> list[Entry]:
+        return self._entries((one.session, "".join(one.texts[0].pieces)) for one in result.found)
+
+    def _entries(self, sessions: Iterable[tuple[SessionSummary, str]]) -> list[Entry]:
+        """Other sessions, each with what is said about it."""
         now = time.time()
-        entries = [
+        return [
             Entry(
                 one.session_id,
                 one.title or "untitled",
                 f"{age(now - one.updated_at)} ago · {about}",
             )
-            for one, about in found
+            for one, about in sessions
             if one.session_id != self._chat.session.id
         ]
-        self._chat.choose(Menu(title, entries, self._chat.actions.open))
+
+    def _search(self, menu: Menu) -> None:
+        """Find the sessions in which the typed words were said; one search at a time."""
+        if self._searched is not None:
+            return
+        self._searched = typed = menu.typed
+
+        def ended() -> None:
+            """Search again if other words were typed meanwhile."""
+            self._searched = None
+            if self._chat.menu is menu and menu.typed.strip() and menu.typed != typed:
+                self._search(menu)
+
+        def done(result: AnyResult | None) -> None:
+            assert isinstance(result, SessionSearchResult)
+            if menu.typed == typed:
+                menu.find(self._found(result))
+                self._chat.app.invalidate()
+            ended()
+
+        op = SessionSearch(typed, limit=SEARCH_LIMIT_MAX)
+        # Words that can't be searched for are no mistake: the titles are narrowed all the same.
+        self._chat.actions.submit(op, done=done, failed=lambda _: ended())
+
+    def _rename(self, entry: Entry) -> None:
+        def rename(title: str) -> None:
+            if title.strip():
+                self._change(SessionConfigure(entry.value, title=one_line(title)))
+
+        self._chat.choose(Menu(f"new title of {one_line(entry.label)}", (), rename))
+
+    def _archive(self, entry: Entry) -> None:
+        self._chat.say(f"archived: {entry.label}; to undo: tiller archive --undo {entry.value}")
+        self._change(SessionArchive(entry.value))
+
+    def _change(self, op: AnyOp) -> None:
+        """Change another session, then show the list as it is then."""
+        self._chat.actions.submit(op, done=lambda _: self.sessions(self._words))
 
     def written_before(self) -> None:
         """Choose among the texts of the history."""

@@ -24,7 +24,7 @@ KEYS_SHOWN = (
     ("Enter", "send; while a turn is running: steer it"),
     ("Alt-Enter", "queue behind the running turn"),
     ("Ctrl-J, \\ Enter", "a new line"),
-    ("Esc", "interrupt the turn; close what is open"),
+    ("Esc", "close what is open; else interrupt the turn"),
     ("Esc Esc", "go back to an earlier point, or fork from there"),
     ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
     ("Ctrl-D", "leave"),
@@ -83,7 +83,9 @@ def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
     def _take(_event: KeyPressEvent) -> None:
         assert chat.menu
         menu, chat.menu = chat.menu, None
-        if menu.chosen is not None:
+        if not menu.entries:
+            menu.take(menu.typed)
+        elif menu.chosen is not None:
             menu.take(menu.chosen.value)
 
     @keys.add("c-c", filter=is_open, eager=True)
@@ -91,6 +93,14 @@ def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
     @keys.add("escape", filter=is_open, eager=True)
     def _close(_event: KeyPressEvent) -> None:
         chat.menu = None
+
+    @keys.add("c-a", filter=is_open, eager=True)
+    @keys.add("c-r", filter=is_open, eager=True)
+    def _act(event: KeyPressEvent) -> None:
+        assert chat.menu
+        act = chat.menu.acts.get(event.key_sequence[0].key)
+        if act is not None and chat.menu.chosen is not None:
+            act.do(chat.menu.chosen)
 
     @keys.add("backspace", filter=is_open, eager=True)
     def _erase(_event: KeyPressEvent) -> None:

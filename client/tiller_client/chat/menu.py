@@ -1,7 +1,8 @@
 """A list to choose from, narrowed by what is typed; pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tiller_client.text import Paint, cut, one_line, pad
 
@@ -21,6 +22,14 @@ class Entry:
     """What is shown behind it."""
 
 
+class Act(NamedTuple):
+    """What a key does to the chosen entry, besides Enter."""
+
+    label: str
+    """For the heading: `Ctrl-R renames`."""
+    do: Callable[[Entry], None]
+
+
 @dataclass
 class Menu:
     """Entries, the words typed to narrow them, and which one is chosen."""
@@ -28,7 +37,11 @@ class Menu:
     title: str
     entries: Sequence[Entry]
     take: Callable[[str], None]
-    """Gets the value of the entry that the user takes."""
+    """Gets the value of the entry that the user takes; without entries, what was typed."""
+    refine: Callable[["Menu"], None] | None = None
+    """Called when other words are typed; may `find` more entries later."""
+    acts: Mapping[str, Act] = field(default_factory=dict[str, Act])
+    """By the key, as prompt-toolkit calls it."""
     typed: str = ""
     at: int = 0
     """Position of the chosen entry among those that match."""
@@ -45,13 +58,24 @@ class Menu:
     def type(self, text: str) -> None:
         """Set the words that an entry must contain, in any order."""
         self.typed = text
-        words = text.lower().split()
+        self._narrow()
+        self.at = 0
+        if self.refine is not None and text.strip():
+            self.refine(self)
+
+    def find(self, entries: Sequence[Entry]) -> None:
+        """Show entries that were found by the typed words behind those that contain them."""
+        self._narrow()
+        known = {entry.value for entry in self.matching}
+        self.matching = [*self.matching, *(one for one in entries if one.value not in known)]
+
+    def _narrow(self) -> None:
+        words = self.typed.lower().split()
         self.matching = [
             entry
             for entry in self.entries
             if all(word in f"{entry.label} {entry.detail}".lower() for word in words)
         ]
-        self.at = 0
 
     def move(self, step: int) -> None:
         """Choose the next entry, or the one before."""
@@ -61,9 +85,10 @@ class Menu:
     def rows(self, width: int, paint: Paint) -> list[str]:
         """The rows of the menu."""
         typed = f" {one_line(self.typed)}" if self.typed else ""
-        head = f"{self.title}:{typed}  (↑↓ Enter, Esc; type to search)"
-        rows = [paint.bold(cut(head, width))]
-        if not self.matching:
+        how_to = "↑↓ Enter, Esc; type to search" if self.entries else "type it, then Enter; Esc"
+        more = "".join(f"; {act.label}" for act in self.acts.values())
+        rows = [paint.bold(cut(f"{self.title}:{typed}  ({how_to}{more})", width))]
+        if self.entries and not self.matching:
             rows.append(paint.dim("  nothing matches"))
         first = max(0, min(self.at - ROWS_MAX // 2, len(self.matching) - ROWS_MAX))
         seen = self.matching[first : first + ROWS_MAX]
@@ -74,6 +99,6 @@ class Menu:
             text = f"{mark} {pad(one_line(entry.label), column)}  {detail}".rstrip()
             row = cut(text, width)
             rows.append(paint.asking(row) if number == self.at else row)
-        if (more := len(self.matching) - first - len(seen)) > 0:
-            rows.append(paint.dim(f"  … {more} more"))
+        if (left := len(self.matching) - first - len(seen)) > 0:
+            rows.append(paint.dim(f"  … {left} more"))
         return rows

@@ -17,6 +17,9 @@ from tiller_protocol.settings import Settings
 
 NAME = "tiller chat"
 
+PLAIN_ITEMS = 10
+"""Last items of a session that `--plain` begins with."""
+
 DUMB = ("", "dumb", "unknown")
 """Terminals in which nothing can be redrawn."""
 
@@ -27,8 +30,8 @@ def run(arguments: Namespace) -> int:
         raise UsageError("tiller chat needs a terminal; for scripts there is: tiller exec PROMPT")
     with DaemonConnection(my_places(), NAME) as connection:
         session_id = _session(connection, arguments)
-    if arguments.plain or os.environ.get("TERM", "") in DUMB:
-        return _plain(session_id)
+        if arguments.plain or os.environ.get("TERM", "") in DUMB:
+            return _plain(connection, session_id)
     from tiller_client.chat.app import run_chat  # takes long to import
 
     return asyncio.run(run_chat(session_id))
@@ -47,9 +50,10 @@ def _session(connection: DaemonConnection, arguments: Namespace) -> str:
     return session_id
 
 
-def _plain(session_id: str) -> int:
-    """Follow the session line by line, as `attach` does."""
-    from tiller_client.arguments import parse
-    from tiller_client.verbs import follow
+def _plain(connection: DaemonConnection, session_id: str) -> int:
+    """Show the last items of the session, and go on line by line."""
+    from tiller_client.chat.plain import run_plain
+    from tiller_client.verbs.follow import before_last_items
 
-    return follow.run(parse(["attach", session_id]))
+    session = choose.session(connection, session_id)
+    return run_plain(connection, session, before_last_items(connection, session, PLAIN_ITEMS))

@@ -47,10 +47,10 @@ def _after(connection: DaemonConnection, session: SessionSummary, arguments: Nam
         return arguments.after
     if arguments.json:
         return max(0, session.head - arguments.tail)
-    return _before_last_items(connection, session, arguments.tail)
+    return before_last_items(connection, session, arguments.tail)
 
 
-def _before_last_items(
+def before_last_items(
     connection: DaemonConnection, session: SessionSummary, number_of_items: int
 ) -> int:
     """The event before those of the last items; reads no more of the log than it has to."""

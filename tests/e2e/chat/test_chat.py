@@ -270,3 +270,68 @@ async def test_a_file_is_completed_and_its_name_is_sent(
     assert isinstance(items[0], UserMessage)
     assert items[0].text == "what is in @greeting.txt"
     assert [Path(file).name for file in items[0].files] == ["greeting.txt"]
+
+
+async def test_the_picker_of_sessions_finds_by_what_was_said_renames_and_archives(
+    opens: Opens, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    said = await frontend.session(workspace, always("The answer is a heliotrope."))
+    await frontend.say(said, "which flower?")
+    await frontend.turn_ended(said)
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("/sessions\r")
+    await chat.shows("open a session")
+    chat.press("heliotrope")
+    await chat.until(lambda: any("▸" in row and "heliotrope" in row for row in chat.rows))
+    chat.press("\x12")  # Ctrl-R
+    await chat.shows("new title of")
+    chat.press("The flower\r")
+    await chat.until(lambda: any("The flower" in row and "ago" in row for row in chat.rows))
+    assert (await frontend.snapshot(said)).title == "The flower"
+    chat.press("heliotrope")
+    await chat.until(
+        lambda: any("▸ The flower" in row and "a heliotrope" in row for row in chat.rows)
+    )
+    chat.press("\x01")  # Ctrl-A
+    await chat.shows("archived: The flower")
+    await chat.until(lambda: not any("▸ The flower" in row for row in chat.rows))
+    assert (await frontend.snapshot(said)).archived
+
+
+async def test_a_session_is_forked_from_a_point_of_its_past(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Said.")))
+    await chat.shows(READY)
+    for words in ("the first thing", "the second thing"):
+        chat.press(f"{words}\r")
+        await chat.shows(f"» {words}")
+        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    chat.press("/back\r")
+    await chat.shows("go back to before", "▸ 2. the second thing")
+    chat.press("\r")
+    await chat.shows("before this turn")
+    chat.press("fork\r")
+    await chat.until(lambda: chat.text.count("tiller · ") == 2)
+    await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    beginning = chat.text.rindex("tiller · ")
+    assert "» the first thing" in chat.text[beginning:]
+    assert "» the second thing" not in chat.text[beginning:]
+
+
+async def test_escape_while_something_is_asked_takes_two_to_interrupt(
+    opens: Opens, daemon: Daemon
+) -> None:
+    model = daemon.script(calls(bash("echo out > /var/tmp/never")), always("Well then."))
+    chat = opens("-m", model, "--sandbox", "workspace_write", "--approve", "ask")
+    await chat.shows(READY)
+    chat.press("do it\r")
+    await chat.shows(ANSWERABLE)
+    chat.press("y")
+    await chat.until(lambda: any(row.startswith("▸ y") for row in chat.rows))
+    chat.press("\x1b")
+    await chat.until(lambda: not any(row.startswith("▸ y") for row in chat.rows))
+    chat.press("\x1b")
+    await chat.shows("to interrupt the turn: Esc again")
+    assert "■" not in chat.text
+    chat.press("\x1b")
+    await chat.shows("interrupted", READY)

@@ -1,0 +1,134 @@
+"""`tiller chat --plain`: a session line by line, for screen readers and simple terminals.
+
+Whole lines are written, each once, and nothing is redrawn. What is typed answers what was asked
+last; else it is a command, or input for the model.
+"""
+
+from tiller_client.chat.attaching import attachments
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import Console
+from tiller_client.errors import UsageError
+from tiller_client.interactive import InteractiveSession
+from tiller_client.watch import Signals, Watch
+from tiller_protocol.ops import (
+    AnyOp,
+    Compact,
+    Interrupt,
+    SessionConfigure,
+    Shell,
+    TurnContinue,
+    Unrevert,
+    UserInput,
+)
+from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import SessionSummary
+
+SETTINGS = ("model", "variant", "agent", "approve", "sandbox")
+"""Commands that set what they are called."""
+
+HELP = """\
+Enter sends a line. While a turn is running, the model reads it before its next request.
+A line that ends with a backslash goes on in the next one.
+When something is asked, the line answers: y, a, h or n for approvals; n REASON rejects.
+@PATH in a line attaches an image or names a file. !COMMAND runs your own command.
+/queue TEXT     send TEXT after the running turn
+/interrupt      end the running turn
+/model NAME     choose the model; likewise /variant, /agent, /approve, /sandbox
+/continue       go on without a new message
+/compact        summarise the history now
+/unrevert       undo the last revert
+/rename TITLE   give the session a title
+/quit           leave, as Ctrl-C does; a running turn goes on
+Other commands are those of your own and of the project."""
+
+
+class PlainChat:
+    """What typed lines mean in one session; `leaves` says whether the user wants to leave."""
+
+    def __init__(self, session: SessionSummary, console: Console) -> None:
+        self.leaves = False
+        self._id = session.session_id
+        self._workspace = session.workspace
+        self._console = console
+        self._begun = ""
+        """The lines so far of a text that goes on."""
+
+    def op_of(self, line: str) -> AnyOp | None:
+        """The op that a line stands for, if any; raises `UsageError` if it can't be used."""
+        if line.endswith("\\"):
+            self._begun += line[:-1] + "\n"
+            return None
+        text, self._begun = (self._begun + line).strip(), ""
+        if text.startswith("!") and text[1:].strip():
+            return Shell(self._id, text[1:].strip())
+        name, _, rest = text.partition(" ")
+        return self._command(name.removeprefix("/") if name[:1] == "/" else "", rest.strip(), text)
+
+    def _command(self, name: str, rest: str, text: str) -> AnyOp | None:
+        """The op of a command; commands that are not ours are input, which the daemon reads."""
+        match name:
+            case "help":
+                for line in HELP.splitlines():
+                    self._console.line(line)
+            case "quit":
+                self.leaves = True
+            case "interrupt":
+                return Interrupt(self._id)
+            case "continue":
+                return TurnContinue(self._id)
+            case "compact":
+                return Compact(self._id)
+            case "unrevert":
+                return Unrevert(self._id)
+            case "rename":
+                return SessionConfigure(self._id, title=_required(name, rest))
+            case "queue":
+                return self._input(_required(name, rest), queue=True)
+            case _ if name in SETTINGS:
+                # The daemon checks the value, and its answer lists those that exist.
+                settings = Settings(**{name: _required(name, rest)})  # type: ignore[arg-type]
+                return SessionConfigure(self._id, settings)
+            case _:
+                return self._input(text, queue=False)
+        return None
+
+    def _input(self, text: str, *, queue: bool) -> UserInput:
+        images, files = attachments(text, self._workspace)
+        return UserInput(self._id, text, images, files, "queue" if queue else "auto")
+
+
+def run_plain(connection: DaemonConnection, session: SessionSummary, after: int) -> int:
+    """Show the events after one, ask, and send what is typed, until the user leaves."""
+    console = Console(lines=True)
+    plain = PlainChat(session, console)
+    console.line("type /help for help, /quit to leave")
+    with (
+        Signals("left; the turn goes on", leaves=True) as signals,
+        Watch(connection, session.session_id, signals, after, patient=True) as watch,
+    ):
+        interactive = InteractiveSession(
+            connection,
+            session.session_id,
+            watch,
+            console,
+            json=False,
+            prompts=True,
+            whole=False,
+            delivery="auto",
+            op_of=plain.op_of,
+        )
+        interactive.start_from(session.requests, busy=session.status != "idle")
+        try:
+            while not plain.leaves:
+                update = interactive.advance()
+                if update.interrupted or update.input_ended:
+                    break
+        finally:
+            interactive.show_end()
+    return 0
+
+
+def _required(name: str, rest: str) -> str:
+    if not rest:
+        raise UsageError(f"/{name} needs a value; see /help")
+    return rest
