@@ -1,5 +1,7 @@
 """What `tiller chat` costs: its start, typing while an answer streams, its CPU time and memory.
 
+Also with 10,000 items in the session, and on a link that shows everything 300 ms late.
+
     .venv/bin/python scripts/bench/chat.py
 
 A scripted model streams 1,000 pieces in a second; meanwhile keys are typed, one after another, each
@@ -21,9 +23,15 @@ import trio  # noqa: E402
 
 from support.chat import ChatTerminal  # noqa: E402 - found there
 from support.daemon import Daemon  # noqa: E402
+from tiller_client.chat.painter import BEGIN  # noqa: E402
+from tiller_client.connection import DaemonConnection  # noqa: E402
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart  # noqa: E402
+from tiller_protocol.answers import Created  # noqa: E402
+from tiller_protocol.ops import SessionCreate, UserInput  # noqa: E402
 
 STARTS = 5
+ITEMS = 10_000
+LATE_S = 0.3
 BLOCKS, PIECES = 60, 17
 """A block is a paragraph of so many pieces, sixty of them in a second."""
 
@@ -46,12 +54,61 @@ def memory_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def start(daemon: Daemon, model: str, workspace: Path) -> tuple[ChatTerminal, float]:
+async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float]:
     """Open a chat; returns it with the seconds until it can be typed into."""
     began = time.perf_counter()
-    chat = ChatTerminal.start(daemon, "chat", "-C", str(workspace), "-m", model)
+    chat = ChatTerminal.start(daemon, "chat", *arguments)
     await chat.shows(READY)
     return chat, time.perf_counter() - began
+
+
+async def starts(daemon: Daemon, *arguments: str) -> tuple[float, float]:
+    """Open a chat several times.
+
+    Returns the medians of the seconds until it can be typed into, and of its CPU seconds.
+    """
+    took: list[float] = []
+    cpu: list[float] = []
+    for _ in range(STARTS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        chat, seconds = await start(daemon, *arguments)
+        chat.press("\x04")
+        await chat.end()
+        chat.close()
+        took.append(seconds)
+        cpu.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    return median(took), median(cpu)
+
+
+def fill(daemon: Daemon) -> str:
+    """A session with many items."""
+    with DaemonConnection(daemon.places, "bench") as connection:
+        created = connection.ask(SessionCreate(str(daemon.scripts)), Created)
+        for number in range(ITEMS):
+            text = f"{number}: {PARAGRAPH}"
+            connection.submit(UserInput(created.session_id, text, no_reply=True))
+    return created.session_id
+
+
+async def type_late(chat: ChatTerminal) -> tuple[float, int]:
+    """Type while everything is seen late.
+
+    Returns the median seconds from key to screen, and the most frames between two looks.
+    """
+    chat.press("go\r")
+    taken: list[float] = []
+    frames = 0
+    while "completed" not in chat.text:
+        began = time.perf_counter()
+        row = chat.cursor
+        chat.press("x")
+        while chat.cursor == row and "completed" not in chat.text:
+            seen = len(chat.written)
+            await trio.sleep(LATE_S)
+            await chat.read()
+            frames = max(frames, chat.written.count(BEGIN, seen))
+        taken.append(time.perf_counter() - began)
+    return median(taken), frames
 
 
 async def type_while_streaming(chat: ChatTerminal) -> list[float]:
@@ -71,24 +128,28 @@ async def type_while_streaming(chat: ChatTerminal) -> list[float]:
     return taken
 
 
+def script(daemon: Daemon) -> str:
+    """A model that streams for a second."""
+    pause = WaitPart(1 / BLOCKS)
+    parts = tuple(p for _ in range(BLOCKS) for p in (TextPart(PARAGRAPH, pieces=PIECES), pause))
+    return daemon.script(ScriptStep(parts=parts))
+
+
 async def measure() -> None:
     """Print every figure."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
         workspace = daemon.scripts
-        pause = WaitPart(1 / BLOCKS)
-        parts = tuple(p for _ in range(BLOCKS) for p in (TextPart(PARAGRAPH, pieces=PIECES), pause))
-        model = daemon.script(ScriptStep(parts=parts))
-        starts: list[float] = []
-        for _ in range(STARTS):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-            chat, took = await start(daemon, model, workspace)
-            chat.press("\x04")
-            await chat.end()
-            chat.close()
-            starts.append(took)
-            cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-        print(f"start to prompt          {median(starts) * 1000:8.0f} ms, {cpu:.2f} s CPU")
-        chat, _ = await start(daemon, model, workspace)
+        model = script(daemon)
+        new = ("-C", str(workspace), "-m", model)
+        took, cpu = await starts(daemon, *new)
+        print(f"start to prompt          {took * 1000:8.0f} ms, {cpu:.2f} s CPU")
+        took, cpu = await starts(daemon, await trio.to_thread.run_sync(fill, daemon))
+        print(f"the same, {ITEMS:,} items   {took * 1000:8.0f} ms, {cpu:.2f} s CPU")
+        chat, _ = await start(daemon, *new)
+        late, frames = await type_late(chat)
+        chat.close()
+        print(f"key to screen, 300 ms late {late * 1000:6.0f} ms, {frames} frames on the way")
+        chat, _ = await start(daemon, "-C", str(workspace), "-m", script(daemon))
         before = cpu_s(chat.process.pid)
         taken = sorted(await type_while_streaming(chat))
         used = cpu_s(chat.process.pid) - before

@@ -19,6 +19,7 @@ import trio
 from e2e.clients import Tillers
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, text
+from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.editor import an_editor
 from support.pictures import picture
@@ -32,6 +33,7 @@ from tiller_protocol.places import find_places
 
 CUTS = 10
 PATIENCE_S = 45.0
+CHAT_READY = "what is to be done?"
 
 OTHER_PROTOCOL = """\
 import runpy
@@ -318,3 +320,30 @@ def test_a_verb_that_needs_no_daemon_is_for_this_machine(far: Far) -> None:
     done = far.tiller("schema")
     assert done.returncode == 2
     assert "on this machine only" in done.stderr
+
+
+async def test_a_chat_with_another_machine_goes_on_when_its_link_was_cut(
+    far: Far, workspace: Path
+) -> None:
+    gates = [Gate(workspace, "one"), Gate(workspace, "two")]
+    steps = [calls(bash(gate.command)) for gate in gates]
+    model = far.daemon.script(*steps, text("Back again."), text("And on."))
+    words = ("chat", "-C", str(workspace), "-m", model, "--approve", "always")
+    chat = ChatTerminal.start(far, "--host", "box", *words)
+    try:
+        await chat.shows(CHAT_READY)
+        chat.press("go\r")
+        for gate in gates:
+            await gate.reached()
+            await chat.shows(f"bash {gate.command} running")
+            far.cut()
+            chat.press("half a sentence ")
+            gate.open("through")
+        await chat.shows("Back again.", "half a sentence half a sentence")
+        assert chat.text.count("Back again.") == chat.text.count("» go") == 1
+        chat.press("\r")
+        await chat.shows("» half a sentence half a sentence", "And on.", CHAT_READY)
+        chat.press("\x04")
+        assert await chat.end() == 0
+    finally:
+        chat.close()

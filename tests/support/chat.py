@@ -6,15 +6,14 @@ import pty
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import pyte
 import trio
 from pyte.screens import Char
 
-from support.daemon import Daemon
 from support.frontend import PATIENCE_S
 
 SCROLLBACK_LINES = 1_000_000
@@ -32,6 +31,15 @@ class _Screen(pyte.HistoryScreen):
         """Set what text looks like from here on."""
         shown = (BLINKING,) if attrs == (FAINT,) else attrs
         super().select_graphic_rendition(*shown)
+
+
+class HasVariables(Protocol):
+    """A daemon, or a place from which one is used."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment of a frontend."""
+        ...
 
 
 class ChatTerminal:
@@ -52,7 +60,7 @@ class ChatTerminal:
     @classmethod
     def start(
         cls,
-        daemon: Daemon,
+        daemon: HasVariables,
         *arguments: str,
         size: tuple[int, int] = (80, 24),
         workspace: Path | None = None,
@@ -134,7 +142,7 @@ class ChatTerminal:
         """Read until something holds."""
         with trio.move_on_after(PATIENCE_S):
             while not wanted():
-                if not await self._read():
+                if not await self.read():
                     break
         assert wanted(), self.text
 
@@ -149,7 +157,7 @@ class ChatTerminal:
     async def end(self) -> int:
         """Read to the end; the exit status."""
         with trio.fail_after(PATIENCE_S):
-            while await self._read():
+            while await self.read():
                 pass
         return await trio.to_thread.run_sync(self.process.wait)
 
@@ -160,7 +168,8 @@ class ChatTerminal:
             self.process.wait()
         os.close(self._master)
 
-    async def _read(self) -> bool:
+    async def read(self) -> bool:
+        """Take what was written since; waits for something, and returns whether there was any."""
         await trio.lowlevel.wait_readable(self._master)
         try:
             data = os.read(self._master, 65536)
