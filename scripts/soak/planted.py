@@ -5,7 +5,7 @@
 Each fault names the test that must find it. If that one passes, the simulation and the examples
 (sessions, turns and snapshots) look for it as well. Ends with status 1 when a fault survives, or is
 found by another test than it names, or although it is marked as equivalent, or can't be planted.
-All of them take about half an hour on an idle machine with two cores.
+All of them take less than an hour on an idle machine, as one costs some six seconds of CPU time.
 """
 
 import os
