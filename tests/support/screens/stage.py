@@ -122,7 +122,7 @@ class Stage:
 
     def open(self, *arguments: str, **variables: Any) -> ChatTerminal:
         """Start `tiller` on a terminal."""
-        more = self.variables | variables
+        more: dict[str, Any] = self.variables | variables
         self.chats.append(ChatTerminal.start(self.daemon, *arguments, size=self.size, **more))
         return self.shown
 
