@@ -45,6 +45,10 @@ ONLY_READING = (
     "In the background an agent that writes needs `paths`: what it may change, and nobody else "
     "meanwhile. Declare them, leave out `background`, or choose a read-only agent: {agents}."
 )
+STILL_WORKS = (
+    "The sub-agent {session_id} is still working, and does one task after another. Resume it when "
+    "it has reported."
+)
 
 
 class OwnedSession(Protocol):
@@ -189,7 +193,14 @@ class Delegation:
             approve=context.permissions.approve,
             turn_budget=sub_agent_run.inherited.budget,
         )
-        await session.run_sub_agent(sub_agent_run, assignment.prompt, overrides)
+        try:
+            await session.run_sub_agent(sub_agent_run, assignment.prompt, overrides)
+        except RejectionError as error:
+            # Its session has one turn at a time, whoever asks for another.
+            if error.code != "busy":
+                raise
+            message = STILL_WORKS.format(session_id=session.snapshot.session_id)
+            raise RejectionError(error.code, message) from None
 
     def _inherited(self, owner: Owner, assignment: Assignment) -> Inherited:
         context = owner.context
