@@ -109,6 +109,10 @@ class RevertResult(Result, frozen=True, tag="revert"):
         tuple[str, ...], doc("Files that something else has changed; left as they are.")
     ] = ()
     partial: Annotated[bool, doc("More may have changed, without a snapshot of it.")] = False
+    sub_agents: Annotated[
+        tuple[str, ...],
+        doc("Sessions of background sub-agents whose changes stay; each is reverted on its own."),
+    ] = ()
 
 
 class Started(Result, frozen=True, tag="started"):

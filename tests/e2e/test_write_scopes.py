@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.test_attachments import tiller
 from e2e.test_sandbox import DEFAULT, NewDaemon, needs_sandbox, no_bubblewrap
 from e2e.words import always, bash, calls, text, write
 from support.frontend import Frontend
@@ -15,13 +16,16 @@ from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.events import (
     BackgroundChanged,
+    Event,
     ItemCompleted,
+    ItemStarted,
     RequestOpened,
     ToolCallUpdated,
     TurnEnded,
     TurnStarted,
+    WarningRaised,
 )
-from tiller_protocol.items import Patch, SubAgent, ToolCall
+from tiller_protocol.items import Patch, SubAgent, ToolCall, UserMessage
 from tiller_protocol.ops import Revert, SessionDiff, SessionGet
 from tiller_protocol.settings import Rule
 
@@ -249,6 +253,11 @@ def _has_ended(event: object) -> bool:
     )
 
 
+def _is_report(event: Event) -> bool:
+    item = event.body.item if isinstance(event.body, ItemStarted) else None
+    return isinstance(item, UserMessage) and item.client == "task"
+
+
 HOOK = """
 [[hooks]]
 on = "tool_before"
@@ -287,4 +296,41 @@ async def test_a_task_whose_paths_a_hook_rewrites_runs_behind_those_that_it_was_
         if isinstance(event.body, ItemCompleted) and event.body.item == first
     ]
     assert min(began) > max(ended)
+    await frontend.close()
+
+
+async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_how_to_undo_them(
+    new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
+) -> None:
+    daemon = new_daemon()
+    make_agent(daemon, "slow", calls(write("a/x", "t1\n")), always("slow is done"))
+    make_agent(daemon, "idle", always("nothing to do"))
+    # In the foreground its changes are the turn's, too.
+    make_agent(daemon, "near", calls(write("b/x", "near\n")), always("near is done"))
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    before = files(place)
+    steps = (
+        calls(task("slow", "a", background=True), task("idle", "n", background=True)),
+        calls(task("near", "b")),
+        calls(write("top", "changed\n")),
+        always("done"),
+    )
+    parent = await frontend.session(place, *steps, permissions=ALLOW_ALL)
+    await frontend.say(parent)
+    heard = await frontend.until(parent, _is_report, 2)
+    await frontend.until(parent, lambda e: e.seq > heard.seq and isinstance(e.body, TurnEnded))
+    child = next(
+        child_of(call) for call in frontend.completed_calls(parent) if '"slow"' in call.arguments
+    )
+    first = next(e.turn_id for e in await frontend.log(parent) if e.turn_id)
+    done = await tiller(daemon, "revert", parent, first, cwd=place)
+    assert files(place) == {**before, "a/x": "t1\n"}
+    assert f"to do so: tiller revert {child}\n" in done.stderr.decode(), done
+    assert done.stderr.decode().count("tiller revert") == 1
+    warned = [event.body for event in await frontend.log(parent)]
+    (told,) = [body.message for body in warned if isinstance(body, WarningRaised)]
+    assert f"`tiller revert {child}`." in told
+    await tiller(daemon, "revert", child, cwd=place)
+    assert files(place) == before
     await frontend.close()

@@ -95,6 +95,11 @@ def _print_reverted_files(result: RevertResult) -> None:
         complain(f"left as it is, because something else has changed it: {one_line(path)}")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")
+    for session_id in result.sub_agents:
+        complain(
+            "not put back: what a background sub-agent of these turns has changed; "
+            f"to do so: tiller revert {session_id}"
+        )
 
 
 def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:

@@ -1388,6 +1388,8 @@ export interface RevertResult {
   conflicts?: Array<string>;
   /** More may have changed, without a snapshot of it. */
   partial?: boolean;
+  /** Sessions of background sub-agents whose changes stay; each is reverted on its own. */
+  sub_agents?: Array<string>;
 }
 
 /** The input began this turn. */

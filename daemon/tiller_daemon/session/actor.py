@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 import trio
+from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
@@ -24,7 +25,7 @@ from tiller_daemon.session.requests import (
     unknown_request,
 )
 from tiller_daemon.session.resuming import resume
-from tiller_daemon.session.reverting import put_back
+from tiller_daemon.session.reverting import background_sub_agents, put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, report_text
@@ -268,10 +269,12 @@ class Session:
     async def _revert_files(self, pending: PendingSubmission) -> None:
         """Put files back for a revert. No turn can begin meanwhile, since the loop waits here."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
-            snapshot = self.outbox.fold_pending()
-            pending.files = await put_back(
-                self._services.files.snapshots, snapshot, pending.op, pending.submission_id
-            )
+            services, snapshot, op = self._services, self.outbox.fold_pending(), pending.op
+            kept = ()
+            if isinstance(op, Revert):
+                kept = await background_sub_agents(services.log, snapshot, op)
+            files = await put_back(services.files.snapshots, snapshot, op, pending.submission_id)
+            pending.files = structs.replace(files, sub_agents=kept)
 
     async def _unanswerable(self, request_id: str) -> RejectionError:
         """Return the rejection of an answer that no task waits for.

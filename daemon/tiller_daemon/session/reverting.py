@@ -7,8 +7,9 @@ it stays as it is and is reported as a conflict. `files.restore` does the work o
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
 from tiller_daemon.errors import RejectionError
@@ -16,10 +17,12 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.files.restore import FileRestore, GitEntry
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.read_access import session_rules
+from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
 from tiller_daemon.session.turn_changes import file_change, own_changes
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
+from tiller_daemon.store.base import Log, LogError
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import FileChange, Item, Patch, ToolCall
@@ -41,6 +44,10 @@ FILES_NAMED_MAX = 10
 PARTLY_UNKNOWN = (
     "Some steps have no snapshot, so what they changed in files is unknown and was not reverted. "
     "Check the files before you go on."
+)
+
+BACKGROUND_KEPT = (
+    "Not reverted: what background sub-agents of these turns have changed. To revert that as well:"
 )
 
 NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"
@@ -95,6 +102,27 @@ async def put_back(
     return RevertResult(tuple(sorted(done)), tuple(sorted(conflicts)), plan.partial)
 
 
+async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tuple[str, ...]:
+    """Return the sessions of background sub-agents that have changed files, or still work.
+
+    Those that the reverted part of history started. Their changes are in their own patches alone.
+    Raises `RejectionError`.
+    """
+    calls = [item for item in _items_after(snapshot, op) if isinstance(item, ToolCall)]
+    started = dict.fromkeys(
+        call.sub_agent.session_id for call in calls if call.sub_agent and _is_in_background(call)
+    )
+    try:
+        found = [await load_snapshot(log, session_id) for session_id in started]
+    except LogError as error:
+        raise RejectionError("unavailable", error.message) from error
+    return tuple(
+        one.session_id
+        for one in found
+        if one.turn or any(isinstance(item, Patch) for item in one.items)
+    )
+
+
 def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
     """Return the warning about files that were not put back, if there are any."""
     sentences: list[str] = []
@@ -105,6 +133,9 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
         sentences.append(f"Not reverted, since something else has changed them too: {named}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
+    if result.sub_agents:
+        verbs = ", ".join(f"`tiller revert {session_id}`" for session_id in result.sub_agents)
+        sentences.append(f"{BACKGROUND_KEPT} {verbs}.")
     return (WarningRaised("files_kept", " ".join(sentences)),) if sentences else ()
 
 
@@ -217,6 +248,12 @@ def moves_back(
         if path not in conflicting and ends[path] != begin
     )
     return moves, tuple(conflicting)
+
+
+def _is_in_background(call: ToolCall) -> bool:
+    """Whether a call of `task`, which has run, has only started its sub-agent."""
+    text = call.rewritten_arguments or call.arguments
+    return msgspec.json.decode(text, type=dict[str, Any]).get("background", False)
 
 
 def _edited(items: Iterable[Item], workspace: str) -> set[str]:
