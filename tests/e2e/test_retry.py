@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from e2e.provider import call_frames, check_all, config_for, said, text_frames
+from e2e.test_attachments import tiller
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import Answer, LocalServer, events, raw, serving, status
@@ -225,3 +226,27 @@ async def test_b48_a_server_that_is_not_there_is_waited_for(
         assert [w.attempt for w in _waits(frontend, session_id)] == [2]
         assert len(check_all(server)) == 1
         await frontend.close()
+
+
+async def test_exec_does_not_wait_beyond_the_limit_says_until_when_and_exits_with_1(
+    new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    """429 with a `retry-after` of 30 hours → one request, the provider's words, and the time."""
+    limit = status(429, {"error": {"message": "slow down"}}, retry_after="108000")
+    async with serving(limit, limit) as server:
+        daemon = new_daemon(config_for(server.base_url))
+        daemon.start()
+        before = datetime.now(UTC)
+        done = await tiller(daemon, "exec", "go", cwd=workspace)
+        assert done.returncode == 1
+        assert done.stdout == b""
+        told = done.stderr.decode()
+        assert "slow down" in told
+        assert "Try again in 1 d 6 h, after " in told
+        until = datetime.fromisoformat(told.partition("6 h, after ")[2][:16]).replace(tzinfo=UTC)
+        assert abs(until - before - timedelta(hours=30)) < timedelta(minutes=5)
+        assert len(server.received) == 1
+        again = await tiller(daemon, "exec", "--json", "go", cwd=workspace)
+        assert again.returncode == 1
+        assert b'"code":"rate_limit"' in again.stdout.replace(b" ", b"")
+        assert len(server.received) == 2

@@ -16,14 +16,15 @@ from tiller_daemon.models.scripted import (
     WaitPart,
 )
 from tiller_daemon.session.title import (
+    FAILURES_MAX,
     TITLE_CHARS_MAX,
     TITLE_S_MAX,
     clean_title,
     first_title,
 )
-from tiller_protocol.events import SessionTitled, TurnEnded
+from tiller_protocol.events import ErrorRaised, SessionTitled, TurnEnded, WarningRaised
 from tiller_protocol.items import Usage
-from tiller_protocol.ops import Interrupt, SessionDelete, SessionGet
+from tiller_protocol.ops import Interrupt, SessionConfigure, SessionDelete, SessionGet
 
 DONE = ScriptStep(parts=(TextPart("done"),), repeat=True)
 
@@ -80,13 +81,10 @@ async def test_b11_the_first_turn_has_a_title_by_a_side_request_and_later_ones_h
         None,
         ScriptStep(),
         title(" \n\t\n"),
-        ScriptStep(failures=(Failure("bad_request"),)),
-        ScriptStep(failures=(Failure("overloaded"),)),
-        ScriptStep(parts=(TextPart("half"), HangPart())),
     ],
-    ids=["no step", "nothing", "blanks", "refused", "overloaded", "hanging"],
+    ids=["no step", "nothing", "blanks"],
 )
-async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(autojump_clock, titled, step):
+async def test_b11_an_answer_without_a_title_leaves_the_first_one(autojump_clock, titled, step):
     world, session_id = await titled(step, turn_of(2))
     await world.say(session_id, "go")
     ended = await world.ended(session_id)
@@ -95,7 +93,78 @@ async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(autojump_clo
     assert len(world.model.for_titles) == 1
     await world.say(session_id, "again")
     assert (await world.ended(session_id, 2)).outcome == "completed"
+    await trio.sleep(TITLE_S_MAX)
+    assert len(world.model.for_titles) == 1
     assert titles(world, session_id) == ["go"]
+
+
+FAILING = pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (ScriptStep(failures=(Failure("bad_request"),)), "lets attempt 0 of step"),
+        (ScriptStep(failures=(Failure("overloaded"),)), "lets attempt 0 of step"),
+        (ScriptStep(parts=(TextPart("half"), HangPart())), "not answer within 30 s"),
+    ],
+    ids=["refused", "overloaded", "hanging"],
+)
+
+
+async def turns(world: World, session_id: str, first: int, last: int) -> None:
+    """Have turns that end well, and let the requests for a title after them come to their end."""
+    for number in range(first, last + 1):
+        await world.say(session_id, "go" if number == 1 else "go on")
+        assert (await world.ended(session_id, number)).outcome == "completed"
+        await trio.sleep(TITLE_S_MAX)
+
+
+@FAILING
+async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(
+    autojump_clock, titled, step, reason
+):
+    world, session_id = await titled(step, turn_of(2))
+    await world.say(session_id, "go")
+    ended = await world.ended(session_id)
+    assert (ended.outcome, ended.duration_s) == ("completed", 2.0)
+    await trio.sleep(TITLE_S_MAX)
+    assert len(world.model.for_titles) == 1
+    assert titles(world, session_id) == ["go"]
+    assert not [e for e in world.published[session_id] if isinstance(e.body, WarningRaised)]
+
+
+@FAILING
+async def test_a_title_that_failed_is_asked_for_after_the_next_turn_by_the_first_input(
+    autojump_clock, titled, step, reason
+):
+    world, session_id = await titled(step)
+    await turns(world, session_id, 1, 2)
+    world.scripts["s"] = Script((DONE,), title=title("By the third"))
+    await turns(world, session_id, 3, 4)
+    assert titles(world, session_id) == ["go", "By the third"]
+    assert len(world.model.for_titles) == 3
+    assert "<request>\ngo\n</request>" in world.model.for_titles[-1].items[0].text
+
+
+@FAILING
+async def test_a_title_that_fails_to_the_end_is_given_up_with_the_reason(
+    autojump_clock, titled, step, reason
+):
+    world, session_id = await titled(step)
+    await turns(world, session_id, 1, 5)
+    assert len(world.model.for_titles) == FAILURES_MAX
+    bodies = [e.body for e in world.published[session_id]]
+    (told,) = [body.message for body in bodies if isinstance(body, WarningRaised)]
+    assert reason in told
+    assert f"tiller set {session_id} title TEXT" in told
+    assert titles(world, session_id) == ["go"]
+
+
+async def test_a_title_that_a_person_gave_after_a_failure_ends_the_requests(autojump_clock, titled):
+    world, session_id = await titled(ScriptStep(failures=(Failure("overloaded"),)))
+    await turns(world, session_id, 1, 1)
+    await world.must(SessionConfigure(session_id, title="Mine"))
+    await turns(world, session_id, 2, 4)
+    assert len(world.model.for_titles) == 1
+    assert titles(world, session_id) == ["go", "Mine"]
 
 
 async def test_b11_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon_after(
@@ -153,7 +222,7 @@ async def test_b11_a_title_is_dropped_when_it_takes_too_long(autojump_clock, tit
     assert cut_at == EPOCH + TITLE_S_MAX
 
 
-async def test_after_an_interrupt_there_is_no_request_and_the_end_of_the_session_ends_it(
+async def test_after_an_interrupt_there_is_no_request_before_the_end_of_the_next_turn(
     autojump_clock, titled
 ):
     world, session_id = await titled(title("Never", wait_s=3), turn_of(50))
@@ -163,13 +232,21 @@ async def test_after_an_interrupt_there_is_no_request_and_the_end_of_the_session
     await world.ended(session_id)
     await trio.sleep(100)
     assert world.model.for_titles == []
+    world.scripts["s"] = Script((DONE,), title=title("After the next"))
+    await world.say(session_id, "again")
+    await world.until_body(session_id, SessionTitled, 2)
+    assert titles(world, session_id) == ["go", "After the next"]
+
+
+async def test_the_end_of_the_session_ends_the_request(autojump_clock, titled):
+    world, _ = await titled(title("Never"))
     deleted = await world.session()
     world.scripts["s"] = Script((DONE,), title=title("Never", wait_s=3))
     await world.say(deleted, "go")
     await world.ended(deleted)
     await world.must(SessionDelete(deleted))
     await trio.sleep(100)
-    assert titles(world, session_id) == titles(world, deleted) == ["go"]
+    assert titles(world, deleted) == ["go"]
     assert await world.events(deleted) == []
 
 
@@ -184,10 +261,11 @@ async def test_the_small_model_is_asked_and_one_that_is_not_there_harms_nothing(
     assert titles(world, session_id) == ["go", "By the small one"]
     world.configuration = structs.replace(world.configuration, small_model="scripted/none")
     other = await world.session()
-    await world.say(other, "go")
-    assert (await world.ended(other)).outcome == "completed"
-    await trio.sleep(100)
+    await turns(world, other, 1, 4)
     assert titles(world, other) == ["go"]
+    bodies = [e.body for e in world.published[other]]
+    (told,) = [body.message for body in bodies if isinstance(body, ErrorRaised | WarningRaised)]
+    assert told.startswith("No title could be written by scripted/none. There is no model")
 
 
 @pytest.mark.parametrize(

@@ -294,11 +294,12 @@ def _plays_recording(directory: Path, name: str) -> bool:
 
 
 def _step_for(script: Script, request: ModelRequest) -> ScriptStep:
-    if request.purpose != "turn":
-        side_step = script.title if request.purpose == "title" else script.compaction
-        if side_step is None:
-            _refuse(f"The script of model {request.model} has no `{request.purpose}` step.")
-        return side_step
+    if request.purpose == "title":
+        return script.title or ScriptStep()
+    if request.purpose == "compaction":
+        if script.compaction is None:
+            _refuse(f"The script of model {request.model} has no `compaction` step.")
+        return script.compaction
     if request.ordinal < len(script.steps):
         return script.steps[request.ordinal]
     if not (script.steps and script.steps[-1].repeat):

@@ -108,15 +108,17 @@ def _start_turn(
     bodies += map(ItemStarted, tasks)
     if isinstance(message, UserMessage):
         bodies += left_out(message, frozen.model)
-    title_request = None
     if not snapshot.title:
         text = last_user_text(history.items)
         # At once, so that lists never show a session without a title.
         state.put(pending, SessionTitled(first_title(text)))
         if sub_agent_run is None:
-            title_request = TitleRequest(
-                state.services, state.outbox, frozen.model, context.before.steps, text
-            )
+            state.wanted_title.text = text
+    title_request = None
+    if state.wanted_title.text:
+        title_request = TitleRequest(
+            state.services, state.outbox, frozen.model, context.before.steps, state.wanted_title
+        )
     bodies += state.notices.due(frozen, snapshot, choices)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(

@@ -19,6 +19,7 @@ from tiller_daemon.session.session_parts import SessionParts
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.session.title import WantedTitle
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult
@@ -91,6 +92,7 @@ class SessionState:
             self.tasks,
         )
         self.notices = Notices(services)
+        self.wanted_title = WantedTitle()
         self.turn: ActiveTurn | None = None
         self._begun: BegunTurn | None = None
 
