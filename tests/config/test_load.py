@@ -14,7 +14,7 @@ from tiller_daemon.config import (
     load_configuration,
     parse_project_hooks,
 )
-from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, ProjectHook
+from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, OAuthClient, ProjectHook
 from tiller_daemon.config.semantics import KEY_FIELDS
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
@@ -414,7 +414,9 @@ def test_the_manual_shows_what_is_understood(load, places):
     assert configuration.mcp["everything"].env == {"LOG": "1"}
     for name in field_names(McpServer):
         in_keys = name in KEY_FIELDS or re.search(rf"^{name} = ", example, re.MULTILINE)
-        assert in_keys, name
+        assert in_keys or f"[mcp.forge.{name}]" in example, name
+    for name in field_names(OAuthClient):
+        assert name in example, name
     for name in field_names(Hook):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
     for name in field_names(LanguageServer):

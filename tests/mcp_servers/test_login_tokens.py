@@ -1,11 +1,13 @@
 """Tokens of logins at MCP servers: which are refused, and that a logout revokes them."""
 
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import trio
 
 from support.http_server import LocalServer, serving, status
 from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.oauth import LoginAttempt
@@ -85,9 +87,10 @@ async def test_a_logout_revokes_both_tokens_where_the_server_says(nursery: trio.
         await log_in(attempt)
         assert attempt.problem == ""
         logins = Logins(lambda name: None)
+        environment = ServerEnvironment({}, {}, (), lambda: (), Path("/"), store)
         async with trio.open_nursery() as daemon:
             op = McpLogin("guarded", "logout")
-            result = await logins.handle(op, {"guarded": settings}, store, daemon)
+            result = await logins.handle(op, {"guarded": settings}, environment, daemon)
         assert result.state == "logged_out"
         revoked = [one for one in other.server.received if one.path == "/revocation"]
         forms = [parse_qs(one.data.decode()) for one in revoked]

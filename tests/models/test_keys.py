@@ -78,7 +78,7 @@ async def test_g13_a_command_is_not_told_the_keys_of_others() -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("exit 3", "`sh` of `api_key_command` failed with status 3. Run it yourself"),
+        ("exit 3", "`sh` that prints the key failed with status 3. Run it yourself"),
         (f"echo {KEY} >&2; exit 1", "status 1"),
         ("true", "printed no key"),
     ],

@@ -1,11 +1,16 @@
 """An MCP server behind OAuth that nobody here wrote: `fastmcp` from PyPI, with its own provider.
 
-Its authorization page agrees at once, so that any HTTP client can be the browser.
+Its authorization page agrees at once, so that any HTTP client can be the browser. One kind lets
+clients register themselves, the other knows a single client.
 """
 
+import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,19 +19,23 @@ from support.peers import _installed, _pip_install_whole, _running
 FASTMCP = "fastmcp==4.1.2"
 
 CODE = """
-import os, socket, sys, threading
+import json, os, socket, sys, threading
 import uvicorn
 from fastmcp import Context, FastMCP
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from fastmcp.server.dependencies import get_access_token
 from mcp.server.auth.settings import ClientRegistrationOptions
+from mcp.shared.auth import OAuthClientInformationFull
 
 listener = socket.socket()
 listener.bind(("127.0.0.1", 0))
 listener.listen()
 base = f"http://127.0.0.1:{listener.getsockname()[1]}"
-options = ClientRegistrationOptions(enabled=True)
+known = json.loads(sys.argv[1])
+options = ClientRegistrationOptions(enabled=not known)
 auth = InMemoryOAuthProvider(base_url=base, client_registration_options=options)
+if known:
+    auth.clients[known["client_id"]] = OAuthClientInformationFull(**known)
 server = FastMCP("guarded", auth=auth)
 
 @server.tool(annotations={"readOnlyHint": True})
@@ -55,7 +64,41 @@ uvicorn.Server(uvicorn.Config(server.http_app(path="/mcp"), log_level="warning")
 @pytest.fixture(scope="session")
 def guarded_server() -> Iterator[str]:
     """The address of an MCP server that wants a login. It has tools `whoami` and `revoke`."""
+    with _serving({}) as url:
+        yield url
+
+
+class OwnClient(NamedTuple):
+    """A client that was registered by hand, and its server, which registers no other."""
+
+    url: str
+    secret: str
+    redirect_port: int
+
+
+@pytest.fixture
+def own_client(method: str) -> Iterator[OwnClient]:
+    """A server at which only `own` is registered, with its secret sent by `method`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    known = {
+        "client_id": "own",
+        "client_secret": "secret-of-own",
+        "redirect_uris": [f"http://127.0.0.1:{port}/callback"],
+        "scope": "read write",
+        "token_endpoint_auth_method": method,
+    }
+    if method == "none":
+        del known["client_secret"]
+    with _serving(known) as url:
+        yield OwnClient(url, "secret-of-own", port)
+
+
+@contextmanager
+def _serving(known: dict[str, Any]) -> Iterator[str]:
     place = _installed(FASTMCP, _pip_install_whole)
     variables = {**os.environ, "PYTHONPATH": str(place), "FASTMCP_CHECK_FOR_UPDATES": "off"}
-    with _running([sys.executable, "-c", CODE], place, variables) as (url, _):
+    command = [sys.executable, "-c", CODE, json.dumps(known)]
+    with _running(command, place, variables) as (url, _):
         yield url

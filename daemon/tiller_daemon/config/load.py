@@ -20,11 +20,12 @@ from tiller_daemon.config.schema import (
     Configuration,
     ConfigurationError,
     McpServer,
+    OAuthClient,
     ProjectHook,
     Sourcegraph,
     WebSearch,
 )
-from tiller_daemon.config.semantics import KEY_FIELDS, check_semantics
+from tiller_daemon.config.semantics import KEY_FIELDS, SECRET_FIELDS, check_semantics
 from tiller_daemon.config.source import (
     Key,
     Source,
@@ -63,7 +64,7 @@ _PATH_FIELDS = {
 _Prompted = TypeVar("_Prompted", Agent, Family)
 
 _STDIO_FIELDS = ("command", "cwd", "env", "env_vars")
-_HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header")
+_HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header", "oauth")
 """The fields of an MCP server that is started, and of one that is reached by HTTP."""
 
 
@@ -213,6 +214,9 @@ def _with_absolute_paths(
     for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():
+            if path := table.get("oauth", {}).get("client_secret_file"):
+                file = str(_absolute(path, base, environ))
+                table["oauth"] = {**table["oauth"], "client_secret_file": file}
             for field in fields:
                 if field not in table:
                     continue
@@ -306,9 +310,12 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
 
 
 def _check_one_key(
-    owner: Provider | McpServer | Sourcegraph | WebSearch, key: Key, layers: Sequence[_Layer]
+    owner: Provider | McpServer | OAuthClient | Sourcegraph | WebSearch,
+    key: Key,
+    layers: Sequence[_Layer],
+    fields: Sequence[str] = KEY_FIELDS,
 ) -> None:
-    named = [field for field in KEY_FIELDS if getattr(owner, field) is not None]
+    named = [field for field in fields if getattr(owner, field) is not None]
     if len(named) > 1:
         problem = " and ".join(f"`{field}`" for field in named) + " exclude each other: keep one"
         raise _source_of(layers, key).error("invalid_value", key, problem)
@@ -324,7 +331,9 @@ def _check_mcp_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> 
         if getattr(server, expected) and extra:
             problem = f"`{expected}` and `{extra[0]}` exclude each other: keep one"
             raise _source_of(layers, key).error("invalid_value", key, problem)
-    _check_one_key(server, key, layers)
+    _check_one_key(server, key, layers, (*KEY_FIELDS, "oauth"))
+    if server.oauth:
+        _check_one_key(server.oauth, (*key, "oauth"), layers, SECRET_FIELDS)
 
 
 def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:

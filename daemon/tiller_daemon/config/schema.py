@@ -90,6 +90,28 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """Model requests per turn; absent means what the configuration says."""
 
 
+class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
+    """A client that the user has registered with a server, at which others can't register."""
+
+    client_id: Annotated[str, Meta(min_length=1)]
+    """The name that the server gave it."""
+    client_secret_env: str | None = None
+    """The variable that holds its secret; absent like the next three for a client without one."""
+    client_secret_command: Command | None = None
+    """A command that prints the secret on its first line."""
+    client_secret_file: str | None = None
+    """A file with the secret on its first line; absolute after loading."""
+    client_secret_keyring: str | None = None
+    """The entry of the keyring that holds the secret."""
+    client_secret_method: Literal["basic", "post"] | None = None
+    """Whether the secret is sent in the header `Authorization` or in the form; absent: what the
+    server says that it takes, the header if it takes both."""
+    scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$")], ...] = ()
+    """What a login asks for; empty leaves it to what the server says."""
+    redirect_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
+    """The port of `http://127.0.0.1:PORT/callback`, if it is registered; absent means any free."""
+
+
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     """An MCP server, started by `command` or reached at `url`. Only the latter has a key."""
 
@@ -115,6 +137,8 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     """The entry of the keyring that holds the key."""
     api_key_header: str | None = None
     """The header that carries the key; absent means `Authorization: Bearer`."""
+    oauth: OAuthClient | None = None
+    """The client that a login is made for; absent means that the daemon registers one."""
     timeout_s: Seconds = MCP_CALL_S
     """Time limit of a call, not counting the time in which the user is asked something."""
     start_timeout_s: Seconds = MCP_START_S

@@ -15,6 +15,9 @@ from tiller_daemon.config.source import Key, Source, Table
 KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
 """The places where a key can be; at most one of them is set."""
 
+SECRET_FIELDS = tuple(f"client_secret_{field.removeprefix('api_key_')}" for field in KEY_FIELDS)
+"""The places where the secret of an OAuth client can be."""
+
 SERVER_NAME_CHARS_MAX = 32
 """Longest name of an MCP server: with the tool's name it has to fit into the providers' limit of 64
 characters."""
@@ -90,6 +93,7 @@ def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
         return FieldProblem("url", EXPECTED_URL)
     variables = {"env": server.get("env", {}), "env_vars": server.get("env_vars", [])}
     variables["api_key_env"] = [server.get("api_key_env", "X")]
+    variables["oauth"] = [server.get("oauth", {}).get("client_secret_env", "X")]
     for field, names in variables.items():
         if not all(_VARIABLE_NAME.match(one) for one in names):
             problem = "expected names of variables: put the keys themselves into these variables"

@@ -7,6 +7,7 @@ key of a table nor a line.
 import difflib
 import tomllib
 from collections.abc import Mapping
+from types import NoneType, UnionType
 from typing import Any, Literal, cast, get_args, get_origin
 
 import msgspec
@@ -173,6 +174,11 @@ def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source
 
 
 def _struct(expected: object) -> type[msgspec.Struct] | None:
+    """The struct that a type is, or that it is if it is not None."""
+    if get_origin(expected) is UnionType:
+        (expected, *others) = get_args(expected)
+        if others != [NoneType]:
+            return None
     return expected if isinstance(expected, type) and issubclass(expected, msgspec.Struct) else None
 
 
@@ -184,8 +190,9 @@ def _table(value: object, key: Key, source: Source) -> Table:
 
 def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
     """The message of msgspec, except for a `Literal`: there it quotes the value, maybe a secret."""
-    if get_origin(expected) is Literal:
-        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(expected))
+    for one in (expected, *get_args(expected)):
+        if get_origin(one) is Literal:
+            return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(one))
     text = str(error).split(" - at ")[0].replace(" | null", "")
     return text[:1].lower() + text[1:]
 

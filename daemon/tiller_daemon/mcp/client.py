@@ -4,7 +4,6 @@ This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the
 are loaded with the first server that starts.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -71,11 +70,6 @@ CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")
 
 BAD_STATUS: Final = (types.INTERNAL_ERROR, "Server returned an error response")
 """How the package reports any HTTP error status."""
-
-for _name in ("client", "httpcore2", "httpx2", "mcp"):
-    # The package's log quotes messages, which may hold secrets. What matters is logged here.
-    logging.getLogger(_name).addHandler(logging.NullHandler())
-    logging.getLogger(_name).propagate = False
 
 
 async def run_client(owner: ManagedServer) -> None:

@@ -1,12 +1,12 @@
 """What a server gets from the daemon: variables, a directory, its key. Never a provider's key."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
-from tiller_daemon.config import McpServer
+from tiller_daemon.config import McpServer, OAuthClient
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
@@ -17,6 +17,15 @@ SECRET_CHARS_MIN: Final = 8
 
 SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that hold secrets although their names do not match `SECRET_NAME`."""
+
+
+class _SecretPlace(NamedTuple):
+    """Where the secret of an OAuth client is, as `find_key` takes it."""
+
+    api_key_env: str | None
+    api_key_command: Sequence[str] | None
+    api_key_file: str | None
+    api_key_keyring: str | None
 
 
 class EnvironmentProblem(Exception):
@@ -41,7 +50,7 @@ class ServerEnvironment(Struct, frozen=True):
     key_advice: str = ""
     """Where the key of a lent server belongs; empty for configured ones."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
-    """The key of each server by the identity of its settings."""
+    """The keys of servers and the secrets of clients, by the identity of their settings."""
 
     def variables(self, settings: McpServer) -> dict[str, str]:
         """The complete environment of a server, without any key of a provider.
@@ -70,13 +79,26 @@ class ServerEnvironment(Struct, frozen=True):
             self._keys[id(settings)] = find_key(settings, self.environ, self.provider_key_names)
         return self._keys[id(settings)]
 
+    def client_secret(self, client: OAuthClient) -> Key | None:
+        """The secret of a registered client, found once and cached like a key."""
+        if id(client) not in self._keys:
+            place = _SecretPlace(
+                client.client_secret_env,
+                client.client_secret_command,
+                client.client_secret_file,
+                client.client_secret_keyring,
+            )
+            self._keys[id(client)] = find_key(place, self.environ, self.provider_key_names)
+        return self._keys[id(client)]
+
     def secrets(self, settings: McpServer) -> set[str]:
         """The secrets that a server was given, to be redacted in what it sends."""
         given = {**{name: self.environ.get(name, "") for name in settings.env_vars}, **settings.env}
         secrets = {value for name, value in given.items() if SECRET_NAME.search(name)}
         secrets |= {value for name, value in settings.headers.items() if _is_secret(name)}
-        key = self.key(settings)
-        secrets |= set(key.secrets if key else ())
+        secret = self.client_secret(settings.oauth) if settings.oauth else None
+        for key in (self.key(settings), secret):
+            secrets |= set(key.secrets if key else ())
         if settings.url:
             secrets |= self.logins.secrets(settings.url)
         return {value for value in secrets if len(value) >= SECRET_CHARS_MIN}

@@ -4,6 +4,7 @@ A rejected key is fetched once more, as for a provider. Error statuses are recor
 package reports only that there was an error.
 """
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final
@@ -35,6 +36,13 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 
 END_SESSION_S: Final = 1.0
 """How long to wait for a server to confirm the end of a session: it delays the daemon's exit."""
+
+
+for _name in ("client", "httpcore2", "httpx2", "mcp"):
+    # The package's log quotes messages, which may hold secrets. What matters is logged by us. Here,
+    # because whatever uses the package imports this module.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
 
 
 class HttpTransportProblem(Exception):

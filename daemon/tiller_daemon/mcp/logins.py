@@ -8,7 +8,8 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
+from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.login_store import StoredLogin
 from tiller_protocol.answers import McpLoginResult
 from tiller_protocol.ops import McpLogin
 
@@ -55,18 +56,18 @@ class Logins:
         self,
         op: McpLogin,
         servers: Mapping[str, McpServer],
-        store: LoginStore,
+        environment: ServerEnvironment,
         nursery: trio.Nursery,
     ) -> McpLoginResult:
         """Apply the op and return how far the login is; raises `RejectionError`."""
-        settings = servers.get(op.server)
+        settings, store = servers.get(op.server), environment.logins
         if settings is None:
             known = ", ".join(sorted(servers)) or "none"
             raise RejectionError("not_found", f"No MCP server {op.server}. Configured: {known}.")
         match op.action:
             case "begin":
                 _check(op.server, settings)
-                return await self._begin(op.server, settings, store, nursery)
+                return await self._begin(op.server, settings, environment, nursery)
             case "logout":
                 self._cancel(op.server)
                 login = store.read(op.server, settings.url or "")
@@ -93,12 +94,17 @@ class Logins:
                 return self._state(op.server)
 
     async def _begin(
-        self, name: str, settings: McpServer, store: LoginStore, nursery: trio.Nursery
+        self,
+        name: str,
+        settings: McpServer,
+        environment: ServerEnvironment,
+        nursery: trio.Nursery,
     ) -> McpLoginResult:
         self._cancel(name)
         # The import takes a second: in this thread it would block the whole daemon.
         oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
-        attempt: Attempt = oauth.LoginAttempt(name, settings, store)
+        secret = environment.client_secret(settings.oauth) if settings.oauth else None
+        attempt: Attempt = oauth.LoginAttempt(name, settings, environment.logins, secret)
         self._attempts[name] = attempt
         nursery.start_soon(self._run, name, attempt)
         with trio.move_on_after(ADDRESS_S_MAX):

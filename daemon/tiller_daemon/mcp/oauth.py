@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import httpx2
 import structlog
 import trio
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -26,10 +26,11 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.config import McpServer
+from tiller_daemon.config import McpServer, OAuthClient
 from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem, LoginAuth, check_secret
 from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
 from tiller_daemon.mcp.redirect import open_listener, read_pasted, receive_redirect
+from tiller_daemon.models.keys import Key, KeyUnavailable
 
 log = structlog.get_logger()
 
@@ -59,6 +60,15 @@ PROBE: Final = {
 PROBE_HEADERS: Final = {"accept": "application/json, text/event-stream"}
 
 
+BASIC: Final = "client_secret_basic"
+"""The header, one of the ways to send a client's secret."""
+
+REGISTER: Final = (
+    "If the server lets no client register itself, register one there and name it in "
+    "`[mcp.{name}.oauth]` of the configuration."
+)
+
+
 class LoginNeeded(HttpTransportProblem):
     """The server wants a login that only a person can make."""
 
@@ -75,7 +85,7 @@ class _Storage:
         self._url = url
         self._store = store
         self.stored = None if anew else store.read(name, url)
-        self._client = self.stored and OAuthClientInformationFull.model_validate(self.stored.client)
+        self.client = self.stored and OAuthClientInformationFull.model_validate(self.stored.client)
         self.provider: OAuthClientProvider | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -85,7 +95,7 @@ class _Storage:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         await trio.lowlevel.checkpoint()
         assert self.provider
-        assert self._client
+        assert self.client
         context = self.provider.context
         try:
             for token in filter(None, (tokens.access_token, tokens.refresh_token)):
@@ -97,7 +107,7 @@ class _Storage:
         login = StoredLogin(
             self._url,
             _plain(tokens),
-            _plain(self._client),
+            _plain(self.client),
             expires_at,
             context.oauth_metadata and _plain(context.oauth_metadata),
             context.protected_resource_metadata and _plain(context.protected_resource_metadata),
@@ -106,11 +116,11 @@ class _Storage:
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         await trio.lowlevel.checkpoint()
-        return self._client
+        return self.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await trio.lowlevel.checkpoint()
-        self._client = client_info
+        self.client = client_info
 
 
 class StoredLoginAuth(LoginAuth):
@@ -172,7 +182,10 @@ class LoginAttempt:
     `problem` then says why it failed; it is empty after a success.
     """
 
-    def __init__(self, name: str, settings: McpServer, store: LoginStore) -> None:
+    def __init__(
+        self, name: str, settings: McpServer, store: LoginStore, secret: Key | None = None
+    ) -> None:
+        """`secret` is that of the client in `settings`, if it has one."""
         self.address = ""
         self.problem = ""
         self.is_over = False
@@ -180,6 +193,8 @@ class LoginAttempt:
         self._name = name
         self._settings = settings
         self._store = store
+        self._secret = secret
+        self._provider: OAuthClientProvider | None = None
         self._state = ""
         self._scope = trio.CancelScope()
         self._pasted, self._pasted_later = trio.open_memory_channel[dict[str, str]](1)
@@ -194,7 +209,10 @@ class LoginAttempt:
                 self.problem = ""
         except trio.TooSlowError:
             self.problem = f"Nobody logged in within {LOGIN_S_MAX / 60:g} minutes."
-        except (LoginFailed, HttpTransportProblem, OAuthFlowError) as error:
+        except OAuthRegistrationError as error:
+            reason = str(error)[:REASON_CHARS_MAX].rstrip(".")
+            self.problem = f"{reason}. {REGISTER.format(name=self._name)}"
+        except (LoginFailed, HttpTransportProblem, OAuthFlowError, KeyUnavailable) as error:
             self.problem = str(error)[:REASON_CHARS_MAX]
         except ValidationError:
             self.problem = "The server sent invalid OAuth metadata."
@@ -218,11 +236,14 @@ class LoginAttempt:
         return True
 
     async def _log_in(self) -> None:
-        url = self._settings.url or ""
-        self._listener, redirect = await open_listener()
+        url, client = self._settings.url or "", self._settings.oauth
+        port = client.redirect_port if client else None
+        self._listener, redirect = await open_listener(port or 0)
         async with self._listener:
             storage = _Storage(self._name, url, self._store, anew=True)
-            storage.provider = OAuthClientProvider(
+            if client:
+                storage.client = await self._registered(client, redirect)
+            self._provider = storage.provider = OAuthClientProvider(
                 url, _client_metadata(redirect), storage, self._show, self._receive
             )
             transport = HttpTransport(self._settings, auth=storage.provider)
@@ -235,12 +256,39 @@ class LoginAttempt:
             raise LoginFailed(f"The server answered with status {response.status_code}.")
         log.info("mcp_logged_in", server=self._name)
 
+    async def _registered(self, client: OAuthClient, redirect: str) -> OAuthClientInformationFull:
+        """Return the user's own client, so that the package registers none."""
+        return OAuthClientInformationFull(
+            client_id=client.client_id,
+            client_secret=await self._secret.read() if self._secret else None,
+            redirect_uris=[AnyUrl(redirect)],
+            token_endpoint_auth_method=None,
+        )
+
     async def _show(self, address: str) -> None:
         """Take the address that the user has to open."""
         await trio.lowlevel.checkpoint()
-        self._state = parse_qs(urlsplit(address).query)["state"][0]
-        self.address = address
+        parts = urlsplit(address)
+        query = dict(parse_qsl(parts.query))
+        if client := self._settings.oauth:
+            self._choose_secret_method(client.client_secret_method)
+            if client.scopes:
+                query["scope"] = " ".join(client.scopes)
+        self._state = query["state"]
+        self.address = parts._replace(query=urlencode(query)).geturl()
         self.ready.set()
+
+    def _choose_secret_method(self, method: str | None) -> None:
+        """Note how the client's secret is sent: as configured, or as the server's metadata say."""
+        assert self._provider
+        context = self._provider.context
+        metadata, client = context.oauth_metadata, context.client_info
+        assert client
+        if client.client_secret:
+            # What is not said is `basic` (RFC 8414).
+            known = (metadata and metadata.token_endpoint_auth_methods_supported) or [BASIC]
+            method = method or ("basic" if BASIC in known else "post")
+            client.token_endpoint_auth_method = f"client_secret_{method}"
 
     async def _receive(self) -> AuthorizationCodeResult:
         """Wait for the redirect, or for what the user pastes instead."""
@@ -286,7 +334,7 @@ def _revocation(login: StoredLogin, kind: str, token: str) -> dict[str, Any]:
     """Return the form of a revocation, with what shows that it comes from the login's client."""
     form = {"token": token, "token_type_hint": kind}
     client_id, secret = login.client["client_id"], login.client.get("client_secret")
-    if login.client.get("token_endpoint_auth_method") == "client_secret_basic" and secret:
+    if login.client.get("token_endpoint_auth_method") == BASIC and secret:
         return {"data": form, "auth": (quote(client_id, safe=""), quote(secret, safe=""))}
     return {
         "data": {**form, "client_id": client_id, **({"client_secret": secret} if secret else {})}

@@ -21,9 +21,12 @@ DONE: Final = "You can close this page and go back to tiller."
 UNKNOWN: Final = "This is not the address of a login in progress."
 
 
-async def open_listener() -> tuple[trio.SocketListener, str]:
-    """Return a listener on a free port of the loopback interface, and the redirect's address."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+async def open_listener(port: int = 0) -> tuple[trio.SocketListener, str]:
+    """Return a listener on a port of the loopback interface, and the redirect's address.
+
+    Port 0 stands for any that is free. Raises `OSError`.
+    """
+    (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     return listener, f"http://127.0.0.1:{port}{PATH}"
 

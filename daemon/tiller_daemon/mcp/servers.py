@@ -194,7 +194,7 @@ class McpServers:
     async def log_in(self, op: McpLogin) -> McpLoginResult:
         """Log in at a server, or out; raises `RejectionError`."""
         assert self._nursery
-        return await self._logins.handle(op, self._configured, self._login_store, self._nursery)
+        return await self._logins.handle(op, self._configured, self.environment, self._nursery)
 
     def _login_changed(self, name: str) -> None:
         """Connect anew to a server whose login is there, or gone."""

@@ -186,7 +186,7 @@ def key_from_command(
     The command runs without a shell, in the daemon's environment without the variables in
     `secret_names`. Processes that it leaves running, such as a gpg agent, are not stopped.
     """
-    described = f"command `{command[0]}` of `api_key_command`"
+    described = f"command `{command[0]}` that prints the key"
     variables = {key: value for key, value in environ.items() if key not in secret_names}
 
     def problem() -> str:
