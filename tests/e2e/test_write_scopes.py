@@ -303,10 +303,10 @@ async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_h
     new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
 ) -> None:
     daemon = new_daemon()
-    make_agent(daemon, "slow", calls(write("a/x", "t1\n")), always("slow is done"))
-    make_agent(daemon, "idle", always("nothing to do"))
+    daemon.make_agent("slow", calls(write("a/x", "t1\n")), always("slow is done"))
+    daemon.make_agent("idle", always("nothing to do"))
     # In the foreground its changes are the turn's, too.
-    make_agent(daemon, "near", calls(write("b/x", "near\n")), always("near is done"))
+    daemon.make_agent("near", calls(write("b/x", "near\n")), always("near is done"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     before = files(place)
