@@ -12,7 +12,7 @@ from typing import ClassVar, Self, TypeVar
 
 from tiller_client.daemons import POLL_S, daemon_at
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
-from tiller_client.runtime import check_runtime, has_crashed
+from tiller_client.runtime import check_runtime
 from tiller_client.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
 from tiller_client.sockets import RequestSocket
 from tiller_protocol import PROTOCOL_VERSION
@@ -53,16 +53,19 @@ class DaemonConnection:
         name: str,
         *,
         may_start: bool = True,
+        only_crashed: bool = False,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         """Connect and say hello as `name`; `environ` is for a daemon that this starts.
 
+        With `only_crashed` this start is only for a daemon that has crashed.
         Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
         daemon speaks another version of the protocol.
         """
         self.places = places
         self._name = name
         self._may_start = may_start
+        self._only_crashed = only_crashed
         self.environ = environ
         self._daemon = daemon_at(places, environ)
         self._socket = RequestSocket(places.runtime)
@@ -75,6 +78,7 @@ class DaemonConnection:
         except BaseException:
             self.close()
             raise
+        self._only_crashed = False
 
     def __enter__(self) -> Self:
         return self
@@ -111,13 +115,11 @@ class DaemonConnection:
 
         One that has crashed is started.
         """
-        may_start = self._may_start
-        is_remote = self._daemon.is_remote
-        self._may_start = may_start and (is_remote or has_crashed(self.places.runtime))
+        self._only_crashed = True
         try:
             return self.ask(op, kind)
         finally:
-            self._may_start = may_start
+            self._only_crashed = False
 
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
         """Submit an op, under that id and name or a new one and its own, and wait for its answer.
@@ -183,7 +185,9 @@ class DaemonConnection:
 
     def _reach(self) -> None:
         """Connect if there is no connection; start the daemon if none is running."""
-        self._daemon.reach(self._connect, may_start=self._may_start)
+        self._daemon.reach(
+            self._connect, may_start=self._may_start, only_crashed=self._only_crashed
+        )
 
     def _connect(self) -> bool:
         """Connect if a daemon listens; refuses a runtime directory that others can access."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tiller_client.errors import NoAnswer, NoDaemon
-from tiller_client.runtime import chosen_remote, lock_is_held, read_token
+from tiller_client.runtime import chosen_remote, lock_is_held, read_token, token_stamp
 from tiller_client.silence import not_listening
 from tiller_client.starting import start_daemon
 from tiller_protocol.places import Places
@@ -35,8 +35,13 @@ class Daemon(Protocol):
         """Return the token of the daemon that is running; raises `NoDaemon` if none is."""
         ...
 
-    def reach(self, connect: Callable[[], bool], *, may_start: bool) -> None:
-        """Return once `connect` succeeds; starts the daemon if none is running, and it may."""
+    def reach(
+        self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
+    ) -> None:
+        """Return once `connect` succeeds; starts the daemon if none is running, and it may.
+
+        With `only_crashed` it starts none on this machine that was stopped.
+        """
         ...
 
 
@@ -58,7 +63,9 @@ class LocalDaemon:
         """Read the token; raises `NoDaemon` or `NotPrivate`."""
         return read_token(self._places.runtime)
 
-    def reach(self, connect: Callable[[], bool], *, may_start: bool) -> None:
+    def reach(
+        self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
+    ) -> None:
         """Connect; raises `NoDaemon`, `StartFailed` or `NoAnswer`.
 
         A daemon that holds its lock and does not listen is starting or stopping.
@@ -72,9 +79,10 @@ class LocalDaemon:
 
         while not is_connected():
             if not lock_is_held(self._places.runtime):
-                if not may_start:
+                stamp = token_stamp(self._places.runtime) if only_crashed else ""
+                if not may_start or (only_crashed and not stamp):
                     raise NoDaemon("no daemon is running; start one with: tiller daemon start")
-                start_daemon(self._places, self._environ, is_connected)
+                start_daemon(self._places, self._environ, is_connected, stamp)
             elif time.monotonic() > deadline:
                 raise NoAnswer(
                     f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "

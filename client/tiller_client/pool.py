@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator, Mapping
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import RejectedError
+from tiller_client.errors import NoDaemon, RejectedError
 from tiller_client.runtime import has_crashed
 from tiller_protocol.places import Places
 
@@ -53,12 +53,22 @@ class ConnectionPool:
         with self._starting:
             if not has_crashed(self.places.runtime):
                 return False
-            self._keep(self.connect())  # an idle connection would notice only when it is used
+            try:
+                # An idle connection would notice only when it is used.
+                self._keep(self.connect(only_crashed=True))
+            except NoDaemon:
+                return False
             return True
 
-    def connect(self, *, may_start: bool = True) -> DaemonConnection:
-        """Make a connection that the caller closes."""
-        return DaemonConnection(self.places, self.name, may_start=may_start, environ=self._environ)
+    def connect(self, *, may_start: bool = True, only_crashed: bool = False) -> DaemonConnection:
+        """Make a connection that the caller closes; see `DaemonConnection`."""
+        return DaemonConnection(
+            self.places,
+            self.name,
+            may_start=may_start,
+            only_crashed=only_crashed,
+            environ=self._environ,
+        )
 
     def close(self) -> None:
         """Close the idle connections now, and those in use once they are given back."""

@@ -105,7 +105,13 @@ class RemoteDaemon:
         self._is_token_used = True
         return self._address.token
 
-    def reach(self, connect: Callable[[], bool], *, may_start: bool) -> None:
+    def reach(
+        self,
+        connect: Callable[[], bool],
+        *,
+        may_start: bool,
+        only_crashed: bool = False,  # noqa: ARG002 - the far one's token can't be seen
+    ) -> None:
         """Return once `connect` succeeds; a connection that was there before is tried again."""
         deadline = time.monotonic() + LINK_DEADLINE_S
         was_linked, was_said = self._address is not None, False

@@ -98,7 +98,16 @@ def lock_holder(runtime: Path) -> int | None:
 
 def has_crashed(runtime: Path) -> bool:
     """Whether the last daemon ended without removing its token, as it does when it is stopped."""
-    return (runtime / TOKEN_FILE).exists() and not lock_is_held(runtime)
+    return bool(token_stamp(runtime)) and not lock_is_held(runtime)
+
+
+def token_stamp(runtime: Path) -> str:
+    """What tells the latest daemon's token from others; empty if it was removed."""
+    try:
+        status = (runtime / TOKEN_FILE).lstat()
+    except OSError:
+        return ""
+    return f"{status.st_ino}-{status.st_mtime_ns}"
 
 
 def lock_is_held(runtime: Path) -> bool:

@@ -3,7 +3,8 @@
 If the daemon is installed as a service, the service manager starts it.
 
 If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
-exit at once, and every frontend connects to the winner.
+exit at once, and every frontend connects to the winner. Who only replaces a daemon that crashed
+says which: if the winner is stopped at that moment, no other takes its place.
 
 Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they do it
 at the same time; so this module imports little.
@@ -12,7 +13,7 @@ at the same time; so this module imports little.
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ OUTPUT_TAIL_BYTES = 16 * 1024
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
 """`-P` keeps Python from running a directory of that name in the current directory instead."""
 
+STOPPED_SINCE = "no daemon is running: another one was started after the crash, and stopped"
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -45,19 +48,30 @@ class DaemonStart:
     Its process has its own process session and outlives this one; it need not be waited for.
     """
 
-    def __init__(self, places: Places, environ: Mapping[str, str]) -> None:
-        """Start it; raises `OSError` if its output has no place."""
+    def __init__(self, places: Places, environ: Mapping[str, str], after_crash: str = "") -> None:
+        """Start it; raises `OSError` if its output has no place.
+
+        With the stamp `after_crash` it only replaces the daemon that left that token.
+        """
         self.places = places
         self._environ = environ
+        command = start_command(environ)
+        # A service manager starts one at a time, and knows what was stopped.
+        self._after_crash = "" if command else after_crash
+        arguments = ("--after-crash", after_crash) if after_crash else ()
+        self._command = command or (*DAEMON_COMMAND, *arguments)
         self._output = places.state / DAEMON_OUTPUT_FILE
         for directory in (*reversed(places.state.parents), places.state):
             directory.mkdir(exist_ok=True, mode=0o700)
         self._offset = self._output.stat().st_size if self._output.exists() else 0
-        self.process = _spawn(self._output, environ)
+        self.process = _spawn(self._command, self._output, environ)
         _starts[:] = [start for start in _starts if start.process.poll() is None] + [self]
 
     def wait(self, is_up: Callable[[], bool]) -> None:
-        """Return once `is_up`; raises `StartFailed` with the last lines of the output."""
+        """Return once `is_up`; raises `StartFailed` with the last lines of the output.
+
+        Raises `NoDaemon` if another one has replaced the crashed one, and was stopped.
+        """
         deadline = time.monotonic() + START_DEADLINE_S
         ended_at: float | None = None
         while not is_up():
@@ -72,9 +86,14 @@ class DaemonStart:
                     f"the daemon could not start; its output:\n{_tail(self._output, self._offset)}"
                 )
             if self.process.returncode == 0:
+                if self._after_crash and not lock_is_held(self.places.runtime):
+                    raise NoDaemon(STOPPED_SINCE)
                 ended_at = ended_at or now
                 if now - ended_at > SPAWN_AGAIN_S:
-                    self.process, ended_at = _spawn(self._output, self._environ), None
+                    self.process, ended_at = (
+                        _spawn(self._command, self._output, self._environ),
+                        None,
+                    )
             time.sleep(POLL_S)
 
 
@@ -95,14 +114,19 @@ def begin(places: Places, environ: Mapping[str, str]) -> None:
             _begun[:] = [DaemonStart(places, environ)]
 
 
-def start_daemon(places: Places, environ: Mapping[str, str], is_up: Callable[[], bool]) -> None:
+def start_daemon(
+    places: Places,
+    environ: Mapping[str, str],
+    is_up: Callable[[], bool],
+    after_crash: str = "",
+) -> None:
     """Start a daemon, unless `begin` has, and return once `is_up`.
 
-    Raises `StartFailed` with the last lines of its output.
+    Raises as `DaemonStart.wait`.
     """
     begun = _begun.pop() if _begun else None
     if begun is None or begun.places != places:
-        begun = DaemonStart(places, environ)
+        begun = DaemonStart(places, environ, after_crash)
     begun.wait(is_up)
 
 
@@ -124,7 +148,9 @@ def last_lines(path: Path, count: int, offset: int = 0) -> str:
     return "\n".join(text.splitlines()[-count:])
 
 
-def _spawn(output: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _spawn(
+    command: Sequence[str], output: Path, environ: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
     import subprocess
 
     variables = dict(environ)
@@ -133,7 +159,7 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes]
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            start_command(environ) or DAEMON_COMMAND,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

@@ -115,6 +115,8 @@ class Options(Struct, frozen=True):
     """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
     stamps: Stamps
     """What `configuration` was read from."""
+    after_crash: str = ""
+    """The stamp of the token of a crashed daemon that it replaces; empty: it starts anyway."""
 
 
 async def serve(
@@ -126,7 +128,7 @@ async def serve(
     `RuntimeDirectoryError` if it can't start. Cancellation stops it without waiting for turns.
     """
     async with AsyncExitStack() as stack:
-        runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
+        runtime = stack.enter_context(RuntimeDirectory(options.places.runtime, options.after_crash))
         _make_private(options.places.state)
         register(home(), (options.places.runtime, options.places.state))
         file = options.places.state / LOG_FILE

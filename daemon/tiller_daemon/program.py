@@ -20,7 +20,7 @@ from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
 from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
-from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
+from tiller_daemon.transport.runtime import AlreadyRunning, NotNeeded, RuntimeDirectoryError
 from tiller_protocol.places import CONFIG_FILE, find_places
 
 EXIT_FAILED = 1
@@ -57,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         return run_confined(places, configuration, parsed.sandboxed)
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:
-        trio.run(serve, Options(places, configuration, load, load, stamps))
-    except AlreadyRunning as error:
+        trio.run(serve, Options(places, configuration, load, load, stamps, parsed.after_crash))
+    except (AlreadyRunning, NotNeeded) as error:
         # Not a failure: two frontends may start a daemon at the same time, and one is enough.
         return _fail(error, EXIT_TAKEN if has_service_manager() else 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
@@ -90,6 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
     parser.add_argument("--state", type=Path, metavar="DIR", help="where the log is kept")
     parser.add_argument("--runtime", type=Path, metavar="DIR", help="where the sockets are made")
+    parser.add_argument(
+        "--after-crash",
+        metavar="STAMP",
+        default="",
+        help="start only if the crashed daemon that left the token with this stamp has had no "
+        "successor; for frontends",
+    )
     parser.add_argument("--log-format", choices=("json", "console"), default=None)
     parser.add_argument(
         "-c",

@@ -127,7 +127,9 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     connection.close()
 
 
-def wait_for_daemon(_places: Places, _environ: object, is_up: Callable[[], bool]) -> None:
+def wait_for_daemon(
+    _places: Places, _environ: object, is_up: Callable[[], bool], _after_crash: str
+) -> None:
     """Instead of starting a daemon: another frontend starts one."""
     deadline = time.monotonic() + 10
     while not is_up() and time.monotonic() < deadline:
@@ -145,9 +147,7 @@ def test_a_daemon_that_is_found_dead_is_started_again(
     second = FakeDaemon(places.runtime, token="new")
     with FakeDaemon(places.runtime, token="old"):
         connection = DaemonConnection(places, "test")
-    monkeypatch.setattr(
-        daemons_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
-    )
+    monkeypatch.setattr(daemons_module, "start_daemon", lambda *_: second.__enter__())
     with connection:
         connection.ask(SessionCreate("/w"), Created)
     second.__exit__()

@@ -55,9 +55,7 @@ def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
         first.add(SESSION, [SessionCreated("/w", Settings()), SessionTitled("a")])
         assert read(feed, 2) == [1, 2]
     second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
-    monkeypatch.setattr(
-        daemons_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
-    )
+    monkeypatch.setattr(daemons_module, "start_daemon", lambda *_: second.__enter__())
     first.sessions[SESSION].append(structs.replace(first.sessions[SESSION][1], seq=3))
     assert read(feed, 1) == [3]
     second.__exit__()

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from support.daemon import CONFIG, START_S, Daemon, DaemonEnded
-from tiller_protocol.places import LOG_FILE, OPS_SOCKET, TOKEN_FILE
+from tiller_client.errors import NoDaemon
+from tiller_client.runtime import lock_is_held, token_stamp
+from tiller_client.starting import DaemonStart
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, LOG_FILE, OPS_SOCKET, TOKEN_FILE, Places
 
 NewDaemon = Callable[..., Daemon]
 
@@ -182,3 +185,30 @@ def _change(path: Path, kind: str) -> None:
     connection.commit()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+
+
+def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_stopped(
+    new_daemon: NewDaemon,
+) -> None:
+    """Two frontends notice a crash; the daemon of one is stopped before the other one begins."""
+    daemon = new_daemon()
+    places, variables = daemon.places, daemon.variables
+    stop = [sys.executable, "-m", "tiller_client", "daemon", "stop"]
+    daemon.start()
+    daemon.kill9()
+    noticed = token_stamp(places.runtime)
+    assert noticed
+    first = DaemonStart(places, variables, noticed)
+    first.wait(lambda: "ready" in _output(places))
+    assert lock_is_held(places.runtime)
+    subprocess.run(stop, env=variables, check=True)
+    late = DaemonStart(places, variables, noticed)
+    with pytest.raises(NoDaemon, match="another one was started after the crash, and stopped"):
+        late.wait(lambda: False)
+    assert (first.process.wait(), late.process.wait()) == (0, 0)
+    assert "was replaced, and that ended" in _output(places)
+    assert not lock_is_held(places.runtime)
+
+
+def _output(places: Places) -> str:
+    return (places.state / DAEMON_OUTPUT_FILE).read_text()

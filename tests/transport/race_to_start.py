@@ -1,6 +1,7 @@
 """A process that starts a daemon's sockets when told `go` and stops them when told `stop`.
 
 Run as `race_to_start.py RUNTIME`; it answers `won` (and is reachable) or `lost`, then `stopped`.
+Told a stamp instead of `go`, it replaces the crashed daemon with that stamp and stops at once.
 """
 
 import os
@@ -11,7 +12,7 @@ import pynng
 import trio
 
 from tiller_daemon.transport.nng import NngTransport
-from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectory
+from tiller_daemon.transport.runtime import AlreadyRunning, NotNeeded, RuntimeDirectory
 from tiller_protocol.places import OPS_SOCKET
 
 MESSAGE_BYTES_MAX = 1 << 20
@@ -44,11 +45,23 @@ async def start(runtime: Path) -> None:
     say("stopped")
 
 
+def replace(runtime: Path, stamp: str) -> None:
+    try:
+        with RuntimeDirectory(runtime, stamp):
+            pass
+        say("won")
+    except (AlreadyRunning, NotNeeded):
+        say("lost")
+
+
 def say(word: str) -> None:
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    while sys.stdin.readline():
-        trio.run(start, Path(sys.argv[1]))
+    while told := sys.stdin.readline().strip():
+        if told == "go":
+            trio.run(start, Path(sys.argv[1]))
+        else:
+            replace(Path(sys.argv[1]), told)

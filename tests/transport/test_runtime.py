@@ -7,13 +7,17 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tiller_client.runtime import token_stamp
 from tiller_daemon.transport import runtime
 from tiller_daemon.transport.runtime import (
     AlreadyRunning,
+    NotNeeded,
     RuntimeDirectory,
     RuntimeDirectoryError,
     UnsafeDirectory,
@@ -123,6 +127,47 @@ def test_of_daemons_that_race_over_stale_sockets_exactly_one_wins(tmp_path: Path
     """T6: real processes, which open real sockets; `TILLER_RACE_ROUNDS` sets how often."""
     path = tmp_path / "r"
     path.mkdir(mode=0o700)
+    with starting(path) as starters:
+        for number in range(ROUNDS):
+            assert race(path, starters) == ["lost"] * (STARTERS - 1) + ["won"], f"round {number}"
+
+
+def test_a_crashed_daemon_is_replaced_once_although_the_one_that_did_stops_at_once(
+    tmp_path: Path,
+) -> None:
+    """Real processes: those that come late find the lock free, and must not take it."""
+    path = tmp_path / "r"
+    path.mkdir(mode=0o700)
+    with starting(path) as starters:
+        for number in range(ROUNDS):
+            (path / TOKEN_FILE).write_text(f"of the daemon that crashed in round {number}")
+            stamp = token_stamp(path)
+            for starter in starters:
+                tell(starter, stamp)
+            outcomes = sorted(hear(starter) for starter in starters)
+            assert outcomes == ["lost"] * (STARTERS - 1) + ["won"], f"round {number}"
+            assert token_stamp(path) == ""
+
+
+def test_a_daemon_whose_token_was_replaced_and_left_by_another_crash_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "r"
+    path.mkdir(mode=0o700)
+    (path / TOKEN_FILE).write_text("first")
+    stamp = token_stamp(path)
+    with RuntimeDirectory(path, stamp):
+        second = (path / TOKEN_FILE).read_text()
+    (path / TOKEN_FILE).write_text(second)
+    with pytest.raises(NotNeeded, match="was replaced"):
+        RuntimeDirectory(path, stamp).__enter__()
+    assert (path / TOKEN_FILE).read_text() == second
+    with RuntimeDirectory(path, token_stamp(path)):
+        pass
+
+
+@contextmanager
+def starting(path: Path) -> Generator[list[subprocess.Popen[str]]]:
     starters = [
         subprocess.Popen(
             [sys.executable, str(CHILD), str(path)],
@@ -133,8 +178,7 @@ def test_of_daemons_that_race_over_stale_sockets_exactly_one_wins(tmp_path: Path
         for _ in range(STARTERS)
     ]
     try:
-        for number in range(ROUNDS):
-            assert race(path, starters) == ["lost"] * (STARTERS - 1) + ["won"], f"round {number}"
+        yield starters
     finally:
         for starter in starters:
             starter.communicate()

@@ -61,16 +61,24 @@ class AlreadyRunning(RuntimeDirectoryError):
         self.pid = pid
 
 
+class NotNeeded(RuntimeDirectoryError):
+    """The daemon that this one was to replace has had a successor already, which has ended."""
+
+
 class RuntimeDirectory:
     """A locked runtime directory, as a context manager; enter it before any socket listens.
 
     Entering creates the directory (0700) if necessary, locks it, removes sockets of a dead daemon
     and writes a new token (0600). Leaving unlocks it, so that at most one daemon uses it at a time;
     leave it after every socket is closed.
+
+    `after_crash` is the stamp of the token that a daemon left when it crashed. Another token, or
+    none, shows that it was replaced since: then entering raises `NotNeeded`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, after_crash: str = "") -> None:
         self.path = path
+        self._after_crash = after_crash
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._lock = -1
         self._sockets: dict[str, tuple[int, int] | None] = {}
@@ -125,6 +133,8 @@ class RuntimeDirectory:
         return ""
 
     def _initialize(self) -> None:
+        if self._after_crash and _stamp(self.path / TOKEN_FILE) != self._after_crash:
+            raise NotNeeded(f"the daemon that crashed in {self.path} was replaced, and that ended")
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
@@ -145,6 +155,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _stamp(token: Path) -> str:
+    """What tells one token file from another; empty if there is none. Frontends make the same."""
+    try:
+        status = token.lstat()
+    except OSError:
+        return ""
+    return f"{status.st_ino}-{status.st_mtime_ns}"
 
 
 def _check_length(path: Path) -> None:
