@@ -17,6 +17,7 @@ from sim.program import STOPS_THE_DAEMON, Action, Program
 from support.world import Span, World
 from tiller_client.catchup import Follower
 from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.session.title import TITLE_S_MAX
 from tiller_daemon.store.memory import MemoryLog
 from tiller_protocol.answers import (
     Accepted,
@@ -47,6 +48,9 @@ RESEND_S = 60.0
 
 STOP_S = 5.0
 """How long a daemon that is told to stop may take; as in `app`."""
+
+COMMIT_S_MAX = 10.0
+"""Longer than any commit of a program takes."""
 
 SETTLE_S = 100.0
 SETTLE_ROUNDS_MAX = 60
@@ -249,6 +253,8 @@ class _Player:
                 await self.send(SessionConfigure(session_id, Settings(max_steps=50)))
                 await self.send(TurnContinue(session_id))
                 await self._settle(session_id)
+        # The last turn of a session may have left a request for its title on the way.
+        await trio.sleep(TITLE_S_MAX + COMMIT_S_MAX)
         self._finished = True
         for silence in self._silences:
             silence.cancel()
