@@ -229,6 +229,18 @@ async def test_a_model_gets_the_prompt_and_the_tool_for_edits_of_its_family(
     nursery.cancel_scope.cancel()
 
 
+async def test_an_input_chooses_the_tools_of_its_own_turn(autojump_clock, nursery):
+    world = await make(nursery)
+    session_id = await world.session()
+    usual = (await turn_of(world, session_id)).context.tools
+    assert {"look", "change"} < set(usual)
+    chosen = await turn_of(world, session_id, overrides=TurnOverrides(tools=("look",)))
+    assert chosen.context.tools == ("look",)
+    assert [tool.name for tool in world.model.requests[-1].tools] == ["look"]
+    assert (await turn_of(world, session_id)).context.tools == usual
+    nursery.cancel_scope.cancel()
+
+
 async def test_an_agent_that_names_its_tools_or_has_a_prompt_keeps_them(autojump_clock, nursery):
     world = await make(nursery, **{"gpt-5": Script((DONE,) * 3)})
     mine = Agent(prompt="Mine.", tools=("edit", "apply_patch"))
