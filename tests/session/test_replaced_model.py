@@ -59,6 +59,20 @@ async def test_a_turn_with_another_default_model_names_both_and_how_to_go_back(
     nursery.cancel_scope.cancel()
 
 
+async def test_another_agent_with_a_model_of_its_own_is_a_choice(autojump_clock, nursery):
+    world = await make(nursery)
+    session_id = await world.session()
+    await warned(world, session_id)
+    use(world, agents={"plan": Agent(model="scripted/b")})
+    for agent in ("plan", "build", "plan"):
+        await world.must(SessionConfigure(session_id, Settings(agent=agent)))
+        assert await warned(world, session_id) == []
+    assert turns_of(world, session_id)[-1].context.model == "scripted/b"
+    use(world, agents={"plan": Agent(model="scripted/c")})
+    assert len(await warned(world, session_id)) == 1
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_model_that_is_gone_is_named_with_the_reason(autojump_clock, nursery):
     world = await make(nursery)
     session_id = await world.session()

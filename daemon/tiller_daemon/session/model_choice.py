@@ -101,10 +101,13 @@ def replaced_model_warnings(
 ) -> tuple[WarningRaised, ...]:
     """Return the warning of a turn that asks another model than the one before it in `snapshot`.
 
-    None if the turn or the session names its model: then a person has just chosen it.
+    None if the turn or the session names its model, or if the agent is another one: then a person
+    has just chosen it.
     """
-    asked = next((mark.model for mark in reversed(snapshot.marks) if mark.step), "")
-    now = context.model.name
+    before = next((mark for mark in reversed(snapshot.marks) if mark.step), None)
+    if before is None or before.agent != context.agent:
+        return ()
+    asked, now = before.model, context.model.name
     if asked in ("", now) or choices.overrides.model or snapshot.settings.model:
         return ()
     try:
