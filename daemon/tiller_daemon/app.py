@@ -1,8 +1,7 @@
 """The composition root: the only module that names concrete tools, stores and transports.
 
 Start: lock, log, leftovers of a dead daemon, unfinished turns, sockets, ready. Stop: no new work,
-turns end, everything is committed, sockets close, unlock. Nested nurseries and one exit stack keep
-this order.
+turns end, all is committed, sockets close, unlock. Nurseries and one exit stack keep this order.
 """
 
 import os
