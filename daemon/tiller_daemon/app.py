@@ -17,7 +17,6 @@ from pathlib import Path
 
 import structlog
 import trio
-from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import Configuration, LastingRules, LiveConfiguration, TrustedProjects
@@ -32,6 +31,7 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.memory import tune_memory
+from tiller_daemon.options import Options
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
 from tiller_daemon.private import make_directory, tighten
@@ -67,7 +67,6 @@ from tiller_daemon.session.services import (
 )
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
-from tiller_daemon.stamps import Stamps
 from tiller_daemon.stopping import end_turns, stop_on_signal, stop_when_unreachable
 from tiller_daemon.store.base import Log
 from tiller_daemon.store.log import open_log
@@ -77,7 +76,7 @@ from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
-from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
+from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE
 
 log = structlog.get_logger()
 
@@ -99,23 +98,6 @@ SNAPSHOTS_FOLDER = "snapshots"
 
 LOGINS_FOLDER = "mcp-logins"
 """Tokens of MCP servers."""
-
-
-class Options(Struct, frozen=True):
-    """How this process was started."""
-
-    places: Places
-    """Directories of configuration, state and runtime."""
-    configuration: Configuration
-    """As loaded at start."""
-    load: Callable[[], Configuration]
-    """Loads the configuration again; raises `ConfigurationError`."""
-    load_project: Callable[[Path], Configuration]
-    """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
-    stamps: Stamps
-    """What `configuration` was read from."""
-    after_crash: str = ""
-    """The stamp of the token of a crashed daemon that it replaces; empty: it starts anyway."""
 
 
 async def serve(

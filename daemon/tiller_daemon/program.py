@@ -13,8 +13,9 @@ import structlog
 import trio
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.app import Options, serve
+from tiller_daemon.app import serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.options import Options
 from tiller_daemon.sandbox_setup import run_confined
 from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
 from tiller_daemon.stamps import Stamps
