@@ -335,7 +335,7 @@ def _add_catalog(add: _AddParser) -> None:
         parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser = _verb(add, "mcp", "mcp", "list the MCP servers, and log in at one or out")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to one, or out")
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
     parser.add_argument(

@@ -159,10 +159,10 @@ def _last(
         name = session_name(newest)
         if changes:
             raise UsageError(
-                f"there is no {kind} of this directory; the newest of all is {name}; "
-                f"to use that one, give its id: {newest.session_id[-SHORT_ID_CHARS:]}"
+                f"this directory has no {kind}; the newest of all is {name}; "
+                f"to use it, give its id: {newest.session_id[-SHORT_ID_CHARS:]}"
             )
-        complain(f"there is no {kind} of this directory; taking the newest of all, {name}")
+        complain(f"this directory has no {kind}; taking the newest of all, {name}")
         return newest
     if archived:
         raise UsageError("no session is archived")

@@ -103,7 +103,7 @@ def complain(text: str) -> None:
 def confirm(question: str) -> bool:
     """Ask a question on the terminal; raises `UsageError` where there is none."""
     if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal, so nobody can agree; to agree now, add --yes")
+        raise UsageError("stdin is not a terminal, so you can't be asked; to agree now, add --yes")
     say(f"{question} [y/N] ", end="")
     flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

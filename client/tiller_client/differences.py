@@ -21,7 +21,7 @@ def differences(hello: HelloResult, environ: Mapping[str, str]) -> list[str]:
         )
     elif hello.replaced:
         found.append(
-            f"tillerd was installed anew after the running daemon was started; to use it, {RESTART}"
+            f"tillerd was reinstalled after the running daemon was started; to use it, {RESTART}"
         )
     if names := [name for name in hello.missing_keys if environ.get(name, "").strip()]:
         found.append(

@@ -7,7 +7,7 @@ from typing import Any
 from tiller_protocol.answers import ProviderOffer
 
 _BEGINNING = """\
-# The configuration of tiller, begun by `tiller init`. A change counts for the next op; to check it:
+# The configuration of tiller, begun by `tiller init`. Changes take effect at once; to check them:
 # tiller config check
 
 """

@@ -181,7 +181,8 @@ class RemoteDaemon:
             value: object = json.loads(said.splitlines()[-1])
             if isinstance(value, dict):
                 return cast("dict[str, object]", value)
-        raise TillerError(f"the tiller on {self.host} answered what is no JSON: {said.strip()}")
+        said = said.strip()
+        raise TillerError(f"the answer of the tiller on {self.host} is not JSON: {said}")
 
     def _run(self, words: Sequence[str], accepted: Sequence[int] = (0,)) -> str:
         """Run ssh; returns what it printed, and raises with its last words."""

@@ -34,9 +34,10 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
     if request.always:
         patterns = ", ".join(_row(verbatim(one)) for one in request.always)
-        grant = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
+        grant = f"“always” allows {_row(verbatim(request.permission))}: {patterns}"
         if request.always_here:
-            grant += f"\nalways here: for every session in {_row(verbatim(request.always_here))}"
+            place = _row(verbatim(request.always_here))
+            grant += f"\n“always here” allows it in every session of {place}"
         parts.append(paint.dim(block(grant, width)))
     parts += [
         block(f"{number}. {_row(verbatim(choice))}", width)

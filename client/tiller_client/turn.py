@@ -108,7 +108,7 @@ class RunningTurn:
                 self._connection.submit(edit)
                 if self._signals.timed_out:
                     raise TimedOut(
-                        "the time limit (--timeout) is over; your input was taken off the queue"
+                        "the time limit (--timeout) has passed; your input was taken off the queue"
                     )
                 raise KeyboardInterrupt
         with contextlib.suppress(RejectedError):  # it may have ended just now
@@ -121,7 +121,7 @@ class RunningTurn:
             complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
             return STATUS_BLOCKED
         if ended.outcome == "interrupted" and self._signals.timed_out:
-            complain(f"the time limit (--timeout) is over, so the turn was interrupted; {again}")
+            complain(f"the time limit (--timeout) has passed, so the turn was interrupted; {again}")
             return STATUS_TIMED_OUT
         if self._session.ends_with is None:
             return 1

@@ -288,7 +288,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
         tuple[ProviderOffer, ...],
         doc("If asked for: those with well-known keys, set or not, then servers on this machine."),
     ] = ()
-    problem: Annotated[str, doc("Why the configuration file does not count; else empty.")] = ""
+    problem: Annotated[str, doc("Why the configuration file is not in effect, if so.")] = ""
 
 
 class HookSummary(Struct, frozen=True, omit_defaults=True):
@@ -325,7 +325,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """Lasting rules by directory, then the session's own, each in the order of their making."""
+    """Lasting rules by directory, then the session's own, oldest first."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("Later rules are stronger.")]
 
@@ -348,7 +348,7 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
 
 
 class McpLoginResult(Result, frozen=True, tag="mcp_login"):
-    """How far a login at an MCP server is."""
+    """How far a login to an MCP server is."""
 
     state: Annotated[
         Literal["waiting", "done", "logged_out"],

@@ -243,7 +243,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):
-    """The turn, or one of its calls, waits for an answer of the user."""
+    """The turn, or one of its calls, waits for the user's answer."""
 
     request: Annotated[Request, doc("What is asked.")]
 

@@ -228,7 +228,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
-    """A summary that stands for every item up to and including `replaces_upto`."""
+    """A summary that replaces every item up to and including `replaces_upto`."""
 
     id: Annotated[ItemId, doc("Of the item.")]
     summary: Annotated[str, doc("The text that the model gets instead of those items.")]

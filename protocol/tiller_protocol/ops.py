@@ -137,15 +137,16 @@ class UserInput(Op, frozen=True, tag="user_input"):
         Literal["auto", "start", "steer", "queue"],
         doc(
             "`start` begins a turn with this input, `steer` joins the running one, `queue` waits "
-            "until it ends; `auto` steers if a turn runs and else starts one. Where no turn runs "
-            "and older input waits, `auto` and `queue` start a turn with that and come behind it."
+            "until it ends; `auto` steers if a turn is running, and otherwise starts one. If no "
+            "turn is running and older input waits, `auto` and `queue` start a turn with the older "
+            "input and queue this one behind it."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
         IdText | None, doc("Reject the input unless this turn is running; absent: no check.")
     ] = None
     overrides: Annotated[
-        TurnOverrides, doc("Choices for the turn that this input starts; else they have no effect.")
+        TurnOverrides, doc("Choices for the turn that this input starts; no effect on others.")
     ] = TurnOverrides()
     no_reply: Annotated[
         bool,
@@ -155,13 +156,13 @@ class UserInput(Op, frozen=True, tag="user_input"):
         ),
     ] = False
     system: Annotated[
-        str, doc("Added to the system prompt of the turn that this input starts; else no effect.")
+        str, doc("Added to the system prompt of the turn that this input starts, if any.")
     ] = ""
     context: Annotated[
         str,
         doc(
             "Text that comes with the input, such as the output of a program. The model gets it "
-            "behind the text, marked as context; it calls no command and no sub-agent."
+            "after the text, marked as context; it calls no command and no sub-agent."
         ),
     ] = ""
 
@@ -300,15 +301,15 @@ class Project(Op, frozen=True, tag="project"):
 
 
 class McpLogin(Op, frozen=True, tag="mcp_login"):
-    """Logs in at an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed."""
+    """Logs in to an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed."""
 
     server: Annotated[str, doc("Its name in the configuration.")]
     action: Annotated[
         Literal["begin", "check", "finish", "cancel", "logout"],
         doc(
             "`begin` returns the address to open. `check` says whether the browser has come back; "
-            "`finish` takes what it would have brought. `cancel` gives up. `logout` forgets the "
-            "login."
+            "`finish` takes the address of its last page, if that can't reach the daemon. `cancel` "
+            "gives up. `logout` forgets the login."
         ),
     ] = "begin"
     redirect: Annotated[

@@ -98,11 +98,12 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
         Event | None,
         doc(
             "A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: "
-            "after `connected` and now and then, list the sessions anew."
+            "list the sessions again after `connected`, and from time to time."
         ),
     ] = None
     caught_up: Annotated[
-        CaughtUp | None, doc("All events so far were sent; once after `follow`, then live.")
+        CaughtUp | None,
+        doc("Once after `follow`: all events so far were sent, later ones are live."),
     ] = None
     started_over: Annotated[
         str | None,

@@ -40,7 +40,7 @@ TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A permission rule; the last rule that matches wins.
 
-    A granted rule counts before all others, but never against one that denies.
+    A granted rule is stronger than all others, except those that deny.
     """
 
     permission: Annotated[str, doc("Such as `bash`, or a glob that matches several.")]

@@ -75,7 +75,8 @@ class Snapshot(Struct, omit_defaults=True):
     queue: Annotated[tuple[QueuedInput, ...], doc("Queued inputs, next one first.")] = ()
     plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
     background: Annotated[
-        tuple[BackgroundCommand, ...], doc("Background commands: running, and latest ended ones.")
+        tuple[BackgroundCommand, ...],
+        doc("Background commands: running ones, and the latest that ended."),
     ] = ()
     pruned: Annotated[list[str], doc("Ids of calls whose output is no longer sent.")] = []
     marks: Annotated[list[Mark], doc("Where turns and steps began, oldest first.")] = []

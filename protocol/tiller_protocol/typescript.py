@@ -9,7 +9,7 @@ from tiller_protocol.schema import json_schema
 UNIONS = """\
 /** An op: what a frontend asks of the daemon. */
 export type AnyOp = Submission["op"];
-/** What an accepted op may bring. */
+/** What an accepted op may return. */
 export type AnyResult = NonNullable<Accepted["result"]>;
 /** The answer to a submission. */
 export type AnyAnswer = Accepted | Rejected;

@@ -73,7 +73,7 @@ def test_without_a_session_here_showing_takes_the_newest_and_says_which(
     status, out, err = tiller("show", "last")
     assert status == 0
     assert "Tea" in out
-    assert "no session of this directory" in err
+    assert "this directory has no session" in err
     assert f"session {ELSEWHERE[-8:]} “Tea” in /work/other" in err
 
 
@@ -102,7 +102,7 @@ def test_without_a_session_here_nothing_is_changed_elsewhere(
     status, out, err = tiller(*verb)
     submitted = [type(op).__name__ for op in daemon.seen.values()]
     assert (status, out) == (2, "")
-    assert f"“Tea” in /work/other; to use that one, give its id: {ELSEWHERE[-8:]}" in err
+    assert f"“Tea” in /work/other; to use it, give its id: {ELSEWHERE[-8:]}" in err
     assert set(submitted) == {"Hello", "SessionList"}
 
 
@@ -117,7 +117,7 @@ def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) 
     name = f"session {HERE[-8:]} “Repairs” in "
     assert f"archived {name}" in tiller("archive", "last")[1]
     assert f"took {name}" in tiller("archive", "--undo", HERE)[1]
-    assert f"took back the last revert of {name}" in tiller("unrevert", "last")[1]
+    assert f"undid the last revert of {name}" in tiller("unrevert", "last")[1]
     out = tiller("revert", "last")[1]
     assert f"went back to before turn {TURN} “Repair the till” of {name}" in out
     assert tiller("queue", "last", "--remove", "one1")[1].startswith("dropped 01K0QUEUED")
@@ -135,7 +135,7 @@ def test_undoing_an_archive_takes_the_last_one_that_is_archived(
     status, _, err = tiller("archive", "--undo", "last")
     assert status == 2
     assert (
-        f"no archived session of this directory; the newest of all is session {ELSEWHERE[-8:]}"
+        f"this directory has no archived session; the newest of all is session {ELSEWHERE[-8:]}"
         in err
     )
     assert SessionArchive not in map(type, daemon.seen.values())

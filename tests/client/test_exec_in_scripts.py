@@ -106,7 +106,7 @@ def test_a_time_limit_interrupts_the_turn_and_has_its_own_status(
         session_id = next(iter(daemon.sessions))
     assert status == 124
     assert [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
-    assert "the time limit (--timeout) is over, so the turn was interrupted" in said
+    assert "the time limit (--timeout) has passed, so the turn was interrupted" in said
     assert f"go on with: tiller resume {session_id}" in said
 
 

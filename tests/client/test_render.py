@@ -289,7 +289,7 @@ def test_what_is_asked_is_never_cut_and_shows_every_line_of_a_command() -> None:
         "? bash",
         f"  · true {'x' * 500}",
         "    rm -rf ~",
-        "    always would allow : true *",
+        "    “always” allows : true *",
     ]
     assert max(map(cells, block.splitlines())) < 80
 

@@ -82,8 +82,8 @@ def test_what_can_be_allowed_for_good_says_where_and_takes_a_word_more(
         terminal.type(typed)
         assert terminal.end() == 0
     assert daemon.answers[request.id] == Answer(request.id, "always_here")
-    assert "always would allow bash: ls *" in terminal.screen
-    assert "always here: for every session in /home/me/pro␛[2Jject" in terminal.screen
+    assert "“always” allows bash: ls *" in terminal.screen
+    assert "“always here” allows it in every session of /home/me/pro␛[2Jject" in terminal.screen
     assert "✓ allowed always here by tiller exec" in terminal.screen
 
 

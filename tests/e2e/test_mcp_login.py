@@ -235,6 +235,6 @@ async def test_the_command_line_logs_in_lists_and_logs_out(daemon: Daemon) -> No
     process.stdin.flush()
     rest, _ = await trio.to_thread.run_sync(lambda: process.communicate(timeout=60))
     assert process.returncode == 0
-    assert "Logged in at guarded." in rest
+    assert "Logged in to guarded." in rest
     assert "2 tools" in (await trio.to_thread.run_sync(tiller))[1]
     assert "Logged out" in (await trio.to_thread.run_sync(lambda: tiller("logout", "guarded")))[1]

@@ -130,14 +130,14 @@ def test_a_daemon_whose_program_was_replaced_is_named(
     shutil.copy2(file, new)
     new.rename(file)
     said = on_terminal(daemon, monkeypatch, "ls")
-    assert said.count("tillerd was installed anew after the running daemon was started") == 1
+    assert said.count("tillerd was reinstalled after the running daemon was started") == 1
     daemon.kill9()
     text = file.read_text().replace(f'"{tiller_protocol.VERSION}"', '"0.0.9"')
     file.write_text(text)
     daemon.start(PYTHONPATH=str(tmp_path))
     said = on_terminal(daemon, monkeypatch, "ls")
     assert f"tillerd 0.0.9, but this is tiller {tiller_protocol.VERSION}" in said
-    assert "installed anew" not in said
+    assert "reinstalled" not in said
     assert "restart" not in on_terminal(daemon, monkeypatch, "daemon", "stop")
 
 

@@ -115,7 +115,7 @@ async def test_what_runs_unasked_in_a_sandbox_says_so(frontend: Frontend, worksp
     ]
     assert [(one.by, one.rule) for one in builds.allowed] == [("sandbox", None)]
     line = (await shown(frontend, session_id, "wc -l"))[1]
-    assert line.startswith("  allowed as it only reads: `cat greeting.txt | wc -l` seems only to")
+    assert line.startswith("  allowed because it only reads: `cat greeting.txt | wc -l` seems")
     (line,) = (await shown(frontend, session_id, "make"))[1:]
     assert line.startswith("  allowed by the sandbox: ")
 

@@ -287,7 +287,7 @@ async def test_what_is_always_allowed_is_asked_once(
     neovim, session_id = await opened(open_neovim, daemon, frontend, workspace, *steps)
     await neovim.command("Tiller go")
     await neovim.until_shown("ga always")
-    assert f"always here: for every session in {workspace}" in await neovim.chat()
+    assert f"“always here” allows it in every session of {workspace}" in await neovim.chat()
     await neovim.go_to("? Edit")
     await neovim.keys(key)
     await neovim.until_shown("done\n── completed")

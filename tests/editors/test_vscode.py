@@ -154,7 +154,7 @@ async def test_what_is_always_allowed_is_asked_once(
     code, session_id = await opened(open_code, daemon, frontend, workspace, *steps)
     await code.type("go")
     shown = await code.until_shown(f"[{button}]")
-    assert f"always here: for every session in {workspace}" in shown
+    assert f"“always here” allows it in every session of {workspace}" in shown
     await code.click(button)
     shown = await code.until_shown("done\n── completed")
     assert shown.count("? Edit") == 1

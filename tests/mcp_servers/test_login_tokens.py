@@ -71,8 +71,8 @@ async def test_a_token_with_a_line_break_is_refused_at_once_and_not_shown() -> N
             attempt = LoginAttempt("guarded", McpServer(url=url), store)
             await log_in(attempt)
             assert attempt.problem == (
-                "The token that the server sent has characters that no header can carry, such as "
-                "a line break."
+                "The token that the server sent has characters that can't be sent in a header, "
+                "such as a line break."
             )
             assert store.read("guarded", url) is None
             assert not any("authorization" in one.headers for one in other.server.received)

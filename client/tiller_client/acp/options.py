@@ -27,12 +27,12 @@ MODE_OPTION = "agent"
 _APPROVE = (
     Choice("ask", "Ask", "Asks where no rule decides."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
-    Choice("never", "Never ask", "Denies what would have to be asked."),
+    Choice("never", "Never ask", "Denies whatever would need a question."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),
     Choice("workspace_write", "Write in the workspace", "Commands write in the workspace only."),
-    Choice("full_access", "Full access", "Commands may do what you may."),
+    Choice("full_access", "Full access", "Commands may do whatever you may do."),
 )
 
 

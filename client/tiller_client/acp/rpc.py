@@ -154,7 +154,7 @@ class Peer:
         try:
             message = _decode(line)
         except (msgspec.ValidationError, RecursionError) as error:
-            self.fail(None, RpcError(INVALID_REQUEST, f"not a message of JSON-RPC: {error}"))
+            self.fail(None, RpcError(INVALID_REQUEST, f"not a JSON-RPC message: {error}"))
             return []
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self.fail(None, RpcError(PARSE_ERROR, f"not JSON: {error}"))

@@ -225,7 +225,7 @@ def _daemon(places: Places, *, online: bool) -> Iterator[Finding]:
 def _sandbox(sandbox: SandboxSummary) -> Finding:
     network = "with network" if sandbox.network else "no network"
     if sandbox.mode == "full_access":
-        return Finding("warn", "sandbox", "none: commands may do what you may (full_access)")
+        return Finding("warn", "sandbox", "none: commands may do whatever you may do (full_access)")
     if sandbox.problem:
         why = one_line(sandbox.problem)
         return Finding("warn", "sandbox", f"none, so every command needs approval. {why}")

@@ -46,7 +46,7 @@ def run(arguments: Namespace) -> int:
             case "revert":
                 _revert(connection, session_id, arguments)
             case "unrevert":
-                done = f"took back the last revert of {_named(connection, session_id)}"
+                done = f"undid the last revert of {_named(connection, session_id)}"
                 _restore(connection, Unrevert(session_id), done, json=arguments.json)
             case verb:
                 raise AssertionError(f"{verb} is not of this family")

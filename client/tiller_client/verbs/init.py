@@ -146,7 +146,7 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
         return choices[0]
     if not sys.stdin.isatty():
         raise UsageError(
-            "more than one model was found, and stdin is not a terminal, so nobody can choose; "
+            "more than one model was found, and stdin is not a terminal, so you can't be asked; "
             "to take the first one, add --yes"
         )
     choices = [

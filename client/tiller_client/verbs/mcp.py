@@ -1,4 +1,4 @@
-"""`mcp`: lists the MCP servers, and logs in at one of them or out."""
+"""`mcp`: lists the MCP servers, and logs in to one of them or out."""
 
 import os
 import select
@@ -83,15 +83,15 @@ def _show(result: McpLoginResult, arguments: Namespace) -> None:
     if arguments.json:
         print_json(result)
     elif result.state == "waiting":
-        say(f"To log in at {name}, open this address in a browser:\n\n{one_line(result.url)}\n")
+        say(f"To log in to {name}, open this address in a browser:\n\n{one_line(result.url)}\n")
         say(
             "If the browser is on another machine, its last page will not load. Paste the address "
             "of that page here."
         )
     elif result.state == "done":
-        say(f"Logged in at {name}.")
+        say(f"Logged in to {name}.")
     else:
-        say(f"Logged out at {name}.")
+        say(f"Logged out of {name}.")
     flush()
 
 

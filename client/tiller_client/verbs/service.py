@@ -89,8 +89,8 @@ def _service() -> Service:
 def _install(places: Places, service: Service, definition: Definition, *, json: bool) -> int:
     if cache := _cache_of(Path(sys.prefix)):
         raise TillerError(
-            f"this tiller is in {cache}, from where it will disappear; install it first, with: "
-            "uv tool install tillerd, or: pipx install tillerd"
+            f"this tiller is in {cache}, from where it will disappear; install it first, in a "
+            "checkout, with: uv tool install . (or: pipx install .)"
         )
     service.file.parent.mkdir(parents=True, exist_ok=True)
     draft = service.file.with_name(f".{service.file.name}.new")

@@ -138,7 +138,7 @@ def _time_limit(seconds: float | None) -> Generator[None]:
 
 
 def _give_up(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TimedOut("the time limit (--timeout) is over, and no turn had begun")
+    raise TimedOut("the time limit (--timeout) has passed, and no turn had begun")
 
 
 def follow_turn(
@@ -194,7 +194,7 @@ def _await_rest(watch: Watch, signals: Signals) -> None:
     while True:
         update = watch.wait(busy=True)
         if signals.timed_out:
-            raise TimedOut("the time limit (--timeout) is over, and the session was still busy")
+            raise TimedOut("the time limit (--timeout) has passed, and the session was still busy")
         if update.interrupted:
             raise KeyboardInterrupt
         if any(event.body == StatusChanged("idle") for event in update.events):

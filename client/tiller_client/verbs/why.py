@@ -20,7 +20,7 @@ BY = {
     "rule": "by a rule",
     "grant": "by a rule of this session",
     "lasting": "by a lasting rule of this directory",
-    "reading": "as it only reads",
+    "reading": "because it only reads",
     "sandbox": "by the sandbox",
     "approve": "by the setting `approve`",
     "user": "by you",
@@ -74,8 +74,8 @@ def explanation(
     elif call.error_kind in ("denied", "invalid", "skipped") and call.started_at is None:
         lines.append(paint.bad(f"  it did not run: {one_line(sanitized(call.output))}"))
     elif not call.allowed:
-        waits = call.state == "pending"
-        lines.append("  it has not begun" if waits else "  it needs no permission")
+        ran = "it did not run" if call.started_at is None else "it needs no permission"
+        lines.append("  it has not begun" if call.state == "pending" else f"  {ran}")
     for opened, resolved in asked:
         lines.append(f"  asked: {_question(opened.request)} {_answer(resolved)}")
     return lines

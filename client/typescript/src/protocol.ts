@@ -4,7 +4,7 @@ export const PROTOCOL_VERSION = 1;
 
 /** An op: what a frontend asks of the daemon. */
 export type AnyOp = Submission["op"];
-/** What an accepted op may bring. */
+/** What an accepted op may return. */
 export type AnyResult = NonNullable<Accepted["result"]>;
 /** The answer to a submission. */
 export type AnyAnswer = Accepted | Rejected;
@@ -85,7 +85,7 @@ export interface Budget {
   time_s?: number | null;
 }
 
-/** A permission rule; the last rule that matches wins. A granted rule counts before all others, but never against one that denies. */
+/** A permission rule; the last rule that matches wins. A granted rule is stronger than all others, except those that deny. */
 export interface Rule {
   /** Such as `bash`, or a glob that matches several. */
   permission: string;
@@ -254,17 +254,17 @@ export interface UserInput {
   images?: Array<Image>;
   /** Paths, absolute or relative to the workspace. The model gets the paths, not the content, and reads what it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input, `steer` joins the running one, `queue` waits until it ends; `auto` steers if a turn runs and else starts one. Where no turn runs and older input waits, `auto` and `queue` start a turn with that and come behind it. */
+  /** `start` begins a turn with this input, `steer` joins the running one, `queue` waits until it ends; `auto` steers if a turn is running, and otherwise starts one. If no turn is running and older input waits, `auto` and `queue` start a turn with the older input and queue this one behind it. */
   delivery?: "auto" | "queue" | "start" | "steer";
   /** Reject the input unless this turn is running; absent: no check. */
   expected_turn_id?: string | null;
-  /** Choices for the turn that this input starts; else they have no effect. */
+  /** Choices for the turn that this input starts; no effect on others. */
   overrides?: TurnOverrides;
   /** Add the message to history without starting a turn; the answer has no result. A running turn is steered with it. Can't be combined with `queue`. */
   no_reply?: boolean;
-  /** Added to the system prompt of the turn that this input starts; else no effect. */
+  /** Added to the system prompt of the turn that this input starts, if any. */
   system?: string;
-  /** Text that comes with the input, such as the output of a program. The model gets it behind the text, marked as context; it calls no command and no sub-agent. */
+  /** Text that comes with the input, such as the output of a program. The model gets it after the text, marked as context; it calls no command and no sub-agent. */
   context?: string;
 }
 
@@ -410,12 +410,12 @@ export interface Project {
   digest?: string;
 }
 
-/** Logs in at an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed. */
+/** Logs in to an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed. */
 export interface McpLogin {
   type: "mcp_login";
   /** Its name in the configuration. */
   server: string;
-  /** `begin` returns the address to open. `check` says whether the browser has come back; `finish` takes what it would have brought. `cancel` gives up. `logout` forgets the login. */
+  /** `begin` returns the address to open. `check` says whether the browser has come back; `finish` takes the address of its last page, if that can't reach the daemon. `cancel` gives up. `logout` forgets the login. */
   action?: "begin" | "cancel" | "check" | "finish" | "logout";
   /** For `finish`: the address to which the browser was sent, or its `code`. */
   redirect?: string;
@@ -662,7 +662,7 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Background commands: running, and latest ended ones. */
+  /** Background commands: running ones, and the latest that ended. */
   background?: Array<BackgroundCommand>;
   /** Ids of calls whose output is no longer sent. */
   pruned?: Array<string>;
@@ -850,7 +850,7 @@ export interface Allowed {
   rule?: Rule | null;
 }
 
-/** A summary that stands for every item up to and including `replaces_upto`. */
+/** A summary that replaces every item up to and including `replaces_upto`. */
 export interface Compaction {
   type: "compaction";
   /** Of the item. */
@@ -1278,7 +1278,7 @@ export interface ToolCallUpdated {
   allowed?: Array<Allowed>;
 }
 
-/** The turn, or one of its calls, waits for an answer of the user. */
+/** The turn, or one of its calls, waits for the user's answer. */
 export interface RequestOpened {
   type: "request_opened";
   /** What is asked. */
@@ -1438,7 +1438,7 @@ export interface CatalogResult {
   providers?: Array<ProviderSummary>;
   /** If asked for: those with well-known keys, set or not, then servers on this machine. */
   offers?: Array<ProviderOffer>;
-  /** Why the configuration file does not count; else empty. */
+  /** Why the configuration file is not in effect, if so. */
   problem?: string;
 }
 
@@ -1656,7 +1656,7 @@ export interface HookSummary {
   name?: string;
 }
 
-/** How far a login at an MCP server is. */
+/** How far a login to an MCP server is. */
 export interface McpLoginResult {
   type: "mcp_login";
   /** `waiting`: the user has to open `url`. `done`: the login is stored. */
@@ -1665,7 +1665,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** Lasting rules by directory, then the session's own, each in the order of their making. */
+/** Lasting rules by directory, then the session's own, oldest first. */
 export interface RulesResult {
   type: "rules";
   /** Later rules are stronger. */
@@ -1776,9 +1776,9 @@ export interface RpcOutput {
   answer?: Accepted | Rejected | null;
   /** The next event of a followed session, in order and only once. */
   event?: Event | null;
-  /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: after `connected` and now and then, list the sessions anew. */
+  /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;
-  /** All events so far were sent; once after `follow`, then live. */
+  /** Once after `follow`: all events so far were sent, later ones are live. */
   caught_up?: CaughtUp | null;
   /** The daemon has a new log: forget this session's events, they follow from the first. */
   started_over?: string | null;

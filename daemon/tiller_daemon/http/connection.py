@@ -196,6 +196,6 @@ async def _write(wire: Wire, data: bytes, limit_s: float) -> bool:
             except Broken:
                 return False
         if limit.cancelled_caught:
-            raise WriteTimedOut(f"nothing was taken for {limit_s:g} seconds")
+            raise WriteTimedOut(f"the server accepted no data for {limit_s:g} seconds")
         rest = rest[WRITE_BYTES:]
     return True

@@ -59,7 +59,7 @@ def check_secret(secret: str, what: str) -> None:
     """Raise `HttpTransportProblem` if no header can carry a key or token. Does not show it."""
     if not (secret.isascii() and secret.isprintable()):
         raise HttpTransportProblem(
-            f"{what} has characters that no header can carry, such as a line break."
+            f"{what} has characters that can't be sent in a header, such as a line break."
         )
 
 

@@ -192,7 +192,7 @@ class McpServers:
         return {one for s in servers for one in self.environment.secrets(s.settings)}
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
-        """Log in at a server, or out; raises `RejectionError`."""
+        """Log in to a server, or out; raises `RejectionError`."""
         assert self._nursery
         return await self._logins.handle(op, self._configured, self.environment, self._nursery)
 

@@ -140,7 +140,7 @@ class Confiner:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return ""
-        reads = "commands that only read can write nothing and see only workspace and system files"
+        reads = "commands that only read see only workspace and system files, and can't write"
         if policy.mode == "full_access" and scope is None:
             return f"{policy.mode}: {reads}"
         writes = "nothing can be written"

@@ -56,7 +56,7 @@ class Notices:
         problem = self._services.user.lasting_rules.problem()
         if not problem or not self._is_new("lasting_rules", problem):
             return []
-        message = f"No lasting rule counts. {problem} Correct the file or remove it."
+        message = f"No lasting rule is in effect. {problem} Correct the file or remove it."
         return [WarningRaised("lasting_rules", message)]
 
     def _of_mcp_servers(self, session_id: str) -> list[WarningRaised]:

@@ -125,7 +125,7 @@ class ToolServers(Protocol):
         ...
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
-        """Log in at a server, or out; raises `RejectionError`."""
+        """Log in to a server, or out; raises `RejectionError`."""
         ...
 
     def problems(self, session_id: str = "") -> Mapping[str, str]:

@@ -137,7 +137,7 @@ class KnownWorkspace:
         here = os.lstat(self.root)
         if (here.st_ino, here.st_dev) != (self.top.inode, self.device):
             # If a directory above it was replaced, no watch tells.
-            raise Unclear("another directory is in the place of the workspace")
+            raise Unclear("the workspace was replaced by another directory")
         found = Findings()
         everything = directories is None
         for directory in [*self.top.walk()] if everything else directories:

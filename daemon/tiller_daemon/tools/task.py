@@ -61,7 +61,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="Return at once and get the report as a message later; only for agents "
-            "that are read-only, or with `paths`, which nobody else may change meanwhile"
+            "that are read-only, or with `paths`, which nobody else may change until it ends"
         ),
     ] = False
     paths: Annotated[
@@ -70,9 +70,9 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
             min_length=1,
             max_length=PATHS_MAX,
             description="Files and directories of the workspace that the sub-agent may change; it "
-            "can change nothing else, also by commands. Tasks of one response whose paths do not "
-            "overlap run at the same time. A command can create a directory that is missing, but "
-            "not a single file",
+            "can change nothing else, not even by a command. Tasks of one response whose paths do "
+            "not overlap run at the same time. A path that does not exist yet can be created by a "
+            "command as a directory, but not as a file: use `write` for that",
         ),
     ] = ()
 

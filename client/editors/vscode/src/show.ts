@@ -196,10 +196,10 @@ function lookOfRequest(request: Request): Look {
     body.push(...detail.map((text) => ({ text, tone: hasDiff(request) ? diffTone(text) : ("code" as const) })));
   }
   if (request.always?.length) {
-    body.push({ text: `always would allow ${row(request.permission ?? "")}: ${request.always.map(row).join(", ")}`, tone: "dim" });
+    body.push({ text: `“always” allows ${row(request.permission ?? "")}: ${request.always.map(row).join(", ")}`, tone: "dim" });
   }
   if (request.always_here) {
-    body.push({ text: `always here: for every session in ${row(request.always_here)}`, tone: "dim" });
+    body.push({ text: `“always here” allows it in every session of ${row(request.always_here)}`, tone: "dim" });
   }
   body.push(...(request.choices ?? []).map((choice, at): Line => ({ text: `${at + 1}. ${row(choice)}`, tone: "plain" })));
   const buttons: Shown["buttons"] = decisions(request).map((act) => ({ label: DECISIONS[act], act }));

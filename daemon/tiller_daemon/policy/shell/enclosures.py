@@ -74,9 +74,9 @@ _UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
 What only passes on its input can do no harm outside either, so it never limits the line."""
 
 _UNASKED: Final[dict[Enclosure, str]] = {
-    Enclosure.READ_ONLY: "{} seems only to read, and runs where it can't write.",
-    Enclosure.BUILD: "{} seems to read and build, and can do no more in the sandbox of builds.",
-    Enclosure.SESSION: "{} only passes on what others print.",
+    Enclosure.READ_ONLY: "{} seems only to read, and runs where nothing can be written.",
+    Enclosure.BUILD: "{} seems only to read and build, and the sandbox of builds allows no more.",
+    Enclosure.SESSION: "{} only passes on what other commands print.",
 }
 """Why what no rule allows runs unasked, by the enclosure that the line gets."""
 

@@ -31,7 +31,7 @@ def reasons(
 def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
     """Return the reason that an answer to a request is."""
     if not answer.by:
-        reason = "A rule that you granted meanwhile allows it."
+        reason = "A rule that you have granted since then allows it."
     else:
         how_long = {
             "always": " for the rest of the session",

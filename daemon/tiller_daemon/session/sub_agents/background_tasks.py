@@ -49,7 +49,7 @@ REPORT = (
 )
 ENDED = "The background sub-agent {id} ({title}) was ended before it had finished.\n{report}"
 LOST = (
-    "The daemon stopped while the background sub-agent {id} ({title}) worked. It is lost, and "
+    "The daemon stopped while the background sub-agent {id} ({title}) was running. It is lost, and "
     "there is no report. To continue from there, `resume` {session_id}."
 )
 WAITS = (

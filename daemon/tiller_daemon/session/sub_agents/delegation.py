@@ -42,8 +42,8 @@ NOT_NESTED = (
     "`background`."
 )
 ONLY_READING = (
-    "In the background an agent that writes needs `paths`: what it may change, and nobody else "
-    "meanwhile. Declare them, leave out `background`, or choose a read-only agent: {agents}."
+    "A background agent that writes needs `paths`: what it may change, and nobody else may until "
+    "it ends. Declare them, leave out `background`, or choose a read-only agent: {agents}."
 )
 STILL_WORKS = (
     "The sub-agent {session_id} is still working, and does one task after another. Resume it when "

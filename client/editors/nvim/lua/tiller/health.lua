@@ -23,7 +23,7 @@ function M.check()
   ok('Neovim is 0.7 or newer')
   local program = require('tiller').command[1]
   if vim.fn.executable(program) == 0 then
-    error(program .. ' is not found', { 'pip install tillerd', "require('tiller').setup({ command = '/path/of/tiller' })" })
+    error(program .. ' is not found', { 'install tiller as its README says', "require('tiller').setup({ command = '/path/of/tiller' })" })
     return
   end
   local works, version = run({ '--version' })

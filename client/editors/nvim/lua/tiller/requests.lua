@@ -88,10 +88,10 @@ function M.show(page, block)
   end
   if #(request.always or {}) > 0 then
     local patterns = table.concat(vim.tbl_map(row, request.always), ', ')
-    page:add(('    always would allow %s: %s'):format(row(request.permission or ''), patterns), 'TillerDim')
+    page:add(('    “always” allows %s: %s'):format(row(request.permission or ''), patterns), 'TillerDim')
   end
   if (request.always_here or '') ~= '' then
-    page:add('    always here: for every session in ' .. row(request.always_here), 'TillerDim')
+    page:add('    “always here” allows it in every session of ' .. row(request.always_here), 'TillerDim')
   end
   for at, choice in ipairs(request.choices or {}) do
     page:add(('    %d. %s'):format(at, row(choice)))
