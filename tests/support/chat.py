@@ -15,6 +15,7 @@ import trio
 from pyte.screens import Char
 
 from support.frontend import PATIENCE_S
+from tiller_client.chat.painter import BEGIN, END
 
 SCROLLBACK_LINES = 1_000_000
 
@@ -139,9 +140,9 @@ class ChatTerminal:
         termios.tcsetwinsize(self._master, (lines, columns))
 
     async def until(self, wanted: Callable[[], object]) -> None:
-        """Read until something holds."""
+        """Read until something holds and the frame in which it does is whole."""
         with trio.move_on_after(PATIENCE_S):
-            while not wanted():
+            while not wanted() or self.written.rfind(BEGIN) > self.written.rfind(END):
                 if not await self.read():
                     break
         assert wanted(), self.text

@@ -26,7 +26,7 @@ class Act(NamedTuple):
     """What a key does to the chosen entry, besides Enter."""
 
     label: str
-    """For the heading: `Ctrl-R renames`."""
+    """For the line below the title: `Ctrl-R renames`."""
     do: Callable[[Entry], None]
 
 
@@ -84,10 +84,10 @@ class Menu:
 
     def rows(self, width: int, paint: Paint) -> list[str]:
         """The rows of the menu."""
-        typed = f" {one_line(self.typed)}" if self.typed else ""
         how_to = "↑↓ Enter, Esc; type to search" if self.entries else "type it, then Enter; Esc"
         more = "".join(f"; {act.label}" for act in self.acts.values())
-        rows = [paint.bold(cut(f"{self.title}:{typed}  ({how_to}{more})", width))]
+        title = f"{self.title}: {one_line(self.typed)}"
+        rows = [paint.bold(cut(title, width)), paint.dim(cut(f"  {how_to}{more}", width))]
         if self.entries and not self.matching:
             rows.append(paint.dim("  nothing matches"))
         first = max(0, min(self.at - ROWS_MAX // 2, len(self.matching) - ROWS_MAX))
