@@ -86,7 +86,7 @@ async def check(
             assert texts.count(prompt) == 1
         else:
             busy = f"The sub-agent {child} is still working" in call.output
-            assert busy or "In the background an agent that writes needs" in call.output
+            assert busy or "A background agent that writes needs" in call.output
             assert prompt not in texts
     for child, count in done.items():
         bodies = [e.body for e in world.published[child]]
