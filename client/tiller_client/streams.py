@@ -11,7 +11,7 @@ from typing import TextIO
 
 from tiller_client.errors import UnwritableOutput
 
-STAND_INS = {"…": "...", "→": "->", "↗": "->", "⏳": ".."} | dict(
+STAND_INS = {"…": "...", "→": "->", "↗": "->", "◷": "@"} | dict(
     zip(
         "·»\u203a▸↳↑↓✓✗●○■▪•◦☐◐☑↻⟲≡±∴⚙─│┼━┄⋯▄∥“”␊␠␛␡⟨⟩\ufffd",
         '|>>>>^v+x*o#-*-o*x~<=+~&-|+=.~#|""$_^^<>?',
