@@ -38,7 +38,7 @@ BLOCKS, PIECES = 60, 17
 KEYS_AT_ONCE = 20
 """After so many the text is cleared, so that it stays one row."""
 
-READY, CLEAR = "what is to be done?", "\x15"
+READY, CLEAR = "write a message", "\x15"
 PARAGRAPH = "Lorem ipsum dolor **sit** amet, `code` and more words here. " * 3 + "\n\n"
 
 

@@ -33,7 +33,7 @@ from tiller_protocol.places import find_places
 
 CUTS = 10
 PATIENCE_S = 45.0
-CHAT_READY = "what is to be done?"
+CHAT_READY = "write a message"
 
 OTHER_PROTOCOL = """\
 import runpy

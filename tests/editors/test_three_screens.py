@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("nvim"), reason="no nvim: apt i
 
 EDIT = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "hi"})
 
-READY, BUSY = "what is to be done?", "steer with Enter"
+READY, BUSY = "write a message", "steer with Enter"
 ANSWERABLE = "a letter chooses, Enter answers"
 
 STEERED = ("from the terminal", "from the editor", "from neovim")

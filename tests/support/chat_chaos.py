@@ -10,7 +10,7 @@ from support.chat import ChatTerminal
 from support.daemon import Daemon
 from tiller_client.runtime import lock_holder
 
-READY = "what is to be done?"
+READY = "write a message"
 STEPS = 400
 """Of the model's script, more than any run takes."""
 

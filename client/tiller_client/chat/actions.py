@@ -1,6 +1,5 @@
 """What keys and commands do: they submit ops, whose effects come back as events."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,8 +35,11 @@ from tiller_protocol.settings import Settings
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
-AGAIN_S = 1.5
-"""Within this time, the same key again is the second of two."""
+INTERRUPT = "Esc again interrupts the turn"
+BACK = "Esc again: go back to an earlier turn"
+LEAVE = "Ctrl-C again leaves"
+CLEARED = f"cleared; Up brings it back; {LEAVE}"
+LEAVE_BUSY = f"{LEAVE}; the turn goes on"
 
 APPROVE = ("ask", "always", "never")
 SANDBOX = ("read_only", "workspace_write", "full_access")
@@ -48,7 +50,6 @@ class Actions:
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
-        self._cleared_at = self._escaped_at = -AGAIN_S
         self.menus = menus = Menus(chat)
         self.outside = outside = Outside(chat)
         self._commands: dict[str, Callable[[str], None]] = {
@@ -81,7 +82,9 @@ class Actions:
             self.answer(chat.asking.finish(chat.editor.take()))
             return
         text = chat.editor.whole().strip()
-        if text.startswith("!") and text[1:].strip():
+        if text == "!":
+            chat.say("which command? !COMMAND")
+        elif text.startswith("!"):
             self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
         elif name := _command(text):
             self._run(name, text)
@@ -103,32 +106,29 @@ class Actions:
 
         While something is asked, an Esc may be meant for that, so it takes two to interrupt.
         """
-        now = time.monotonic()
-        again, self._escaped_at = now - self._escaped_at < AGAIN_S, now
-        if again and self._chat.asking.request is not None:
-            self.submit(Interrupt(self._id))
-        elif again:
+        chat = self._chat
+        said, is_asked = chat.notes.said_before, chat.asking.request is not None
+        if said == BACK:
             self.menus.turns()
-        elif self._chat.asking.request is not None:
-            self._chat.say("to interrupt the turn: Esc again")
-        elif self._chat.is_busy:
+            return
+        if is_asked and said != INTERRUPT:
+            chat.say(INTERRUPT)
+            return
+        if chat.is_busy:
             self.submit(Interrupt(self._id))
-        else:
-            self._chat.say("Esc again: go back to an earlier turn")
+        chat.say(BACK)
 
     def clear_or_leave(self) -> None:
         """Clear what is written; the second time, leave."""
         chat = self._chat
         chat.asking.cancel()
-        now = time.monotonic()
-        again, self._cleared_at = now - self._cleared_at < AGAIN_S, now
         if not chat.editor.is_empty:
             chat.editor.take()
-            chat.say("cleared; Up brings it back; Ctrl-C again leaves")
-        elif again:
+            chat.say(CLEARED)
+        elif chat.notes.said_before in (LEAVE, LEAVE_BUSY, CLEARED):
             chat.leave()
         else:
-            chat.say("Ctrl-C again leaves" + ("; the turn goes on" if chat.is_busy else ""))
+            chat.say(LEAVE_BUSY if chat.is_busy else LEAVE)
 
     def next_agent(self) -> None:
         """Choose the agent after the present one."""

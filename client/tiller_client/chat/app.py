@@ -77,6 +77,7 @@ class Chat:
             input=keyboard,
             after_render=lambda _: self.screen.draw(),
         )
+        self.app.key_processor.before_key_press += self._key_came
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = ESCAPE_S
 
@@ -178,6 +179,9 @@ class Chat:
             self.screen.draw()
             self.app.exit()
 
+    def _key_came(self, _processor: object) -> None:
+        self.notes.key_came()
+
     def _ask(self) -> None:
         """Ask the request that is next, if another one was asked before."""
         request = next(iter(self.snapshot.requests), None)
@@ -211,9 +215,8 @@ async def run_chat(session_id: str) -> int:
         while True:
             chat = Chat(client, session_id, painter, look, input_of(sys.stdin))
             await chat.run()
+            turn = "the turn goes on; " if chat.is_busy else ""
+            say(f"{turn}to return: tiller chat {session_id[-SHORT_ID_CHARS:]}")
             if chat.next_session is None:
-                break
+                return 0
             session_id = chat.next_session
-    turn = "the turn goes on; " if chat.is_busy else ""
-    say(f"{turn}to return: tiller chat {session_id[-SHORT_ID_CHARS:]}")
-    return 0

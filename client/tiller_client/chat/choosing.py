@@ -52,7 +52,7 @@ class Menus:
 
     def _show_sessions(self, result: AnyResult | None) -> None:
         if isinstance(result, SessionSearchResult):
-            title, entries = "sessions with these words", self._found(result)
+            title, entries = "other sessions with these words", self._found(result)
         else:
             assert isinstance(result, SessionListResult)
             title = "open a session"
@@ -162,15 +162,16 @@ class Menus:
         """Choose a turn to go back to, and how."""
         entries: list[Entry] = []
         for number, point in enumerate(points(self._chat.snapshot), 1):
+            text = one_line(point.text) or "(no message)"
             when = [f"{age(time.time() - point.at)} ago"] if point.at else []
             least = "at least " if point.more_files else ""
             changed = f"{least}{point.files} file{'' if point.files == 1 else 's'} changed"
             detail = " · ".join([*when, *([changed] if point.files else [])])
-            entries.append(Entry(point.turn_id, f"{number}. {one_line(point.text)}", detail))
+            entries.append(Entry(point.turn_id, f"{number}. {text}", detail))
         if not entries:
             self._chat.say("there is no turn to go back to yet")
             return
-        self._chat.choose(Menu("go back to before", entries[::-1], self._back_to))
+        self._chat.choose(Menu("go back to before turn", entries[::-1], self._back_to))
 
     def _configure(self, name: str, entries: list[Entry]) -> None:
         configure = self._chat.actions.configure

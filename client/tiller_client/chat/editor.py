@@ -54,7 +54,7 @@ class Editor:
     def paste(self, text: str) -> None:
         """Insert a pasted text; a large one as one word that stands for it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = len(text.removesuffix("\n").split("\n"))
         if lines < PASTED_LINES_MIN and len(text) < PASTED_CHARS_MIN:
             self.buffer.insert_text(text)
             return

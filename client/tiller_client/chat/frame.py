@@ -22,8 +22,8 @@ class Parts:
     """Row and column in `editor`."""
     menu: Sequence[str] = ()
     """Completions of what is being written."""
-    status: str = ""
-    """The last row."""
+    status: Sequence[str] = ()
+    """The last rows."""
 
 
 LIVE_ROWS_MIN = 2
@@ -41,7 +41,7 @@ def compose(parts: Parts, height: int) -> Frame:
     editor_row = len(below)
     below += parts.editor
     below += parts.menu
-    below.append(parts.status)
+    below += parts.status
     # A row stays free, so that what was printed last can be seen.
     left = max(LIVE_ROWS_MIN, height - 1 - len(below))
     live = list(parts.live[-left:])

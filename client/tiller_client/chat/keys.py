@@ -126,7 +126,6 @@ def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(Keys.Any, filter=asked)
     def _press(event: KeyPressEvent) -> None:
-        chat.notes.said = ""
         text = chat.asking.press(event.data)
         if text:
             chat.editor.buffer.insert_text(text)
@@ -156,7 +155,6 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("enter")
     def _send(_event: KeyPressEvent) -> None:
-        chat.notes.said = ""
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -207,7 +205,6 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(Keys.BracketedPaste)
     def _paste(event: KeyPressEvent) -> None:
-        chat.notes.said = ""
         chat.editor.paste(event.data)
 
     @keys.add("c-g")
@@ -284,8 +281,10 @@ def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add(FOCUS_IN)
     def _focus(_event: KeyPressEvent) -> None:
+        chat.notes.no_key_came()
         chat.screen.notifier.has_focus = True
 
     @keys.add(FOCUS_OUT)
     def _unfocus(_event: KeyPressEvent) -> None:
+        chat.notes.no_key_came()
         chat.screen.notifier.has_focus = False

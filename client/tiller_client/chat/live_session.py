@@ -109,7 +109,7 @@ class LiveSession:
             await asyncio.sleep(RETRY_S)
 
 
-AWAY = "the daemon is away; waiting for it"
+AWAY = "the daemon is away; your next message starts it"
 
 
 async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:

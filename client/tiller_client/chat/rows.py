@@ -12,6 +12,7 @@ from tiller_client.chat.editor import GOES_ON
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.style import Span, text_of
 from tiller_client.render_item import input_line
+from tiller_client.render_line import fork_line
 from tiller_client.text import Paint, cells, cut, on_screen, one_line, pad
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot
@@ -31,7 +32,8 @@ HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
 def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
     """Which session this is."""
     title = one_line(snapshot.title) or "new session"
-    line = f"tiller · {title} · {one_line(snapshot.workspace)}"
+    parts = ["tiller", title, fork_line(snapshot), one_line(snapshot.workspace)]
+    line = " · ".join(filter(None, parts))
     return [on_screen(paint.bold(cut(line, width))), on_screen(paint.dim(cut(HELP_HINT, width)))]
 
 
@@ -84,7 +86,9 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
     if not editor_is_empty:
         return "to answer, first send or clear what you are writing"
     if asking.takes_keys(now, editor_is_empty=True):
-        return "a letter chooses, Enter answers"
+        is_question = asking.request is not None and asking.request.kind == "question"
+        key = "a number or letter" if is_question else "a letter"
+        return f"{key} chooses, Enter answers"
     return "…"
 
 

@@ -10,7 +10,7 @@ from tiller_client.chat.notifying import Notifier
 from tiller_client.chat.pace import Pace
 from tiller_client.chat.painter import Painter
 from tiller_client.chat.rows import answer_rows, completion_rows, how_to_answer, queue_rows
-from tiller_client.chat.status import Facts, status_line
+from tiller_client.chat.status import Facts, status_rows
 from tiller_client.render_request import request_block
 from tiller_client.text import on_screen
 from tiller_protocol.items import Request
@@ -77,7 +77,10 @@ class Screen:
             editor,
             shown.cursor,
             completion_rows(chat.editor.buffer.complete_state, width, paint),
-            on_screen(paint.dim(status_line(chat.snapshot, self._facts(), now, width))),
+            [
+                on_screen(paint.dim(row))
+                for row in status_rows(chat.snapshot, self._facts(), now, width)
+            ],
         )
 
     def _facts(self) -> Facts:
@@ -90,10 +93,14 @@ class Screen:
         """What is said where nothing is written yet."""
         chat = self._chat
         if chat.asking.typing is not None:
-            return "your answer, then Enter"
+            is_reason = chat.asking.typing.decision == "reject"
+            return "the reason, then Enter" if is_reason else "your answer, then Enter"
         if chat.asking.request is not None:
             return ""
-        return "steer with Enter, queue with Alt-Enter" if chat.is_busy else "what is to be done?"
+        if chat.is_busy:
+            return "steer with Enter, queue with Alt-Enter"
+        goes_on = chat.snapshot.queue or chat.snapshot.last_outcome not in (None, "completed")
+        return "write a message" + (", or /continue" if goes_on else "")
 
     def _question(self) -> list[str]:
         """The menu, or else the answers to what is asked."""

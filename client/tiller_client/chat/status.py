@@ -1,4 +1,4 @@
-"""The line at the bottom: what this session uses, and how far it is; pure."""
+"""The bottom of the screen: what this session uses, and how far it is; pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tiller_client.render_line import BRANCH_COLUMNS
-from tiller_client.text import cells, cut, dollars, one_line, seconds
+from tiller_client.text import cells, cut, dollars, one_line, rows, seconds
+from tiller_client.wrap import Wrap
 from tiller_protocol.snapshot import Snapshot
 
 SEPARATOR = " · "
 
 BESIDE_COLUMNS = 40
 """For the names of other frontends, which choose them freely."""
+
+NOTE_ROWS_MAX = 8
+"""Rows of a note, so that the text that is being written stays in sight."""
 
 
 @dataclass
@@ -25,6 +29,16 @@ class Notes:
     """About the last key or command; until the next key."""
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
+    said_before: str = ""
+    """What was said when the current key came: a second key can rely on what the first one said."""
+
+    def key_came(self) -> None:
+        """Forget what was said about the key before."""
+        self.said_before, self.said = self.said, ""
+
+    def no_key_came(self) -> None:
+        """What came was no key: it was from the terminal, not from the user."""
+        self.said = self.said_before
 
 
 class Facts(NamedTuple):
@@ -40,10 +54,26 @@ class Facts(NamedTuple):
     """Names of the other frontends that have the session open."""
 
 
-def status_line(snapshot: Snapshot, facts: Facts, now: float, width: int) -> str:
-    """The line, without colours; parts at its end are left out where the terminal is narrow."""
-    line = cut(one_line(facts.note), width)
-    for part in _parts(snapshot, facts, now):
+def status_rows(snapshot: Snapshot, facts: Facts, now: float, width: int) -> list[str]:
+    """The line, without colours; parts at its end are left out where the terminal is narrow.
+
+    A note that is longer than a line stands above it, whole.
+    """
+    note = one_line(facts.note)
+    if cells(note) <= width:
+        return [_line(note, _parts(snapshot, facts, now), width)]
+    return [*_wrapped(note, width), _line("", _parts(snapshot, facts, now), width)]
+
+
+def _wrapped(note: str, width: int) -> list[str]:
+    wrap = Wrap()
+    words = wrap.feed(note, width) + wrap.rest(width)
+    wrapped = [row for line in words.split("\n") for row in rows(line, width)]
+    return wrapped[:NOTE_ROWS_MAX]
+
+
+def _line(line: str, parts: list[str], width: int) -> str:
+    for part in parts:
         longer = f"{line}{SEPARATOR}{part}" if line else part
         if cells(longer) > width:
             break

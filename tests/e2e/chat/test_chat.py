@@ -23,7 +23,7 @@ Opens = Callable[..., ChatTerminal]
 
 KILLS, ROUNDS = 5, 6
 
-READY = "what is to be done?"
+READY = "write a message"
 BUSY = "steer with Enter"
 ANSWERABLE = "a letter chooses, Enter answers"
 
@@ -331,7 +331,7 @@ async def test_escape_while_something_is_asked_takes_two_to_interrupt(
     chat.press("\x1b")
     await chat.until(lambda: not any(row.startswith("▸ y") for row in chat.rows))
     chat.press("\x1b")
-    await chat.shows("to interrupt the turn: Esc again")
+    await chat.shows("Esc again interrupts the turn")
     assert "■" not in chat.text
     chat.press("\x1b")
     await chat.shows("interrupted", READY)

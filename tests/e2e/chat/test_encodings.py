@@ -25,7 +25,7 @@ async def test_signs_have_stand_ins_and_letters_their_code_points(
     said = "na\u00efve \u65e5 \u2192 done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
     model = daemon.script(calls(read("greeting.txt")), text(said), always("Well."))
     chat = opens("-m", model, **variables)
-    await chat.shows("what is to be done?")
+    await chat.shows("write a message")
     chat.press("caf\u00e9?\r")
     await chat.shows("> caf<U+00E9>?", "* read greeting.txt", "na<U+00EF>ve <U+65E5> -> done")
     await chat.shows("a | b", "# completed |")

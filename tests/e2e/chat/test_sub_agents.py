@@ -11,7 +11,7 @@ from tiller_daemon.models.scripted import CallPart
 
 Opens = Callable[..., ChatTerminal]
 
-READY = "what is to be done?"
+READY = "write a message"
 
 
 def task(agent: str, prompt: str = "help", **more: object) -> CallPart:

@@ -38,7 +38,7 @@ context_window = 128_000
 context_window = 64_000
 """
 
-READY = "what is to be done?"
+READY = "write a message"
 BUSY = "steer with Enter, queue with Alt-Enter"
 ANSWERABLE = "a letter chooses, Enter answers"
 
