@@ -142,7 +142,8 @@ async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_
         workspace, calls(*looks), calls(*acts), text("done"), approve="never"
     )
     await frontend.must(Catalog(str(workspace)))
-    await frontend.say(session_id, "/go")
+    # Not trusted, so a command of the repository is none: the text is sent as it is written.
+    await frontend.say(session_id, " /go")
     assert (await frontend.turn_ended(session_id)).last_message == "done"
     told = frontend.completed_calls(session_id)
     assert [call.state for call in told if call.name in ("ls", "glob", "grep")] == ["completed"] * 3

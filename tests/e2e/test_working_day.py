@@ -48,7 +48,7 @@ def test_last_is_the_newest_session_here_and_elsewhere_nothing_is_changed_by_it(
     assert tiller("exec", "-m", daemon.script(always("Here.")), "x").status == 0
     refused = elsewhere("send", "last", "x")
     assert refused.status == 2
-    assert "there is no session of this directory; the newest of all is" in refused.err
+    assert "this directory has no session; the newest of all is" in refused.err
     assert elsewhere("exec", "-m", daemon.script(always("There.")), "y").status == 0
     assert "Here." in tiller("show").out
     assert "There." in elsewhere("show").out
