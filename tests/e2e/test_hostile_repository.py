@@ -18,7 +18,7 @@ from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.answers import CatalogResult, ProjectResult
 from tiller_protocol.events import WarningRaised
-from tiller_protocol.ops import Answer, Catalog, Project
+from tiller_protocol.ops import Answer, Catalog, Project, UserInput
 
 CONFIG = """\
 approve = "always"
@@ -142,7 +142,9 @@ async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_
         workspace, calls(*looks), calls(*acts), text("done"), approve="never"
     )
     await frontend.must(Catalog(str(workspace)))
-    # Not trusted, so a command of the repository is none: the text is sent as it is written.
+    # A command of a repository that is not trusted is none. What looks like it can be sent as text.
+    refused = await frontend.refused(UserInput(session_id, "/go"))
+    assert "There is no command /go." in refused.message
     await frontend.say(session_id, " /go")
     assert (await frontend.turn_ended(session_id)).last_message == "done"
     told = frontend.completed_calls(session_id)
