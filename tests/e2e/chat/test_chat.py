@@ -35,6 +35,14 @@ async def newest(frontend: Frontend) -> SessionSummary:
     return listed.sessions[0]
 
 
+async def write_each(chat: ChatTerminal, *texts: str) -> None:
+    """Write texts, each when the turn of the one before has ended."""
+    for one in texts:
+        chat.press(f"{one}\r")
+        await chat.shows(f"» {one}")
+        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+
+
 async def test_a_turn_is_written_read_and_stays_in_the_scrollback(
     opens: Opens, daemon: Daemon
 ) -> None:
@@ -179,10 +187,7 @@ async def test_up_brings_back_what_was_written_and_ctrl_r_searches_it(
 ) -> None:
     chat = opens("-m", daemon.script(always("Read.")))
     await chat.shows(READY)
-    for words in ("the first thing", "another matter"):
-        chat.press(f"{words}\r")
-        await chat.shows(f"» {words}")
-        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    await write_each(chat, "the first thing", "another matter")
     chat.press("\x1b[A\x1b[A")
     await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
     chat.press("\x15\x12")
@@ -302,10 +307,7 @@ async def test_the_picker_of_sessions_finds_by_what_was_said_renames_and_archive
 async def test_a_session_is_forked_from_a_point_of_its_past(opens: Opens, daemon: Daemon) -> None:
     chat = opens("-m", daemon.script(always("Said.")))
     await chat.shows(READY)
-    for words in ("the first thing", "the second thing"):
-        chat.press(f"{words}\r")
-        await chat.shows(f"» {words}")
-        await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    await write_each(chat, "the first thing", "the second thing")
     chat.press("/back\r")
     await chat.shows("go back to before", "▸ 2. the second thing")
     chat.press("\r")

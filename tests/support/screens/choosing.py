@@ -37,22 +37,23 @@ async def agents(stage: Stage) -> None:
     await chat.sees("agent:", "build", "plan")
 
 
-async def sessions(stage: Stage) -> None:
+async def _among_sessions(stage: Stage, command: str, *shown: str) -> None:
     for prompt in ("repair the login", "update the changelog", "why is the build slow?"):
         chat = await stage.asked(ANSWER, prompt=prompt)
         await chat.sees("■ completed")
     chat = await stage.chat()
-    chat.press("/sessions\r")
-    await chat.sees("open a session:", "repair the login", "why is the build slow?")
+    chat.press(f"{command}\r")
+    await chat.sees(*shown)
+
+
+async def sessions(stage: Stage) -> None:
+    shown = ("open a session:", "repair the login", "why is the build slow?")
+    await _among_sessions(stage, "/sessions", *shown)
 
 
 async def search(stage: Stage) -> None:
-    for prompt in ("repair the login", "update the changelog", "why is the build slow?"):
-        chat = await stage.asked(ANSWER, prompt=prompt)
-        await chat.sees("■ completed")
-    chat = await stage.chat()
-    chat.press("/sessions login\r")
-    await chat.sees("sessions with these words:", "repair the login")
+    shown = ("other sessions with these words:", "repair the login")
+    await _among_sessions(stage, "/sessions login", *shown)
 
 
 async def points(stage: Stage) -> None:
