@@ -199,7 +199,7 @@ def _add_sessions(add: _AddParser) -> None:
     )
     parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
-    parser.add_argument("--full", action="store_true", help="with all that calls returned")
+    parser.add_argument("--full", action="store_true", help="with the whole output of calls")
     parser.add_argument("--tail", type=positive, metavar="N", help="only the last N items")
     parser.add_argument(
         "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
@@ -207,7 +207,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument(
         "--why",
         metavar="CALL",
-        help="print why a tool call was allowed: its id, words of its line, or: last",
+        help="print why a tool call was allowed: its id, words from its line, or: last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
@@ -277,7 +277,7 @@ def _add_requests(add: _AddParser) -> None:
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
     parser.add_argument("rules", metavar="RULE", nargs="*", help="the ids of rules to revoke")
     parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
-    parser.add_argument("--session", metavar="SESSION", help="with the rules of this session")
+    parser.add_argument("--session", metavar="SESSION", help="include the rules of this session")
 
 
 def _add_history(add: _AddParser) -> None:

@@ -27,7 +27,7 @@ def add_actions(add: AddVerb) -> None:
     )
     logs.add_argument("-f", dest="follow", action="store_true", help="follow the log")
     install = add("service", "install", "let systemd or launchd start the daemon, and watch it")
-    install.add_argument("--print", action="store_true", help="only print what it would be given")
+    install.add_argument("--print", action="store_true", help="only print what would be installed")
     _drain(add("service", "uninstall", "stop the service and remove it"))
 
 

@@ -85,8 +85,8 @@ class LocalDaemon:
                 start_daemon(self._places, self._environ, is_connected, stamp)
             elif time.monotonic() > deadline:
                 raise NoAnswer(
-                    f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "
-                    "see its log: tiller daemon logs"
+                    "a daemon is running but has accepted no connection for "
+                    f"{CONNECT_DEADLINE_S:g} s; see its log: tiller daemon logs"
                 )
             else:
                 time.sleep(POLL_S)

@@ -97,8 +97,8 @@ class InteractiveSession:
 
         `op_of`: what a typed line that answers nothing submits, if anything; by default input.
 
-        `whole`: show all that calls return. `says_how_to_answer`: without a keyboard, show how to
-        answer requests from elsewhere.
+        `whole`: show the whole output of calls. `says_how_to_answer`: without a keyboard, show how
+        to answer requests from elsewhere.
         """
         self._connection = connection
         self.session_id = session_id

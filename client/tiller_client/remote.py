@@ -200,7 +200,7 @@ class RemoteDaemon:
             lines = errors.read().decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         if done.returncode == SSH_FAILED:
-            raise LinkLost(f"ssh can't reach {self.host}: {said or 'it says nothing'}")
+            raise LinkLost(f"ssh can't reach {self.host}: {said or 'it gives no reason'}")
         if done.returncode == NOT_FOUND:
             raise TillerError(self._not_installed())
         text = done.stdout.decode(errors="replace")

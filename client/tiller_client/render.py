@@ -105,7 +105,7 @@ class Renderer:
         """`prompts`: show input that starts a turn, unless the user has just typed it.
 
         `width`, in columns, may be set at any time. `wraps`: break longer lines between words.
-        `whole`: show all that calls return, not only the last lines of commands.
+        `whole`: show the whole output of calls, not only the last lines of commands.
         """
         self._paint = paint
         self.width = width

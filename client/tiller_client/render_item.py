@@ -278,7 +278,7 @@ def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
     lines = output.rstrip("\n").split("\n")
     shown = [output_row(line, width) for line in lines[-lines_max:]]
     if spill_path and (len(lines) > lines_max or lines_max == UNCUT):
-        shown.insert(0, f"    … all of it: {one_line(spill_path)}")
+        shown.insert(0, f"    … whole output: {one_line(spill_path)}")
     elif len(lines) > lines_max:
         shown.insert(0, f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
     return "\n".join(shown)

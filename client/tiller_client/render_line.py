@@ -23,7 +23,7 @@ BRANCH_COLUMNS = 30
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
 """Labels of queued input, by its delivery."""
 
-_WAITS = (("queue", "waits, as no turn runs"),)
+_WAITS = (("queue", "waits, because no turn is running"),)
 """The same if no turn will take it: then there is no steering."""
 
 _PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
@@ -78,7 +78,7 @@ def resolution_line(body: RequestResolved, paint: Paint) -> str:
         case "reject":
             return paint.bad(f"  ✗ rejected{by}{text}")
         case "cancelled":
-            return paint.dim("  · no longer asked")
+            return paint.dim("  · withdrawn")
 
 
 def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> str:

@@ -88,4 +88,4 @@ def _stopped(runtime: Path) -> str:
         return ""
     if stat.rpartition(")")[2].split()[0] not in ("T", "t"):
         return ""
-    return f"the daemon is stopped, and waited for; to let it go on: kill -CONT {pid}"
+    return f"the daemon is suspended; still waiting for it; to resume it: kill -CONT {pid}"

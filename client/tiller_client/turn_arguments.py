@@ -52,7 +52,10 @@ def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
     """Add how much of a turn is shown; without `quiet`, only whether it is all."""
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
-        "-v", "--verbose", action="store_true", help="show all that calls return, and whole diffs"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show the whole output of calls, and whole diffs",
     )
     if quiet:
         amount.add_argument(
@@ -80,7 +83,7 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
         "prompt",
         metavar="PROMPT",
         nargs="?",
-        help="the task; without it, or as -, stdin is the task, otherwise stdin is context",
+        help="the task; if it is missing or -, stdin is the task, otherwise stdin is context",
     )
 
 

@@ -252,7 +252,7 @@ class RequestResolved(Body, frozen=True, tag="request_resolved"):
     """A request was answered, or is no longer open for another reason."""
 
     request_id: Annotated[str, doc("The request.")]
-    resolution: Annotated[Resolution, doc("`cancelled`: it is no longer asked.")]
+    resolution: Annotated[Resolution, doc("`cancelled`: no answer is needed any more.")]
     by: Annotated[str, doc("Name of the frontend that answered; empty: a rule did.")] = ""
     text: Annotated[str, doc("The reply, or feedback for the model.")] = ""
 
@@ -285,7 +285,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """History and files went back to before a turn or a step, or a revert was undone."""
+    """History and files were taken back to before a turn or a step, or a revert was undone."""
 
     to_seq: Annotated[int, doc("For a revert: history is as it was at this event.")]
     undone: Annotated[bool, doc("The last revert was undone: its history is back.")] = False

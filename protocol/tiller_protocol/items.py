@@ -153,7 +153,7 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
             "`rule`: one of the configuration, or built in. `grant`: one of the session, such as "
             "`always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to "
             "read, and can't write where it runs. "
-            "`sandbox`: it can do no more there than needs no approval. `approve`: the setting is "
+            "`sandbox`: nothing that it can do there needs approval. `approve`: the setting is "
             "`always`. `user`: the answer to a request."
         ),
     ]

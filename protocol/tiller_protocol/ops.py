@@ -106,9 +106,9 @@ class Replay(Op, frozen=True, tag="replay"):
     follower: Annotated[
         IdText | None,
         doc(
-            "Of a frontend that has the session open: an id that it has chosen and uses each "
-            "time. For 20 s it then counts as a follower, by the name in `client`, so ask at least "
-            "every 10 s."
+            "For a frontend that has the session open: an id of its choice, the same each time. "
+            "It then counts as a follower for 20 s, under the name in `client`, so it should ask "
+            "at least every 10 s."
         ),
     ] = None
 

@@ -48,7 +48,7 @@ class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
         int, Meta(ge=0, description="For `follow`: start after the event with this `seq`.")
     ] = 0
     unfollow: Annotated[
-        IdText | None, doc("No longer send the events of this session; `unfollowed` is the end.")
+        IdText | None, doc("Stop sending the events of this session; `unfollowed` confirms it.")
     ] = None
     tag: Annotated[Tag | None, doc("Comes back with `answer`, `error` and `unfollowed`.")] = None
 
@@ -64,7 +64,9 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
     """A session that is no longer followed."""
 
     session_id: Annotated[str, doc("The session.")]
-    message: Annotated[str, doc("Why, if nobody asked for it; such as: there is no session.")] = ""
+    message: Annotated[
+        str, doc("Why, if nobody asked for it, such as a session that does not exist.")
+    ] = ""
 
 
 class RpcError(Struct, frozen=True, omit_defaults=True):
@@ -107,7 +109,7 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     ] = None
     started_over: Annotated[
         str | None,
-        doc("The daemon has a new log: forget this session's events, they follow from the first."),
+        doc("The daemon has a new log: forget this session's events; all are sent again."),
     ] = None
     unfollowed: Annotated[
         Unfollowed | None, doc("No further event of this session follows this line.")

@@ -58,8 +58,8 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
         str,
         Meta(max_length=QUERY_CHARS_MAX),
         doc(
-            "Words that must all be in the same text. Quotes make words a phrase, `*` at the end "
-            "makes a word a beginning; nothing else has a meaning."
+            "Words that must all occur in the same text. Words in quotes are a phrase; `*` at the "
+            "end of a word stands for any ending. No other character is special."
         ),
     ]
     workspace: OfWorkspace = None
@@ -88,8 +88,8 @@ class FoundText(Struct, frozen=True, omit_defaults=True):
     pieces: Annotated[
         tuple[str, ...],
         doc(
-            "An excerpt in one line, in pieces: the first one and every other one after it are "
-            "outside of matches, those between them are matches. The first may be empty."
+            "An excerpt in one line, cut into pieces that alternate: text outside of a match, "
+            "then a match, and so on. The first may be empty."
         ),
     ]
     time: Annotated[float, doc("Unix seconds; of a title: when the session was created.")]

@@ -48,7 +48,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
     action: Action
     granted: Annotated[
-        bool, doc("Whether an answer such as `always` made it. It answers questions only.")
+        bool, doc("Whether an answer such as `always` made it. It never overrides a denial.")
     ] = False
 
 

@@ -13,7 +13,7 @@ export type AnyOp = Submission["op"];
 export type AnyResult = NonNullable<Accepted["result"]>;
 /** The answer to a submission. */
 export type AnyAnswer = Accepted | Rejected;
-/** What an event says that happened. */
+/** What an event reports. */
 export type AnyBody = Event["body"];
 /** An entry of a session's history. */
 export type Item = NonNullable<Snapshot["items"]>[number];

@@ -114,7 +114,7 @@ def test_set_changes_one_setting_and_says_it(
 ) -> None:
     status, out, err = tiller("set", SESSION, name, value)
     assert (status, err) == (0, "")
-    assert out == (f"{name} is now {value}\n" if value else f"{name} is the default again\n")
+    assert out == (f"{name} is now {value}\n" if value else f"{name} is back to its default\n")
     assert only(daemon, SessionConfigure) == SessionConfigure(SESSION, **changes)
 
 

@@ -102,7 +102,7 @@ def test_of_an_output_that_was_cut_already_the_file_with_all_of_it_is_named() ->
     )
     assert "    … 2 more lines: tiller show --full\n    x\n" in rendered([ItemCompleted(call)])
     cut = structs.replace(call, spill_path="/s/i.txt")
-    assert "    … all of it: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
+    assert "    … whole output: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
 
 
 def test_the_output_of_the_users_own_command_is_shown_also_when_it_succeeded() -> None:
@@ -158,7 +158,7 @@ def test_input_that_no_turn_takes_says_how_to_go_on() -> None:
     waiting = QueueChanged((QueuedInput("b", "then y", "queue"),), waits=True)
     ended = TurnEnded("failed", 1, Usage(), 1.5, queued=1)
     assert rendered([waiting, ended]).splitlines() == [
-        "waits, as no turn runs: then y",
+        "waits, because no turn is running: then y",
         "■ failed · 1 step · 1.5 s",
         "! 1 input waits; go on with: tiller resume s",
     ]

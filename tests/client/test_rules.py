@@ -74,8 +74,8 @@ def test_rules_are_revoked_by_the_beginnings_of_their_ids(daemon: FakeDaemon, ti
     ("words", "complaint"),
     [
         (("revoke", "aa"), "'aa' matches 2 rules"),
-        (("revoke", "aa11", "zz"), "'zz' is the id of no rule"),
-        (("revoke", ""), "'' is the id of no rule"),
+        (("revoke", "aa11", "zz"), "'zz' is not the id of a rule"),
+        (("revoke", ""), "'' is not the id of a rule"),
         (("revoke",), "name the rules to revoke"),
         (("list", "aa11"), "to revoke rules: tiller rules revoke"),
     ],

@@ -179,7 +179,7 @@ async def test_a_model_that_takes_no_images_is_sent_none(
     assert (await frontend.turn_ended(session_id)).last_message == "a pity"
     call, _ = calls_in(frontend.requests(session_id)[-1].items)
     assert call.images == ()
-    assert call.output.endswith("\n[An image is left out here: you can't be shown any.]")
+    assert call.output.endswith("\n[An image is left out here: you can't view images.]")
     kept = [item for item in (await frontend.snapshot(session_id)).items if item.id == call.id]
     assert of_kind(ToolCall, kept[0]).images == (Image("image/png", picture()),)
     await frontend.close()

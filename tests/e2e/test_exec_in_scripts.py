@@ -102,7 +102,7 @@ async def test_wait_starts_a_turn_of_its_own_when_the_session_is_at_rest(
     await frontend.say(session_id, "first")
     await gate.reached()
     status, _, said = await Exec(daemon, "--session", session_id, "second").end()
-    assert (status, "--wait for a turn of its own, --queue to join" in said) == (1, True)
+    assert (status, "--wait runs a turn of its own, --queue joins" in said) == (1, True)
     second = Exec(daemon, "--session", session_id, "--wait", "second")
     await second.says("a turn is running in this session; waiting for its end")
     gate.open()
@@ -174,7 +174,7 @@ async def test_the_result_of_a_turn_is_true_though_the_daemon_was_stopped_in_it(
     turn = Exec(daemon, "--session", session_id, "go")
     await gate.reached()
     os.kill(daemon.process.pid, signal.SIGSTOP)
-    line = await turn.says("the daemon is stopped")
+    line = await turn.says("the daemon is suspended")
     assert f"to return: tiller attach {session_id}" in line
     os.kill(daemon.process.pid, signal.SIGCONT)
     gate.open()

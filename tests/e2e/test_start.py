@@ -203,10 +203,10 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     assert lock_is_held(places.runtime)
     subprocess.run(stop, env=variables, check=True)
     late = DaemonStart(places, variables, noticed)
-    with pytest.raises(NoDaemon, match="another one was started after the crash, and stopped"):
+    with pytest.raises(NoDaemon, match="the one started after the crash has stopped, too"):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
-    assert "was replaced, and that ended" in _output(places)
+    assert "was replaced by one that has ended" in _output(places)
     assert not lock_is_held(places.runtime)
 
 

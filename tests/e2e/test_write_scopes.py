@@ -197,7 +197,7 @@ async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
     done = [one for one in frontend.completed_calls(child_of(call)) if one.name != "read"]
     refused = [one.output for one in done if one.name in ("write", "edit", "apply_patch")]
     assert all("lets you change only a" in output for output in refused), refused
-    assert "must be in there. b is not" in next(o.output for o in done if '"b"' in o.arguments)
+    assert "must be within that. b is not" in next(o.output for o in done if '"b"' in o.arguments)
     await frontend.close()
 
 
@@ -326,7 +326,7 @@ async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_h
     first = next(e.turn_id for e in await frontend.log(parent) if e.turn_id)
     done = await tiller(daemon, "revert", parent, first, cwd=place)
     assert files(place) == {**before, "a/x": "t1\n"}
-    assert f"to do so: tiller revert {child}\n" in done.stderr.decode(), done
+    assert f"to revert that as well: tiller revert {child}\n" in done.stderr.decode(), done
     assert done.stderr.decode().count("tiller revert") == 1
     warned = [event.body for event in await frontend.log(parent)]
     (told,) = [body.message for body in warned if isinstance(body, WarningRaised)]

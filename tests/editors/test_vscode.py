@@ -103,7 +103,7 @@ async def test_an_edit_is_approved_with_its_diff_and_its_turn_is_compared_and_re
     await code.click("+hi")
     assert (await code.until_report("opened", 2))["line"] == 2
     await code.command("revert", "greet shorter", "Revert")
-    await code.until_shown("reverted: history and files are as before")
+    await code.until_shown("reverted: history and files are back at an earlier turn")
     assert (workspace / "greeting.txt").read_text() == "above\nhello\nbelow\n"
     await code.command("revert", "greet shorter")
     assert code.reports("offered")[-1]["labels"] == []

@@ -17,7 +17,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-LEFT_OUT = "[An image is left out here: you can't be shown any.]"
+LEFT_OUT = "[An image is left out here: you can't view images.]"
 PIXEL = Image("image/png", b"\x89PNG")
 SAID = UserMessage(ItemId("u"), "look", "start", images=(PIXEL,))
 SILENT = UserMessage(ItemId("v"), "", "start", images=(PIXEL, PIXEL))
@@ -53,15 +53,15 @@ async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     said, call, word, silent = sent.items
     assert (
         of_kind(UserMessage, said).text
-        == "look\n\n[An image is left out here: you can't be shown any.]"
+        == "look\n\n[An image is left out here: you can't view images.]"
     )
     assert (
         of_kind(ToolCall, call).output
-        == "It is here.\n[An image is left out here: you can't be shown any.]"
+        == "It is here.\n[An image is left out here: you can't view images.]"
     )
     assert word is WORD
     assert (
-        of_kind(UserMessage, silent).text == "[2 images are left out here: you can't be shown any.]"
+        of_kind(UserMessage, silent).text == "[2 images are left out here: you can't view images.]"
     )
     built = build_messages(request(*sent.items))
     check_chat_messages(built)
@@ -80,7 +80,7 @@ async def test_a_document_becomes_its_text_for_a_model_that_takes_none() -> None
     assert of_kind(UserMessage, said).text == (
         "look\n\n"
         "[A PDF document of 1 page. You get only its text:]\n\n[Page 1]\nHello\n\n\n"
-        "[A PDF document of 3 pages is left out here: it has no text, perhaps it is a scan.]"
+        "[A PDF document of 3 pages is left out here: it has no text and may be a scan.]"
     )
 
 

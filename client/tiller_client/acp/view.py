@@ -57,7 +57,7 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.snapshot import Snapshot
 
-REVERTED = "History and files went back to before a turn; what you see after that is undone."
+REVERTED = "History and files were taken back to before a turn. What is shown after it is undone."
 COMPACTED = "The history was summarised, to fit into the context window."
 
 

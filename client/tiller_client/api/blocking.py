@@ -246,7 +246,7 @@ class EventStream:
             if update.started_over:
                 raise StartedOver(
                     f"the daemon has a new log; forget the events of {self.feed.session_id}: "
-                    "they follow again from the first one"
+                    "all are sent again, from the first one"
                 )
         return self._events.popleft() if self._events else None
 

@@ -218,7 +218,7 @@ class Actions:
         if value in known:
             self.configure(**{name: value})
         elif value:
-            self._chat.say(f"{name} is one of {', '.join(known)}")
+            self._chat.say(f"{name} must be one of: {', '.join(known)}")
         else:
             self.menus.one_of(name, known)
 

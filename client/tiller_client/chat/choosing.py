@@ -190,7 +190,7 @@ class Menus:
         chat = self._chat
         queued = next((one for one in chat.snapshot.queue if one.id == input_id), None)
         if queued is None:
-            chat.say("it has been sent by now")
+            chat.say("it has already been sent")
             return
 
         def removed(_result: AnyResult | None) -> None:

@@ -109,11 +109,11 @@ class LiveSession:
             await asyncio.sleep(RETRY_S)
 
 
-AWAY = "the daemon is away; your next message starts it"
+AWAY = "the daemon is not running; your next message starts it"
 
 
 async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
-    """Say when the daemon is away, and when it is back; and who else is there."""
+    """Say when the daemon is not running, and when it is back; and who else is there."""
     is_away: bool | None = None  # not looked yet, so the first look replaces what was said before
     while True:
         await asyncio.sleep(RETRY_S)

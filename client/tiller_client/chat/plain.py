@@ -28,7 +28,7 @@ SETTINGS = ("model", "variant", "agent", "approve", "sandbox")
 
 HELP = """\
 Enter sends a line. While a turn is running, the model reads it before its next request.
-A line that ends with a backslash goes on in the next one.
+A line that ends with a backslash continues on the next one.
 When something is asked, the line answers: y, a, h or n for approvals; n REASON rejects.
 @PATH in a line attaches an image or names a file. !COMMAND runs your own command.
 /queue TEXT     send TEXT after the running turn
@@ -39,7 +39,7 @@ When something is asked, the line answers: y, a, h or n for approvals; n REASON 
 /unrevert       undo the last revert
 /rename TITLE   give the session a title
 /quit           leave, as Ctrl-C does; a running turn goes on
-Other commands are those of your own and of the project."""
+Your own custom commands work here, too, and those of the project."""
 
 
 class PlainChat:

@@ -49,7 +49,7 @@ class Facts(NamedTuple):
     agent: str = ""
     """The agent of the next turn, likewise."""
     note: str = ""
-    """What the user should know now, such as that the daemon is away; shown first."""
+    """What the user should know now, such as that the daemon is not running; shown first."""
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
 
@@ -109,7 +109,7 @@ def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
         parts.append(f"{running} in the background")
     if settings.approve in ("always", "never"):
         parts.append(
-            {"always": "asks nothing", "never": "denies what it would ask"}[settings.approve]
+            {"always": "asks nothing", "never": "denies instead of asking"}[settings.approve]
         )
     if sandbox := (context.sandbox if context else settings.sandbox):
         parts.append(f"sandbox {sandbox.replace('_', ' ')}")

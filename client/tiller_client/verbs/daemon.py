@@ -76,7 +76,7 @@ def run(arguments: Namespace) -> int:
         case "logs":
             return _logs(places, arguments)
         case verb:
-            raise AssertionError(f"{verb} is not of this family")
+            raise AssertionError(f"there is no verb {verb} here")
 
 
 def stop(places: Places, *, drain: bool) -> bool:

@@ -106,7 +106,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield Finding(
         "warn",
         "daemon",
-        "is not running, so providers and servers were not looked at; "
+        "is not running, so providers and servers were not checked; "
         "to include them: tiller daemon start",
     )
 
@@ -330,9 +330,8 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
             yield Finding("warn", "lsp", f"{name} is configured, but its program was not found")
     without = sorted({language for one in servers for language in one.languages} - served)
     if without:
-        detail = (
-            f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
-        )
+        names = ", ".join(map(one_line, without))
+        detail = f"no language server for {names}, so edits are not checked for errors"
         yield Finding("ok", "lsp", detail)
 
 

@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
                 done = f"undid the last revert of {_named(connection, session_id)}"
                 _restore(connection, Unrevert(session_id), done, json=arguments.json)
             case verb:
-                raise AssertionError(f"{verb} is not of this family")
+                raise AssertionError(f"there is no verb {verb} here")
     return 0
 
 
@@ -98,7 +98,7 @@ def _print_reverted_files(result: RevertResult) -> None:
     for session_id in result.sub_agents:
         complain(
             "not put back: what a background sub-agent of these turns has changed; "
-            f"to do so: tiller revert {session_id}"
+            f"to revert that as well: tiller revert {session_id}"
         )
 
 

@@ -66,7 +66,7 @@ def run(arguments: Namespace) -> int:
             case "queue":
                 _queue(connection, session_id, arguments)
             case verb:
-                raise AssertionError(f"{verb} is not of this family")
+                raise AssertionError(f"there is no verb {verb} here")
     return 0
 
 

@@ -50,7 +50,7 @@ def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
     found = [rule for rule in rules if reference and rule.id.startswith(reference.lower())]
     if len(found) == 1:
         return found[0]
-    problem = f"matches {len(found)} rules" if found else "is the id of no rule"
+    problem = f"matches {len(found)} rules" if found else "is not the id of a rule"
     raise UsageError(
         f"{one_line(reference)!r} {problem}; see: tiller rules, or with --session SESSION for the "
         "rules of a session"

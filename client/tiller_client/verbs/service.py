@@ -103,8 +103,8 @@ def _install(places: Places, service: Service, definition: Definition, *, json: 
     if problem := _run_all(commands):
         written = "".join(f"\n  {shlex.join(command)}" for command in commands)
         complain(
-            f"{service.file} is written, but {service.manager} did not take it: {problem}. "
-            f"Run where you have logged in:{written}"
+            f"{service.file} was written, but {service.manager} did not accept it: {problem}. "
+            f"In a shell of your login session, run:{written}"
         )
         return 1
     if json:
@@ -120,11 +120,11 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
     """What the user has to know, or to do, now that the service is installed."""
     if holder:
         yield (
-            f"the daemon with pid {holder} goes on as it was started; the service takes over "
-            "with: tiller daemon restart --drain"
+            f"the daemon with pid {holder} keeps running outside of the service; to let the "
+            "service take over: tiller daemon restart --drain"
         )
     if service.manager == "systemd" and not (LINGER / _user()).exists():
-        yield "the service ends when you log out; to let it run on: loginctl enable-linger"
+        yield "the service ends when you log out; to keep it running: loginctl enable-linger"
     if problem := key_file_problem(definition.environment):
         yield problem
     if keys := sorted(_missing_keys(definition.environment)):
@@ -133,7 +133,8 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
             if service.manager == "systemd"
             else "name them in config.toml with api_key_keyring, api_key_file or api_key_command"
         )
-        yield f"the service has no variables of this shell, such as {', '.join(keys)}; {where}"
+        names = ", ".join(keys)
+        yield f"the service does not get the variables of this shell, such as {names}; {where}"
 
 
 def _missing_keys(file: Path) -> set[str]:

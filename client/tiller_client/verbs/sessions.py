@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
                 created = connection.ask(SessionFork(session_id, arguments.at), Created)
                 _forked(connection, created, json=arguments.json)
             case verb:
-                raise AssertionError(f"{verb} is not of this family")
+                raise AssertionError(f"there is no verb {verb} here")
     return 0
 
 

@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> int:
     changes = _changes(name, value)
     with DaemonConnection(my_places(), "tiller set") as connection:
         session_id = choose.session_id(connection, arguments.session, changes=True)
-        done = f"{name} is now {one_line(value)}" if value else f"{name} is the default again"
+        done = f"{name} is now {one_line(value)}" if value else f"{name} is back to its default"
         op = SessionConfigure(session_id, **changes)
         submit(connection, op, json=arguments.json, done=done)
     return 0

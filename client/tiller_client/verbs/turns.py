@@ -41,7 +41,7 @@ AnyTurnOp = UserInput | TurnContinue | Compact | Shell
 ENDS_TURN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 """The signals that interrupt a turn; the last one comes when the time limit is over."""
 
-WAYS_TO_WAIT = "To run behind it: --wait for a turn of its own, --queue to join that one."
+WAYS_TO_WAIT = "To run after it: --wait runs a turn of its own, --queue joins the running one."
 
 
 def run(arguments: Namespace) -> int:

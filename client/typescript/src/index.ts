@@ -123,7 +123,7 @@ export class Client {
     type: Type,
   ): Promise<Extract<AnyResult, { type: Type }>> {
     const result = await this.submit(op);
-    if (result?.type !== type) throw new Error(`the answer to ${op.type} is no ${type}`);
+    if (result?.type !== type) throw new Error(`the answer to ${op.type} is not ${type}`);
     return result as Extract<AnyResult, { type: Type }>;
   }
 

@@ -8,7 +8,7 @@ export type AnyOp = Submission["op"];
 export type AnyResult = NonNullable<Accepted["result"]>;
 /** The answer to a submission. */
 export type AnyAnswer = Accepted | Rejected;
-/** What an event says that happened. */
+/** What an event reports. */
 export type AnyBody = Event["body"];
 /** An entry of a session's history. */
 export type Item = NonNullable<Snapshot["items"]>[number];
@@ -92,7 +92,7 @@ export interface Rule {
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
   action: "allow" | "ask" | "deny";
-  /** Whether an answer such as `always` made it. It answers questions only. */
+  /** Whether an answer such as `always` made it. It never overrides a denial. */
   granted?: boolean;
 }
 
@@ -116,7 +116,7 @@ export interface SessionList {
 /** Finds sessions by what people read in them. Answered by `SessionSearchResult`. That is titles, inputs, answers and names of changed files; not the output of tools, nor the sessions of sub-agents. What a revert has undone is still found. Upper and lower case and accents are the same. Rejected `empty_input` if the query has no word. */
 export interface SessionSearch {
   type: "session_search";
-  /** Words that must all be in the same text. Quotes make words a phrase, `*` at the end makes a word a beginning; nothing else has a meaning. */
+  /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
   query: string;
   /** Only sessions of this directory; absent: all. */
   workspace?: string | null;
@@ -239,7 +239,7 @@ export interface Replay {
   after?: number;
   /** Most events in the answer; it is also limited in bytes (`replay_bytes_max`). */
   limit?: number;
-  /** Of a frontend that has the session open: an id that it has chosen and uses each time. For 20 s it then counts as a follower, by the name in `client`, so ask at least every 10 s. */
+  /** For a frontend that has the session open: an id of its choice, the same each time. It then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
   follower?: string | null;
 }
 
@@ -592,7 +592,7 @@ export interface FoundSession {
 export interface FoundText {
   /** `files`: names of files that a step changed, separated by blanks. */
   kind: "answer" | "files" | "input" | "title";
-  /** An excerpt in one line, in pieces: the first one and every other one after it are outside of matches, those between them are matches. The first may be empty. */
+  /** An excerpt in one line, cut into pieces that alternate: text outside of a match, then a match, and so on. The first may be empty. */
   pieces: Array<string>;
   /** Unix seconds; of a title: when the session was created. */
   time: number;
@@ -838,7 +838,7 @@ export interface Usage {
 
 /** Why a call may run, or one of the reasons if it needs several permissions. */
 export interface Allowed {
-  /** `rule`: one of the configuration, or built in. `grant`: one of the session, such as `always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to read, and can't write where it runs. `sandbox`: it can do no more there than needs no approval. `approve`: the setting is `always`. `user`: the answer to a request. */
+  /** `rule`: one of the configuration, or built in. `grant`: one of the session, such as `always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to read, and can't write where it runs. `sandbox`: nothing that it can do there needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
   /** Sentences for people. */
   reason: string;
@@ -1290,7 +1290,7 @@ export interface RequestResolved {
   type: "request_resolved";
   /** The request. */
   request_id: string;
-  /** `cancelled`: it is no longer asked. */
+  /** `cancelled`: no answer is needed any more. */
   resolution: "always" | "always_here" | "answer" | "cancelled" | "once" | "reject";
   /** Name of the frontend that answered; empty: a rule did. */
   by?: string;
@@ -1329,7 +1329,7 @@ export interface HistoryCompacted {
   cost?: number | null;
 }
 
-/** History and files went back to before a turn or a step, or a revert was undone. */
+/** History and files were taken back to before a turn or a step, or a revert was undone. */
 export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is as it was at this event. */
@@ -1748,7 +1748,7 @@ export interface RpcInput {
   follow?: string | null;
   /** For `follow`: start after the event with this `seq`. */
   after?: number;
-  /** No longer send the events of this session; `unfollowed` is the end. */
+  /** Stop sending the events of this session; `unfollowed` confirms it. */
   unfollow?: string | null;
   /** Comes back with `answer`, `error` and `unfollowed`. */
   tag?: string | number | null;
@@ -1780,7 +1780,7 @@ export interface RpcOutput {
   notification?: Event | null;
   /** Once after `follow`: all events so far were sent, later ones are live. */
   caught_up?: CaughtUp | null;
-  /** The daemon has a new log: forget this session's events, they follow from the first. */
+  /** The daemon has a new log: forget this session's events; all are sent again. */
   started_over?: string | null;
   /** No further event of this session follows this line. */
   unfollowed?: Unfollowed | null;
@@ -1802,7 +1802,7 @@ export interface CaughtUp {
 export interface Unfollowed {
   /** The session. */
   session_id: string;
-  /** Why, if nobody asked for it; such as: there is no session. */
+  /** Why, if nobody asked for it, such as a session that does not exist. */
   message?: string;
 }
 

@@ -63,14 +63,12 @@ def _notes(left_out: list[Image]) -> list[str]:
     number = len(left_out) - len(notes)
     if number:
         some = "An image is" if number == 1 else f"{number} images are"
-        notes.append(f"[{some} left out here: you can't be shown any.]")
+        notes.append(f"[{some} left out here: you can't view images.]")
     return notes
 
 
 def _document_note(document: Image) -> str:
     pages = "1 page" if document.pages == 1 else f"{document.pages} pages"
     if not document.text:
-        return (
-            f"[A PDF document of {pages} is left out here: it has no text, perhaps it is a scan.]"
-        )
+        return f"[A PDF document of {pages} is left out here: it has no text and may be a scan.]"
     return f"[A PDF document of {pages}. You get only its text:]\n\n{document.text}"

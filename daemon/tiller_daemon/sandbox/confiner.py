@@ -151,7 +151,7 @@ class Confiner:
             writes = f"only {places} can be written, except for hooks and configuration in .git"
         network = "network" if policy.network or policy.mode == "full_access" else "no network"
         if asks and policy.mode == "workspace_write" and not policy.network:
-            network += ", but the user is asked to open it to commands such as npm install"
+            network += ", but the user is asked to allow it for commands such as npm install"
         sockets = ", no unix sockets" if sandbox.limits else ""
         return f"{policy.mode}: {writes}, {network}{sockets}; {reads}"
 

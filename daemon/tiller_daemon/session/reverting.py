@@ -47,7 +47,7 @@ PARTLY_UNKNOWN = (
 )
 
 BACKGROUND_KEPT = (
-    "Not reverted: what background sub-agents of these turns have changed. To revert that as well:"
+    "What background sub-agents of these turns have changed was not reverted. To revert it as well:"
 )
 
 NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"

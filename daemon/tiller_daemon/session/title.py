@@ -50,8 +50,8 @@ REPORTED = frozenset({"authentication", "quota", "not_found"})
 """Kinds of errors that only the user can repair, and so hears of at once."""
 
 GIVEN_UP = (
-    "No title could be written after {turns} turns, so the beginning of the first input stays. "
-    "{reason} To give one: tiller set {session_id} title TEXT"
+    "No title could be written after {turns} turns, so the beginning of the first input stays "
+    "the title. {reason} To give one: tiller set {session_id} title TEXT"
 )
 
 TITLE_SYSTEM = (

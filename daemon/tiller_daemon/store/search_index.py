@@ -272,7 +272,7 @@ def _prepare(connection: sqlite3.Connection, owner: tuple[str, str]) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
     if connection.execute("SELECT name FROM sqlite_schema").fetchall():
         if connection.execute("SELECT version, log_id FROM meta").fetchall() != [owner]:
-            raise sqlite3.DatabaseError("it is of another log or another version")
+            raise sqlite3.DatabaseError("it belongs to another log or version")
         return
     connection.executescript(f"BEGIN; {_TABLES}")
     connection.execute("INSERT INTO meta VALUES (?, ?)", owner)

@@ -93,7 +93,7 @@ def _requirements(
         beyond,
         always=tuple(one for pattern in patterns for one in (pattern, f"{pattern.rstrip('/')}/*")),
         kind="path",
-        title=f"Leave the workspace: {title}",
+        title=f"Outside the workspace: {title}",
     )
     return (wanted, outside)
 

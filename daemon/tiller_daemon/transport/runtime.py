@@ -134,7 +134,9 @@ class RuntimeDirectory:
 
     def _initialize(self) -> None:
         if self._after_crash and _stamp(self.path / TOKEN_FILE) != self._after_crash:
-            raise NotNeeded(f"the daemon that crashed in {self.path} was replaced, and that ended")
+            raise NotNeeded(
+                f"the daemon that crashed in {self.path} was replaced by one that has ended"
+            )
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)

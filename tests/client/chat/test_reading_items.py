@@ -157,7 +157,7 @@ def test_calls_that_ran_side_by_side_show_when():
     assert line.split() == ["●", "read", "a.py", "ok", "8.0", "s", "━" * 16]
     assert item_lines(TEST, TOGETHER, 80, NO_COLOUR)[0].endswith(" ┄┄┄┄┄┄┄┄━━━━━━━━")
     assert item_lines(TEST, TOGETHER, 40, NO_COLOUR)[0].endswith(" ∥2")
-    assert item_lines(TEST, TOGETHER, 80, ALOUD)[0].endswith(", beside 1 more")
+    assert item_lines(TEST, TOGETHER, 80, ALOUD)[0].endswith(", alongside 1 more")
     assert item_lines(GREP, TOGETHER, 80, NO_COLOUR) == ["○ grep x running 3.0 s"]
     assert item_lines(LATER, TOGETHER, 80, NO_COLOUR) == ["● ls ok 1.0 s"]
 

@@ -238,10 +238,10 @@ async def test_a_daemon_that_was_stopped_is_said_and_awaited(
     chat = opens("-m", daemon.script(always("It is here.")), daemon=daemon)
     await chat.shows(READY, "s1 · build")
     await daemon.terminate()
-    await chat.shows("the daemon is away")
+    await chat.shows("the daemon is not running")
     chat.press("half a sen")
     daemon.start()
-    await chat.until(lambda: "the daemon is away" not in chat.text)
+    await chat.until(lambda: "the daemon is not running" not in chat.text)
     chat.press("tence\r")
     await chat.shows("» half a sentence", "It is here.")
 

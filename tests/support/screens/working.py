@@ -133,7 +133,7 @@ async def away(stage: Stage) -> None:
     chat = await stage.asked(says(TextPart("It is repaired.")), prompt="repair it")
     await chat.sees("■ completed", READY)
     await stage.daemon.terminate()
-    await chat.sees("the daemon is away")
+    await chat.sees("the daemon is not running")
     chat.press("thank you")
     await chat.sees(f"{PROMPT}thank you")
 
@@ -144,10 +144,10 @@ async def back(stage: Stage) -> None:
     )
     await chat.sees("■ completed", READY)
     await stage.daemon.terminate()
-    await chat.sees("the daemon is away")
+    await chat.sees("the daemon is not running")
     chat.press("thank you")
     stage.daemon.start()
-    await chat.until(lambda: "the daemon is away" not in chat.screen)
+    await chat.until(lambda: "the daemon is not running" not in chat.screen)
     chat.press("\r")
     await chat.sees("You are welcome.", READY)
 

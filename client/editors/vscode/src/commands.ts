@@ -62,7 +62,7 @@ async function sendLines(tiller: Tiller, document: vscode.TextDocument, first: n
 export async function goToChange(tiller: Tiller, turnId?: string): Promise<void> {
   const { session, link, documents } = tiller;
   const turn = turnId ?? session.turns.filter((one) => !one.reverted).at(-1)?.id;
-  if (!turn) throw new Error("this session had no turn yet");
+  if (!turn) throw new Error("this session has no turn yet");
   const { files, diff } = await link.ask({ type: "session_diff", session_id: session.id, turn_id: turn }, "session_diff");
   if (files.length === 0) throw new Error("the turn changed no file");
   const all = { label: "Compare all", path: "" };

@@ -78,7 +78,7 @@ export class Link {
   /** Submits an op whose result has this type. */
   async ask<Type extends AnyResult["type"]>(op: AnyOp, type: Type): Promise<Extract<AnyResult, { type: Type }>> {
     const result = await this.submit(op);
-    if (result?.type !== type) throw new Error(`the answer to ${op.type} is no ${type}`);
+    if (result?.type !== type) throw new Error(`the answer to ${op.type} is not ${type}`);
     return result as Extract<AnyResult, { type: Type }>;
   }
 

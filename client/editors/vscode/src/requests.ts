@@ -20,7 +20,7 @@ export const RESOLVED: Record<Decision | "cancelled", string> = {
   always_here: "✓ allowed always here",
   answer: "✓ answered",
   reject: "✗ rejected",
-  cancelled: "· no longer asked",
+  cancelled: "· withdrawn",
 };
 
 /** The decisions that a request takes, the usual one first. */

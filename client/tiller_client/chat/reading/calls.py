@@ -118,7 +118,7 @@ def _beside(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
     if not together:
         return []
     if theme.plain:
-        return [Span(f", beside {len(together)} more", ("muted",))]
+        return [Span(f", alongside {len(together)} more", ("muted",))]
     if width < BAR_WIDTH_MIN:
         return [Span(f" ∥{len(together) + 1}", ("muted",))]
     begin, end = min(own[0], *(s[0] for s in together)), max(own[1], *(s[1] for s in together))
@@ -211,7 +211,7 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
         return []
     output = output.rstrip("\n")
     if opened:
-        spill = [f"… all of it: {one_line(call.spill_path)}"] if call.spill_path else []
+        spill = [f"… whole output: {one_line(call.spill_path)}"] if call.spill_path else []
         whole = (*spill, *_lines(output))
         return [row for line in whole for row in _below(line, width, opened=True)]
     # Much output may come while the call runs, many times a second: only its end is looked at.

@@ -165,7 +165,9 @@ def _judge(
         return _judge_whole(line, permission, rules, most_unasked, problem)
     if needed > limit:
         short = min(parts, key=lambda part: part.limit)
-        because = "it runs unasked only in a stricter sandbox than the rest of the line needs"
+        because = (
+            "without approval it runs only in a stricter sandbox than the rest of the line needs"
+        )
         return _ask(short.command.text, because)
     return _allow(line, needed, parts)
 

@@ -71,7 +71,7 @@ _BY_NAME: Final = {
 _HOST: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:|[a-z]+://")
 """How an operand that names a host begins; one letter and a colon is a drive of Windows."""
 
-_NEEDS: Final = "it is known to need the network, which the sandbox closes"
+_NEEDS: Final = "it is known to need the network, which the sandbox blocks"
 
 
 def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:

@@ -18,8 +18,8 @@ NOT_DECLARED = (
     "to whoever gave you the task: say in your report what should change there."
 )
 NOT_WITHIN = (
-    "denied: your task lets you change only {scope}, so the `paths` of a sub-agent of yours must "
-    "be in there. {paths} is not."
+    "denied: your task lets you change only {scope}, so the `paths` of your sub-agents must be "
+    "within that. {paths} is not."
 )
 CLAIMED = (
     "denied: {path} belongs to the background sub-agent {owner} until it ends. Wait for its "
@@ -34,8 +34,8 @@ NO_SANDBOX = (
     "or say in your report what should be run."
 )
 SANDBOX_TOO_WEAK = (
-    "denied: {why}, and the sandbox of this machine ({name}) can't keep a command that writes out "
-    "of there. Use the tools for files, or wait for the report."
+    "denied: {why}, and the sandbox of this machine ({name}) can't stop a command that "
+    "writes from writing there. Use the tools for files, or wait for the report."
 )
 
 

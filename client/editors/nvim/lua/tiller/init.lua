@@ -222,7 +222,7 @@ end
 function M.changes()
   with_shown(function(session)
     if not session.turn_id then
-      fail('this session had no turn yet')
+      fail('this session has no turn yet')
       return
     end
     local op = { type = 'session_diff', session_id = session.id, turn_id = session.turn_id }

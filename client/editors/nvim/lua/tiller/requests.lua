@@ -17,7 +17,7 @@ local RESOLVED = {
   always_here = '✓ allowed always here',
   reject = '✗ rejected',
   answer = '✓ answered',
-  cancelled = '· no longer asked',
+  cancelled = '· withdrawn',
 }
 
 --- The decisions that a request takes, the first one being the usual.
