@@ -176,8 +176,11 @@ class EventSocket:
     def drain_bodies(self) -> list[bytes]:
         """Return what has arrived under the topic, as `drain` does, without decoding it."""
         start = len(self._prefix)
-        # The daemon sends every topic to everyone.
-        return [one[start:] for one in self._read() if one.startswith(self._prefix)]
+        return [one[start:] for one in self.drain_all() if one.startswith(self._prefix)]
+
+    def drain_all(self) -> list[bytes]:
+        """Return what has arrived, topics and bodies: the daemon sends every topic to everyone."""
+        return self._read()
 
     def take_joined(self) -> bool:
         """Whether there was a new connection since the last call: events may be missing."""

@@ -11,6 +11,7 @@ from tiller_protocol.answers import AnyAnswer, HelloResult
 from tiller_protocol.doc import doc
 from tiller_protocol.events import Event
 from tiller_protocol.ids import IdText
+from tiller_protocol.lending import FileWanted
 from tiller_protocol.ops import AnyOp
 
 Tag = str | int
@@ -60,6 +61,16 @@ class CaughtUp(Struct, frozen=True):
     seq: Annotated[int, doc("The last event so far.")]
 
 
+class Followers(Struct, frozen=True):
+    """Who else has a followed session open."""
+
+    session_id: Annotated[str, doc("The session.")]
+    names: Annotated[
+        tuple[str, ...],
+        doc("The other frontends, each by its name; several may have the same."),
+    ]
+
+
 class Unfollowed(Struct, frozen=True, omit_defaults=True):
     """A session that is no longer followed."""
 
@@ -107,12 +118,23 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
         CaughtUp | None,
         doc("Once after `follow`: all events so far were sent, later ones are live."),
     ] = None
+    followers: Annotated[
+        Followers | None,
+        doc("Other frontends have opened or left a followed session; the first time if there are."),
+    ] = None
     started_over: Annotated[
         str | None,
         doc("The daemon has a new log: forget this session's events; all are sent again."),
     ] = None
     unfollowed: Annotated[
         Unfollowed | None, doc("No further event of this session follows this line.")
+    ] = None
+    file_wanted: Annotated[
+        FileWanted | None,
+        doc(
+            "A question to a lender whose `session_lend` with `reads_files` was submitted here; "
+            "answer with `lent_file`."
+        ),
     ] = None
     error: Annotated[RpcError | None, doc("What became of a line that has no answer.")] = None
     tag: Annotated[Tag | None, doc("`tag` of the line that this is about.")] = None

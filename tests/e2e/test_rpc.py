@@ -10,14 +10,18 @@ import pytest
 import trio
 
 from e2e.gates import Gate
-from e2e.words import bash, calls, text
+from e2e.words import bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S, Frontend, new_id
 from support.rpc import Rpc, seqs
 from tiller_client.runtime import lock_is_held
 from tiller_daemon.models.scripted import ScriptStep, TextPart
+from tiller_protocol.lending import LentServer, SessionLend
+from tiller_protocol.ops import Replay
 
 Starting = Callable[..., Awaitable[Rpc]]
+
+SERVERS = (LentServer("n", url="http://127.0.0.1:9/"),)
 
 MEMORY_BYTES_MAX = 12_000_000
 """What an unread flood of 28 MB may add: a replay, its events as objects, and a line of 2 MB."""
@@ -172,6 +176,34 @@ async def test_life_cycle_events_of_all_sessions_are_notifications(
     assert not rpc.events(session_id)
     await rpc.send({"unfollow": "daemon"})
     await rpc.until(lambda line: "unfollowed" in line)
+
+
+async def test_an_editor_is_told_who_else_is_there_and_asked_for_what_it_lends_until_it_ends(
+    rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    model = daemon.script(calls(read("greeting.txt")), text("done"))
+    session_id = await rpc.session(workspace, model)
+    await frontend.must(Replay(session_id, 0, follower="other"))
+    await rpc.send({"follow": session_id})
+    others = await rpc.until(lambda line: "followers" in line)
+    assert others == {"followers": {"session_id": session_id, "names": ["e2e"]}}
+    lent = {"session_id": session_id, "lender": "editor", "reads_files": True}
+    await rpc.submit("lend", "session_lend", **lent)
+    await rpc.send(say(session_id))
+    wanted = (await rpc.until(lambda line: "file_wanted" in line))["file_wanted"]
+    assert wanted["session_id"] == session_id
+    assert wanted["path"] == str(workspace / "greeting.txt")
+    answer = {"question_id": wanted["question_id"], "text": "not saved\n"}
+    await rpc.submit("answer", "lent_file", **answer)
+    await rpc.turn(session_id)
+    (call,) = calls_in(daemon.requests(session_id)[-1].items)
+    assert "\tnot saved\n" in call.output
+    others = [SessionLend(session_id, str(number), SERVERS) for number in range(8)]
+    for one in others[:-1]:
+        await frontend.must(one)
+    assert (await frontend.refused(others[-1])).code == "overloaded"
+    assert await rpc.end() == 0
+    await frontend.must(SessionLend(session_id, new_id(), SERVERS))
 
 
 async def test_the_answers_to_all_lines_are_written_before_it_ends(rpc: Rpc) -> None:

@@ -5,13 +5,14 @@ connection. All of them write to stdout, and wait if it is not read: then nothin
 the daemon, nor, with too many submissions, from stdin.
 """
 
+import contextlib
 import os
 import select
 import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,11 +25,15 @@ from tiller_client.pool import ConnectionPool
 from tiller_client.runtime import my_places
 from tiller_client.sockets import EventSocket
 from tiller_client.watch import Wakeup
+from tiller_protocol.codec import TOPIC_END, decode_event, decode_file_wanted
+from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.lending import LENDER_TOPICS, SessionLend
 from tiller_protocol.ops import AnyOp
 from tiller_protocol.rpc import (
     CaughtUp,
+    Followers,
     RpcError,
     RpcInput,
     RpcOutput,
@@ -57,6 +62,7 @@ def run(arguments: Namespace) -> int:
     with EventSocket(pool.places.runtime, LIFECYCLE_TOPIC) as socket:
         rpc.start(_Monitor(rpc, socket).run)
         rpc.serve(sys.stdin.fileno())
+    rpc.loans.take_back()
     return 0
 
 
@@ -90,6 +96,7 @@ class _Rpc:
         self.pool = pool
         self.writer = LineWriter(sys.stdout.fileno())
         self.notifies = False
+        self.loans = _Loans(pool)
         self._followed: dict[str, _Followed] = {}
         self._jobs = Lanes(self._submit, self.start)
         self._ulids = Ulids()
@@ -135,6 +142,8 @@ class _Rpc:
     def _put(self, number: int, submit: RpcSubmission, tag: Tag | None) -> None:
         made = self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
         job = _Job(number, submit.id or made, submit.op, submit.client, tag)
+        if isinstance(submit.op, SessionLend):
+            self.loans.note(submit.op)
         self._jobs.put(job, getattr(submit.op, "session_id", None))
 
     def _submit(self, job: _Job) -> None:
@@ -189,6 +198,7 @@ class _Rpc:
 
     def _send_until_closed(self, feed: Feed) -> None:
         is_behind = True
+        others: Sequence[str] = ()
         while not feed.closed:
             try:
                 feed.wait()
@@ -204,14 +214,53 @@ class _Rpc:
                 if feed.closed:
                     return
                 self.writer.write(RpcOutput(event=event))
+            if others != feed.others:
+                others = feed.others
+                followers = Followers(feed.session_id, tuple(others))
+                self.writer.write(RpcOutput(followers=followers))
             if is_behind and feed.caught_up:
                 is_behind = False
                 caught_up = CaughtUp(feed.session_id, feed.last)
                 self.writer.write(RpcOutput(caught_up=caught_up))
 
 
+class _Loans:
+    """What was lent by lines that were read, so that it is taken back in the end."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self._lent: set[tuple[str, str]] = set()
+        """Sessions and the lenders that lend to them."""
+
+    def note(self, op: SessionLend) -> None:
+        """Note a loan, or that it is taken back."""
+        loan = op.session_id, op.lender
+        if op.mcp_servers or op.reads_files:
+            self._lent.add(loan)
+        else:
+            self._lent.discard(loan)
+
+    def has(self, session_id: str, lender: str) -> bool:
+        """Whether it was lent here."""
+        return (session_id, lender) in self._lent
+
+    def take_back(self) -> None:
+        """End all loans; those of a daemon that is gone have ended with it."""
+        if not self._lent:
+            return
+        with contextlib.suppress(TillerError):
+            connection = self._pool.connect(may_start=False)
+            for session_id, lender in self._lent:
+                with contextlib.suppress(RejectedError):  # the session is gone
+                    connection.submit(SessionLend(session_id, lender))
+            connection.close()
+
+
 class _Monitor:
-    """Tells whether there is a daemon, starts one that has crashed, and passes on life cycles."""
+    """Tells whether there is a daemon, starts one that has crashed, and passes on what it asks.
+
+    That is life cycles, and questions to lenders.
+    """
 
     def __init__(self, rpc: _Rpc, socket: EventSocket) -> None:
         self._rpc = rpc
@@ -236,9 +285,18 @@ class _Monitor:
                 time.sleep(START_AGAIN_S)
 
     def _drain(self) -> None:
-        for event in self._socket.drain():
-            if self._rpc.notifies:
-                self._rpc.writer.write(RpcOutput(notification=event))
+        for message in self._socket.drain_all():
+            topic, _, body = message.partition(TOPIC_END)
+            with contextlib.suppress(BadMessage):
+                if topic == LIFECYCLE_TOPIC.encode() and self._rpc.notifies:
+                    self._rpc.writer.write(RpcOutput(notification=decode_event(body)))
+                elif topic.startswith(LENDER_TOPICS.encode()):
+                    self._ask(topic.decode().removeprefix(LENDER_TOPICS), body)
+
+    def _ask(self, lender: str, body: bytes) -> None:
+        wanted = decode_file_wanted(body)
+        if self._rpc.loans.has(wanted.session_id, lender):
+            self._rpc.writer.write(RpcOutput(file_wanted=wanted))
 
     def _tell_lost(self) -> None:
         if self._connected:

@@ -11,6 +11,7 @@ import type {
   AnyOp,
   AnyResult,
   Event,
+  FileWanted,
   HelloResult,
   Rejected,
   RpcInput,
@@ -48,6 +49,10 @@ export interface Options {
   onStderr?: (text: string) => void;
   /** Whether there is a daemon to talk to has changed. */
   onState?: (state: NonNullable<RpcOutput["state"]>, message: string) => void;
+  /** Other frontends, by their names, have opened or left a session that is followed. */
+  onFollowers?: (sessionId: string, names: readonly string[]) => void;
+  /** A question about a file, after `session_lend` with `reads_files`; to be answered with `lent_file`. */
+  onFileWanted?: (wanted: FileWanted) => void;
   /** A life-cycle event of any session, after `followLifecycle`. Some may be missing after a reconnection. */
   onNotification?: (event: Event) => void;
 }
@@ -180,6 +185,10 @@ export class Client {
       );
     } else if (line.notification) {
       this.#options.onNotification?.(line.notification);
+    } else if (line.followers) {
+      this.#options.onFollowers?.(line.followers.session_id, line.followers.names);
+    } else if (line.file_wanted) {
+      this.#options.onFileWanted?.(line.file_wanted);
     } else {
       const id = line.event?.session_id ?? line.caught_up?.session_id ?? line.started_over;
       this.#streams.get(id ?? line.unfollowed?.session_id ?? "")?.[0]?.take(line);

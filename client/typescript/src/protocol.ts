@@ -1780,10 +1780,14 @@ export interface RpcOutput {
   notification?: Event | null;
   /** Once after `follow`: all events so far were sent, later ones are live. */
   caught_up?: CaughtUp | null;
+  /** Other frontends have opened or left a followed session; the first time if there are. */
+  followers?: Followers | null;
   /** The daemon has a new log: forget this session's events; all are sent again. */
   started_over?: string | null;
   /** No further event of this session follows this line. */
   unfollowed?: Unfollowed | null;
+  /** A question to a lender whose `session_lend` with `reads_files` was submitted here; answer with `lent_file`. */
+  file_wanted?: FileWanted | null;
   /** What became of a line that has no answer. */
   error?: RpcError | null;
   /** `tag` of the line that this is about. */
@@ -1796,6 +1800,14 @@ export interface CaughtUp {
   session_id: string;
   /** The last event so far. */
   seq: number;
+}
+
+/** Who else has a followed session open. */
+export interface Followers {
+  /** The session. */
+  session_id: string;
+  /** The other frontends, each by its name; several may have the same. */
+  names: Array<string>;
 }
 
 /** A session that is no longer followed. */
