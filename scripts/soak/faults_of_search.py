@@ -1,11 +1,13 @@
-"""Faults of the search over sessions, and of what frontends lend to them."""
+"""Faults of the search over sessions, and of what frontends lend to them: servers and files."""
 
 from fault import SESSION, Fault
 
+TOOL_CALL = SESSION + "calls/tool_call.py"
 LOANS = "daemon/tiller_daemon/mcp/loans.py"
 OF_SEARCH = "tests/session/test_searching.py::"
 OF_LENDING = "tests/session/test_lending.py::"
 OF_LOANS = "tests/mcp_servers/test_loans.py::test_loans_agree_with_a_model"
+OF_EDITORS = "tests/acp/test_editor_files.py::"
 HISTORIES = OF_SEARCH + "test_the_index_has_what_a_new_one_would_have_after_any_history"
 
 SEARCH = (
@@ -186,4 +188,31 @@ LENDING = (
     ),
 )
 
-FAULTS = SEARCH + LENDING
+EDITORS = (
+    Fault(
+        "nobody is asked about a change of a file that is not saved",
+        TOOL_CALL,
+        "PreparedToolCall._check",
+        "await self._require_saved()",
+        "pass",
+        OF_EDITORS + "test_a_user_is_not_asked_about_a_change_that_would_be_refused",
+    ),
+    Fault(
+        "a file that is not saved is not overwritten",
+        TOOL_CALL,
+        "PreparedToolCall._run",
+        "await self._require_saved()",
+        "pass",
+        OF_EDITORS + "test_a_change_that_needs_no_approval_is_refused_as_well",
+    ),
+    Fault(
+        "what a call has written is no change of an editor that loads only that",
+        TOOL_CALL,
+        "PreparedToolCall._run",
+        "await A.files.editors.written(B)",
+        "pass",
+        OF_EDITORS + "test_what_is_saved_is_read_from_disk_and_edited_again_and_again",
+    ),
+)
+
+FAULTS = SEARCH + LENDING + EDITORS
