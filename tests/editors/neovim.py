@@ -125,6 +125,12 @@ class Neovim:
             f"assert(vim.fn.search('\\\\V' .. {_quoted(text)}, 'bcW') > 0)"
         )
 
+    async def quit(self) -> None:
+        """Leave it, as a user does."""
+        await self.lua("vim.schedule(function() vim.cmd('qall!') end)")
+        with trio.fail_after(PATIENCE_S):
+            await self._process.wait()
+
     async def close(self) -> None:
         """Close its pipes."""
         assert self._process.stdin

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.gates import Gate
-from e2e.words import bash, calls, hang, read, said_in, text
+from e2e.words import bash, calls, calls_in, hang, read, said_in, text
 from editors.conftest import Opening
 from editors.logs import put_back
 from editors.neovim import CHAT, Neovim, NeovimTerminal
@@ -24,7 +24,8 @@ from support.frontend import Frontend
 from tiller_client.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
 from tiller_protocol.answers import RulesResult
-from tiller_protocol.ops import RulesList
+from tiller_protocol.lending import LentServer, SessionLend
+from tiller_protocol.ops import Replay, RulesList
 from tiller_protocol.places import LOG_FILE
 
 pytestmark = pytest.mark.skipif(not shutil.which("nvim"), reason="no nvim: apt install neovim")
@@ -137,12 +138,45 @@ async def test_lines_of_a_buffer_go_with_a_question_as_they_are_there(
     assert "»" in await neovim.chat()
 
 
+async def test_a_buffer_that_is_not_saved_is_read_and_overwritten_only_when_it_is(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(read("greeting.txt")), calls(EDIT), text("save it"), calls(EDIT), text("done"))
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.must(Replay(session_id, 0, follower="other"))
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("Tiller")
+    await neovim.until("require('tiller').is_live")
+    await neovim.until("vim.b[require('tiller').chat.buffer].tiller_status:find('also: e2e')")
+    await neovim.command("topleft split greeting.txt")
+    await neovim.command("call setline(1, 'hello, not saved')")
+    await neovim.command("Tiller go")
+    await neovim.until_shown("save it\n── completed")
+    first, refused = calls_in(daemon.requests(session_id)[-1].items)
+    assert "\thello, not saved\n" in first.output
+    assert "was left as it is" in refused.output
+    assert (workspace / "greeting.txt").read_text() == "hello\n"
+    await neovim.command("wall")
+    await neovim.command("Tiller again")
+    await neovim.until_shown("gy once")
+    await neovim.command("TillerAnswer once")
+    await neovim.until_shown("done\n── completed")
+    assert (workspace / "greeting.txt").read_text() == "hi, not saved\n"
+    servers = (LentServer("n", url="http://127.0.0.1:9/"),)
+    for number in range(7):
+        await frontend.must(SessionLend(session_id, str(number), servers))
+    assert (await frontend.refused(SessionLend(session_id, "7", servers))).code == "overloaded"
+    await neovim.quit()
+    await frontend.must(SessionLend(session_id, "8", servers))
+
+
 async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     open_neovim: Opening, new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
     daemon = new_daemon()
     daemon.start()
-    daemon.play("main", text("one"), hang("in the middle"), text("three"))
+    look = calls(read("greeting.txt"))
+    daemon.play("main", text("one"), hang("in the middle"), look, text("three"))
     neovim = await open_neovim(daemon, workspace)
     await neovim.command("Tiller first")
     await neovim.until_shown("one\n── completed")
@@ -151,9 +185,14 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     daemon.kill9()  # `tiller rpc` starts it again
     await neovim.until_shown("── interrupted")
     await neovim.lua("vim.loop.kill(vim.fn.jobpid(require('tiller').rpc.job), 9)")
+    await neovim.command("topleft split greeting.txt")
+    await neovim.command("call setline(1, 'not saved')")
     await neovim.command("Tiller third")
     await neovim.until_shown("three\n── completed")
     shown = await neovim.chat()
+    session_id = await neovim.lua("return require('tiller').session.id")
+    (call,) = calls_in(daemon.requests(session_id)[-1].items)
+    assert "\tnot saved\n" in call.output, "it is lent to the new daemon"
     for words in ("» first\none\n", "» second\nin the middle", "» third\n", "three\n── completed"):
         assert shown.count(words) == 1, shown
     assert await neovim.chat_again() == shown

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2e.gates import Gate
-from e2e.words import bash, calls, hang, read, said_in, text
+from e2e.words import bash, calls, calls_in, hang, read, said_in, text
 from editors.code import EXTENSION, TILLER, Code, a_code, build
 from editors.logs import put_back
 from editors.words import (
@@ -38,7 +38,7 @@ from tiller_client.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_protocol.answers import RulesResult
-from tiller_protocol.ops import RulesList, SessionConfigure
+from tiller_protocol.ops import Replay, RulesList, SessionConfigure
 from tiller_protocol.places import LOG_FILE
 
 Opening = Callable[..., Awaitable[Code]]
@@ -208,11 +208,15 @@ async def test_a_question_is_answered_by_a_choice_or_in_words(
     await code.until_shown("fine\n── completed")
 
 
-async def test_lines_of_an_editor_go_with_a_question_and_a_file_by_its_path(
+async def test_lines_of_an_editor_go_with_a_question_and_a_file_by_its_path_or_as_it_is_not_saved(
     open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    steps = (text("a greeting"), text("a file"), text("unsaved"))
-    code, session_id = await opened(open_code, daemon, frontend, workspace, *steps)
+    look = calls(read("greeting.txt"))
+    steps = (text("a greeting"), look, text("a file"), look, calls(EDIT), text("unsaved"))
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.must(Replay(session_id, 0, follower="other"))
+    code = await open_code(daemon, workspace)
+    await code.until_shown("also: e2e")
     shown = {"path": str(workspace / "greeting.txt"), "lines": ["hello", "not saved", "left out"]}
     await code.do("edit", {**shown, "dirty": False, "selected": [0, 1]})
     await code.command("sendSelection", "what is this?")
@@ -229,6 +233,11 @@ async def test_lines_of_an_editor_go_with_a_question_and_a_file_by_its_path(
     assert second == "and this?"
     assert "greeting.txt, lines 1 to 3:\nhello\nnot saved\nleft out\n" in third
     assert "and this? @greeting.txt" in code.screen
+    on_disk, lent, refused = calls_in(daemon.requests(session_id)[-1].items)
+    assert "not saved" not in on_disk.output
+    assert "\tnot saved\n" in lent.output
+    assert "was left as it is" in refused.output
+    assert (workspace / "greeting.txt").read_text() == "hello\n"
 
 
 async def test_sessions_are_made_chosen_and_configured(
@@ -260,7 +269,8 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
 ) -> None:
     daemon = new_daemon()
     daemon.start()
-    daemon.play("main", text("one"), hang("in the middle"), text("three"))
+    look = calls(read("greeting.txt"))
+    daemon.play("main", text("one"), hang("in the middle"), look, text("three"))
     code = await open_code(daemon, workspace)
     await code.type("first")
     await code.until_shown("one\n── completed")
@@ -269,8 +279,11 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     daemon.kill9()  # `tiller rpc` starts it again
     await code.until_shown("── interrupted")
     await code.do("kill_rpc")
+    unsaved = {"path": str(workspace / "greeting.txt"), "lines": ["of the editor"]}
+    await code.do("edit", {**unsaved, "dirty": True, "selected": [0, 0]})
     await code.type("third")
     shown = await code.until_shown("three\n── completed")
+    assert b"of the editor" in daemon.record.read_bytes(), "it is lent to the new daemon"
     for words in ("first\none\n", "second\nin the middle", "third\n", "three\n── completed"):
         assert shown.count(words) == 1, shown
     assert await code.again() == shown

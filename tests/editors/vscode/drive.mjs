@@ -72,6 +72,7 @@ function edit({ path, lines, dirty, selected }) {
     isDirty: dirty,
     lineCount: lines.length,
     lineAt: (at) => ({ text: lines[at] }),
+    getText: () => `${lines.join("\n")}\n`,
   };
   const [first, last] = selected;
   user.documents = [document];

@@ -1,6 +1,6 @@
 /**
  * The daemon, and the session in view, which stays in view across restarts of the daemon and of `tiller rpc`. It knows
- * no editor.
+ * no editor. The session is lent the reading of files that are not saved.
  */
 
 import { randomUUID } from "node:crypto";
@@ -11,6 +11,7 @@ import {
   Client,
   Ended,
   type EventStream,
+  type FileWanted,
   NoAnswer,
   StartedOver,
 } from "../../../typescript/src/index.js";
@@ -18,6 +19,9 @@ import { Session } from "./session.js";
 
 /** Wait before a submission without an answer is made again, or a `tiller rpc` that has ended is started again. */
 const AGAIN_MS = 1000;
+
+/** How often the loan is renewed: a third of its lease. */
+const RENEW_MS = 200_000;
 
 /** Kept of what `tiller rpc` writes to stderr, to say why it ended. */
 const SAID_CHARS_MAX = 2000;
@@ -34,6 +38,8 @@ export interface Listener {
   changed(): void;
   /** Something failed that nobody waits for. */
   failed(message: string): void;
+  /** The text of a file as it is here and not yet saved; undefined if there is none. */
+  unsaved(path: string): Promise<string | undefined>;
 }
 
 export class Link {
@@ -41,6 +47,10 @@ export class Link {
   session: Session | undefined;
   /** Why the daemon can't be reached; empty if it can. */
   connection = "";
+  /** The names of the other frontends that have the session open. */
+  others: readonly string[] = [];
+  readonly #lender = `vscode-${randomUUID()}`;
+  readonly #renewal: unknown;
   readonly #program: () => Program;
   readonly #listener: Listener;
   #client: Promise<Client> | undefined;
@@ -55,6 +65,7 @@ export class Link {
   constructor(program: () => Program, listener: Listener) {
     this.#program = program;
     this.#listener = listener;
+    this.#renewal = setInterval(() => this.#lend(), RENEW_MS);
   }
 
   /**
@@ -65,6 +76,7 @@ export class Link {
     const id = `vscode-${randomUUID()}`;
     for (;;) {
       const client = await this.#connected();
+      if (op.type === "user_input") this.#lend();
       try {
         return await client.submit(op, id);
       } catch (error) {
@@ -86,6 +98,8 @@ export class Link {
   show(sessionId: string): void {
     if (this.session?.id === sessionId) return;
     this.#stream?.close();
+    this.#lend(false);
+    this.others = [];
     this.session = new Session(sessionId);
     this.#listener.changed();
     void this.#follow(this.session);
@@ -94,6 +108,7 @@ export class Link {
   /** Ends `tiller rpc`; turns go on without it. */
   async close(): Promise<void> {
     this.#closed = true;
+    clearInterval(this.#renewal);
     this.session = undefined;
     await (await this.#client?.catch(() => undefined))?.close();
   }
@@ -119,6 +134,7 @@ export class Link {
     if (this.session !== session) return;
     const stream = client.follow(session.id, session.seq);
     this.#stream = stream;
+    this.#lend();
     while (!stream.closed) {
       try {
         const { done, value } = await stream.next();
@@ -148,7 +164,7 @@ export class Link {
       this.#tell("reconnecting");
       await pause();
     }
-    const client = await connect(this.#program(), (message) => this.#tell(message));
+    const client = await this.#connect();
     // Numbers of another log mean nothing. A `tiller rpc` that ran meanwhile says so itself.
     if (last && last.hello.log_id !== client.hello.log_id) this.session?.reset();
     this.#last = client;
@@ -162,31 +178,55 @@ export class Link {
     this.#lost.add(client);
   }
 
+  async #connect(): Promise<Client> {
+    const { command, env } = this.#program();
+    let said = "";
+    try {
+      return await Client.connect({
+        name: "vscode",
+        command,
+        ...(env ? { env } : {}),
+        onState: (state, message) => this.#tell(state === "connected" ? "" : `reconnecting ${message}`),
+        onFollowers: (sessionId, names) => this.#meet(sessionId, names),
+        onFileWanted: (wanted) => void this.#answer(wanted),
+        onStderr: (text) => (said = (said + text).slice(-SAID_CHARS_MAX)),
+      });
+    } catch (error) {
+      if ((error as { code?: string }).code === undefined) throw new Error(said.trim() || sentence(error));
+      throw new Error(`${command[0]} can't be run (${sentence(error)}); install tillerd, or set tiller.command`);
+    }
+  }
+
   #tell(connection: string): void {
     this.connection = connection;
+    this.#lend(); // to a new daemon, which knows no loan
     this.#listener.changed();
+  }
+
+  #meet(sessionId: string, names: readonly string[]): void {
+    if (sessionId !== this.session?.id) return;
+    this.others = names;
+    this.#listener.changed();
+  }
+
+  /** Lends to the session in view, or takes it back. Without a daemon nothing is lent: that would start one. */
+  #lend(reads_files = true): void {
+    if (this.session && this.#client && this.#last && !this.connection) {
+      const lent = { type: "session_lend", session_id: this.session.id, lender: this.#lender, reads_files } as const;
+      void this.#last.submit(lent).catch(() => {}); // the next one may be taken
+    }
+  }
+
+  async #answer({ question_id, path }: FileWanted): Promise<void> {
+    const text = await this.#listener.unsaved(path).catch(() => undefined);
+    const answer = { type: "lent_file", question_id, ...(text === undefined ? {} : { text }) } as const;
+    await this.#last?.submit(answer).catch(() => {}); // too late
   }
 }
 
 /** What an error says. */
 export function sentence(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-async function connect({ command, env }: Program, tell: (connection: string) => void): Promise<Client> {
-  let said = "";
-  try {
-    return await Client.connect({
-      name: "vscode",
-      command,
-      ...(env ? { env } : {}),
-      onState: (state, message) => tell(state === "connected" ? "" : `reconnecting ${message}`),
-      onStderr: (text) => (said = (said + text).slice(-SAID_CHARS_MAX)),
-    });
-  } catch (error) {
-    if ((error as { code?: string }).code === undefined) throw new Error(said.trim() || sentence(error));
-    throw new Error(`${command[0]} can't be run (${sentence(error)}); install tillerd, or set tiller.command`);
-  }
 }
 
 function pause(): Promise<void> {

@@ -38,6 +38,8 @@ export interface Around {
   /** What goes on now; empty: nothing. */
   status: string;
   running: boolean;
+  /** Which other frontends have the session open; empty: none. */
+  others: string;
   queue: { id: string; text: string }[];
   /** Why the daemon can't be reached; empty if it can. */
   connection: string;

@@ -15,3 +15,5 @@ declare module "node:fs/promises" {
 }
 
 declare function setTimeout(action: () => void, afterMs: number): unknown;
+declare function setInterval(action: () => void, everyMs: number): unknown;
+declare function clearInterval(interval: unknown): void;

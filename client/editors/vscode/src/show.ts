@@ -39,11 +39,12 @@ export function show(block: Block): Shown {
 }
 
 /** What is shown around the blocks of a session. */
-export function around(session: Session | undefined, connection: string): Around {
+export function around(session: Session | undefined, connection: string, others: readonly string[]): Around {
   return {
     title: oneLine(session?.title ?? ""),
     status: session && session.status !== "idle" ? oneLine(`${session.status} ${session.statusCause}`) : "",
     running: session !== undefined && session.status !== "idle",
+    others: others.length > 0 ? oneLine(`also: ${others.join(", ")}`) : "",
     queue: (session?.queue ?? []).map(({ id, delivery, text }) => ({
       id,
       text: `${delivery === "steer" ? "⇢" : "⧗"} ${oneLine(text)}`,

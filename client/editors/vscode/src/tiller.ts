@@ -10,7 +10,7 @@ import type { Session } from "./session.js";
 import { around, show, statusLine } from "./show.js";
 import { label } from "./text.js";
 import { ChatView } from "./view.js";
-import { newestSession, newSession } from "./workspace.js";
+import { newestSession, newSession, unsaved } from "./workspace.js";
 
 /** Streamed text is shown this often. */
 const FLUSH_MS = 50;
@@ -35,6 +35,7 @@ export class Tiller implements vscode.Disposable {
     this.link = new Link(program, {
       changed: () => this.#changed(),
       failed: (message) => this.fail(message),
+      unsaved,
     });
     this.#bar.command = "tiller.open";
     this.#bar.text = statusLine(undefined, "");
@@ -93,12 +94,12 @@ export class Tiller implements vscode.Disposable {
   }
 
   #flush(): void {
-    const { session, connection } = this.link;
+    const { session, connection, others } = this.link;
     const dirty = session?.takeDirty() ?? [];
     const anew = this.#onPage === undefined || this.#onPage !== session?.blocks;
     this.#onPage = session?.blocks;
     const blocks = (anew ? (session?.blocks ?? []) : dirty).map(show);
-    const shown = around(session, connection);
+    const shown = around(session, connection, others);
     this.#bar.text = statusLine(session, connection);
     this.#bar.tooltip = label(connection || shown.title);
     void vscode.commands.executeCommand("setContext", "tiller.running", shown.running);

@@ -40,11 +40,25 @@ export async function contents(workspace: string, path: string): Promise<string 
   return readFile(absolute(workspace, path), "utf8").catch(() => undefined);
 }
 
+/** The text of a file in an editor with changes that are not saved; undefined if there are none. */
+export async function unsaved(path: string): Promise<string | undefined> {
+  for (const document of vscode.workspace.textDocuments) {
+    if (document.isDirty && !document.isUntitled && (await real(document.uri.fsPath)) === (await real(path))) {
+      return document.getText();
+    }
+  }
+  return undefined;
+}
+
 /** Goes to a place in a file. */
 export async function goTo(workspace: string, { path, line }: Place): Promise<void> {
   const position = new vscode.Position(line - 1, 0);
   const selection = new vscode.Range(position, position);
   await vscode.window.showTextDocument(vscode.Uri.file(absolute(workspace, path)), { selection });
+}
+
+function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
 }
 
 /** The folder of the active editor, or the first one. */

@@ -251,6 +251,9 @@ function Chat:_show_footer()
   if session.background > 0 then
     table.insert(words, ('%d in the background'):format(session.background))
   end
+  if #session.others > 0 then
+    table.insert(words, 'also: ' .. table.concat(session.others, ', '))
+  end
   table.insert(words, self.connection or '')
   local shown = vim.tbl_filter(function(word) return word ~= '' end, vim.tbl_map(text.one_line, words))
   vim.b[self.buffer].tiller_status = table.concat(shown, ' · ')

@@ -3,6 +3,7 @@
 local changes = require('tiller.changes')
 local Chat = require('tiller.chat')
 local keys = require('tiller.keys')
+local lending = require('tiller.lending')
 local requests = require('tiller.requests')
 local Rpc = require('tiller.rpc')
 local Session = require('tiller.session')
@@ -53,6 +54,24 @@ function handlers.caught_up(session_id)
   end
 end
 
+function handlers.followers(followers)
+  if M.session and followers.session_id == M.session.id then
+    M.session.others = followers.names
+    M.chat:update()
+  end
+end
+
+function handlers.file_wanted(wanted)
+  lending.answer(M.rpc, wanted)
+end
+
+--- Lend the session in view what is not saved here.
+local function lend()
+  if M.rpc and M.session then
+    lending.lend(M.rpc, M.session.id)
+  end
+end
+
 function handlers.started_over(session_id)
   if M.session and session_id == M.session.id then
     M.is_live = false
@@ -61,6 +80,7 @@ function handlers.started_over(session_id)
 end
 
 function handlers.state(state, message)
+  lend()
   M.chat.connection = state == 'reconnecting' and 'reconnecting ' .. (message or '') or ''
   M.chat:update()
 end
@@ -76,7 +96,10 @@ local function prepare()
       M.chat:show(M.session)
     end
   end
-  M.rpc = M.rpc or Rpc.new(M.command, handlers)
+  if not M.rpc then
+    M.rpc = Rpc.new(M.command, handlers)
+    lending.keep(lend)
+  end
 end
 
 --- Show a session from its first event on.
@@ -85,10 +108,12 @@ function M.follow(session_id)
     return
   elseif M.session then
     M.rpc:unfollow(M.session.id)
+    lending.take_back(M.rpc, M.session.id)
   end
   M.session, M.is_live = Session.new(session_id), false
   M.chat:show(M.session)
   M.rpc:follow(session_id, 0)
+  lend()
 end
 
 local function workspace()
@@ -151,6 +176,7 @@ function M.send(words, delivery, context)
     M.chat:give_back(words)
   end
   with_session(function()
+    lending.lend_first(M.rpc, M.session.id)
     M.rpc:submit({
       type = 'user_input',
       session_id = M.session.id,

@@ -20,10 +20,13 @@ local function new_id()
   return ('nvim-%d-%d.%06d-%d'):format(vim.loop.getpid(), seconds, microseconds, counter)
 end
 
---- A client that is not running yet. `handlers`: `event`, `caught_up`, `started_over`, `unfollowed` and
---- `state` get what a line says; `failed` gets a sentence when the process can't be used.
+--- Wait for the end of the process when Neovim ends.
+local END_MS = 500
+
+--- A client that is not running yet. `handlers`: `event`, `caught_up`, `followers`, `file_wanted`,
+--- `started_over` and `state` get what a line says; `failed` gets a sentence when the process can't be used.
 function M.new(command, handlers)
-  return setmetatable({
+  local rpc = setmetatable({
     command = command,
     handlers = handlers,
     pending = {}, -- by tag: the line and what gets its answer, until it comes
@@ -35,6 +38,8 @@ function M.new(command, handlers)
     rest = {}, -- pieces of a line that has not ended
     said = {}, -- what the process wrote to stderr
   }, Rpc)
+  vim.api.nvim_create_autocmd('VimLeavePre', { callback = function() rpc:_leave() end })
+  return rpc
 end
 
 --- Start the process if it does not run, and submit what has no answer yet.
@@ -61,17 +66,24 @@ function Rpc:start()
 end
 
 --- Submit an op. `on_result(result)` follows if it is accepted; otherwise `failed` gets the reason, after
---- `on_lost()`.
-function Rpc:submit(op, on_result, on_lost)
+--- `on_lost()`; with `is_quiet` nobody does.
+function Rpc:submit(op, on_result, on_lost, is_quiet)
   local tag = self.next_tag
   self.next_tag = tag + 1
   local line = { submit = { op = op, id = new_id() }, tag = tag }
-  self.pending[tag] = { line = line, on_result = on_result, on_lost = on_lost }
+  self.pending[tag] = { line = line, on_result = on_result, on_lost = on_lost, is_quiet = is_quiet }
   table.insert(self.order, tag)
   if self.job then
     self:_send(line)
   else
     self:start()
+  end
+end
+
+--- Submit an op quietly, and only if there is a daemon.
+function Rpc:tell(op)
+  if self.connected and self.has_daemon then
+    self:submit(op, nil, nil, true)
   end
 end
 
@@ -101,12 +113,26 @@ function Rpc:stop()
   end
 end
 
+--- Neovim ends: let the process end by itself, as it takes back what was lent.
+function Rpc:_leave()
+  if self.job then
+    local job = self.job
+    self.job, self.connected = nil, false
+    vim.fn.chanclose(job, 'stdin')
+    vim.fn.jobwait({ job }, END_MS)
+  end
+end
+
+--- A process that is just ending takes nothing: the next one gets what has no answer.
 function Rpc:_send(line)
-  vim.fn.chansend(self.job, vim.json.encode(line) .. '\n')
+  pcall(vim.fn.chansend, self.job, vim.json.encode(line) .. '\n')
 end
 
 function Rpc:_take(tag)
-  local pending = self.pending[tag]
+  local pending = tag and self.pending[tag]
+  if not pending then
+    return nil
+  end
   self.pending[tag] = nil
   for at, one in ipairs(self.order) do
     if one == tag then
@@ -149,6 +175,10 @@ function Rpc:_handle(line)
     handlers.caught_up(line.caught_up.session_id)
   elseif line.state then
     self:_state(line)
+  elseif line.followers then
+    handlers.followers(line.followers)
+  elseif line.file_wanted then
+    handlers.file_wanted(line.file_wanted)
   elseif line.started_over then
     self.followed[line.started_over] = 0
     handlers.started_over(line.started_over)
@@ -175,14 +205,20 @@ function Rpc:_answered(tag, answer)
     if pending.on_lost then
       pending.on_lost()
     end
-    self.handlers.failed(answer.message)
+    if not pending.is_quiet then
+      self.handlers.failed(answer.message)
+    end
   end
 end
 
 --- A submission whose answer is unknown is sent again: its id makes that safe.
 function Rpc:_error(tag, failure)
-  self.handlers.failed(failure.message)
-  if not failure.submission_id then
+  local pending = tag and self.pending[tag]
+  local is_quiet = pending and pending.is_quiet
+  if not is_quiet then
+    self.handlers.failed(failure.message)
+  end
+  if is_quiet or not (pending and failure.submission_id) then
     self:_take(tag)
     return
   end
@@ -206,6 +242,7 @@ function Rpc:_state(line)
       self:_send({ follow = session_id, after = self.followed[session_id] })
     end
   end
+  self.has_daemon = line.state == 'connected'
   self.log_id = log_id or self.log_id
   self.handlers.state(line.state, line.message)
 end

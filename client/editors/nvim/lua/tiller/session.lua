@@ -7,7 +7,7 @@ local Session = {}
 Session.__index = Session
 
 function M.new(session_id)
-  local session = setmetatable({ id = session_id }, Session)
+  local session = setmetatable({ id = session_id, others = {} }, Session) -- names of other frontends
   session:reset()
   return session
 end

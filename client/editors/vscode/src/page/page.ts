@@ -138,9 +138,9 @@ export class Page {
     return button;
   }
 
-  #showAround({ title, status, running, queue, connection }: Around): void {
+  #showAround({ title, status, running, others, queue, connection }: Around): void {
     this.#find("title").textContent = title;
-    this.#find("status").textContent = connection || status;
+    this.#find("status").textContent = connection || [status, others].filter(Boolean).join(" · ");
     this.#find("send").textContent = running ? "Steer" : "Send";
     this.#find("queue").hidden = this.#find("stop").hidden = !running;
     const rows = queue.map(({ id, text }) => {
