@@ -287,7 +287,10 @@ class Catalog(Op, frozen=True, tag="catalog"):
 
 
 class Project(Op, frozen=True, tag="project"):
-    """Shows what a workspace's `.tiller` defines, or changes its trust. By `ProjectResult`."""
+    """Shows what a workspace's `.tiller` defines, or changes its trust.
+
+    Answered by `ProjectResult`.
+    """
 
     workspace: Annotated[str, doc("Absolute path of the directory.")]
     trust: Annotated[

@@ -399,7 +399,7 @@ export interface Catalog {
   session_id?: string | null;
 }
 
-/** Shows what a workspace's `.tiller` defines, or changes its trust. By `ProjectResult`. */
+/** Shows what a workspace's `.tiller` defines, or changes its trust. Answered by `ProjectResult`. */
 export interface Project {
   type: "project";
   /** Absolute path of the directory. */

@@ -70,8 +70,8 @@ async def reason(stage: Stage) -> None:
 
 
 STATES = (
-    State("command", "A command is to be allowed; `y` was pressed.", command, main=True),
-    State("edit", "A change is to be allowed.", edit),
+    State("command", "A command waits for approval; `y` was pressed.", command, main=True),
+    State("edit", "A change waits for approval.", edit),
     State("several", "Two questions are open.", several),
     State("question", "The model asks.", question),
     State("reason", "No, with a reason.", reason),
