@@ -50,7 +50,7 @@ def test_install_starts_the_service_and_uninstall_leaves_nothing(systemd: System
     assert "tillerd.service, started by systemd" in systemd.tiller("daemon", "status").stdout
     again = systemd.tiller("daemon", "install")
     assert again.returncode == 0
-    assert f"pid {pid_of(systemd)} goes on" in again.stderr
+    assert f"pid {pid_of(systemd)} keeps running" in again.stderr
     pid = pid_of(systemd)
     removed = systemd.tiller("daemon", "uninstall")
     assert removed.returncode == 0, removed.stderr
@@ -120,7 +120,7 @@ def test_a_service_beside_a_daemon_started_by_hand_gives_way(systemd: Systemd) -
     pid = status(systemd)["pid"]
     done = systemd.tiller("daemon", "install")
     assert done.returncode == 0
-    assert f"the daemon with pid {pid} goes on" in done.stderr
+    assert f"the daemon with pid {pid} keeps running" in done.stderr
     with pytest.raises(subprocess.CalledProcessError):
         systemd.control("start", UNIT)
     assert systemd.show(UNIT, "ExecMainStatus") == "75"
