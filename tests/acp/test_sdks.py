@@ -3,6 +3,7 @@
 A terminal watches one of them: it sees the same, and nothing else.
 """
 
+import base64
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from e2e.words import bash, calls, hang, read, said_in, text
 from support.daemon import Daemon
 from support.editor import NODE, Json, needs_node
 from support.frontend import PATIENCE_S, Frontend
+from support.pictures import picture
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.events import Event, ItemCompleted, TurnEnded
 from tiller_protocol.items import AssistantMessage, ToolCall, UserMessage
@@ -26,12 +28,14 @@ ACP = (sys.executable, "-m", "tiller_client", "acp", "--approve", "ask")
 
 
 def script(daemon: Daemon, workspace: Path) -> str:
-    """A model that edits a file, waits at a gate, answers, and then hangs."""
+    """A model that reads and edits files, waits at a gate, answers, and then hangs."""
     os.mkfifo(workspace / "gate")
+    beside = workspace.parent / "beside.txt"
+    beside.write_text("beside")
     edit = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "hi"})
     plan = CallPart("plan", arguments={"items": [{"text": "greet", "state": "in_progress"}]})
     steps: tuple[ScriptStep, ...] = (
-        calls(read("greeting.txt"), plan),
+        calls(read("greeting.txt"), read(str(beside)), plan),
         calls(edit),
         calls(bash("cat gate")),
         text("All done.", pieces=3),
@@ -46,7 +50,8 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
 ) -> None:
     needs_node()
     model = script(daemon, workspace)
-    command = ("node", NODE / "client.mjs", workspace, model, *ACP)
+    image = base64.b64encode(picture()).decode()
+    command = ("node", NODE / "client.mjs", workspace, model, image, *ACP)
     with trio.fail_after(2 * PATIENCE_S):
         done = await trio.run_process(
             [str(word) for word in command], env=daemon.variables, capture_stdout=True
@@ -57,7 +62,7 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
     assert report["cancelled"]["stopReason"] == "cancelled"
     assert report["turn"]["_meta"]["tiller"]["turnId"] == report["steered"]["turnId"]
     assert (workspace / "greeting.txt").read_text() == "hi\n"
-    [asked] = report["asked"]
+    [asked] = report["asked"]  # not about the file in the additional directory
     path = str(workspace / "greeting.txt")
     diff = {"type": "diff", "path": path, "oldText": "hello\n", "newText": "hi\n"}
     assert asked["toolCall"]["content"] == [diff]
@@ -75,7 +80,13 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
     assert report["fork"]["sessionId"] != report["sessionId"]
     assert report["status"] == 0
     items = daemon.requests(report["sessionId"])[-1].items
-    assert said_in(items) == ["greet shorter", "to the left", "and now"]
+    assert report["queued"]["position"] == 1
+    *typed, last = [item for item in items if isinstance(item, UserMessage)]
+    assert [one.text for one in typed] == ["greet shorter", "to the left"]
+    assert last.text.startswith("and now greeting.txt")
+    assert "an open buffer" in last.text
+    assert last.files == ("greeting.txt",)
+    assert [one.media_type for one in last.images] == ["image/png"]
 
 
 PYTHON_CLIENT = Path(__file__).with_name("sdk_client.py")

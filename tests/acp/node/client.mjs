@@ -1,12 +1,13 @@
 // A whole session through the TypeScript SDK's client; prints what it saw as one JSON object.
-// argv: the workspace, the model, then the command that speaks ACP.
+// argv: the workspace, the model, an image in base64, then the command that speaks ACP.
 import { spawn } from "node:child_process";
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Readable, Writable } from "node:stream";
+import { pathToFileURL } from "node:url";
 import * as acp from "@agentclientprotocol/sdk";
 
-const [workspace, model, command, ...args] = process.argv.slice(2);
+const [workspace, model, image, command, ...args] = process.argv.slice(2);
 const report = { updates: [], asked: [], errors: [] };
 const say = (text) => [{ type: "text", text }];
 
@@ -46,7 +47,8 @@ async function firstEditor(agent) {
     clientCapabilities: {},
   });
   await refused(agent.request(acp.methods.agent.authenticate, { methodId: "none" }));
-  const made = await agent.request(acp.methods.agent.session.new, { cwd: workspace, mcpServers: [] });
+  const open = { cwd: workspace, mcpServers: [], additionalDirectories: [dirname(workspace)] };
+  const made = await agent.request(acp.methods.agent.session.new, open);
   const sessionId = (report.sessionId = made.sessionId);
   report.modes = made.modes;
   const option = { sessionId, configId: "model", value: model };
@@ -57,10 +59,19 @@ async function firstEditor(agent) {
   const turn = agent.request(acp.methods.agent.session.prompt, prompt);
   await seen.gate;
   report.steered = await agent.request("_tiller/steer", { sessionId, prompt: say("to the left") });
+  report.queued = await agent.request("_tiller/queue", { sessionId, prompt: say("not at all") });
+  const { inputId } = report.queued;
+  await agent.request("_tiller/queue_edit", { sessionId, inputId, action: "remove" });
   await writeFile(join(workspace, "gate"), "");
   report.turn = await turn;
 
-  const hanging = { sessionId, prompt: say("and now") };
+  const uri = pathToFileURL(join(workspace, "greeting.txt")).href;
+  const attached = [
+    { type: "resource_link", uri, name: "greeting.txt" },
+    { type: "resource", resource: { uri, text: "an open buffer" } },
+    { type: "image", mimeType: "image/png", data: image },
+  ];
+  const hanging = { sessionId, prompt: [...say("and now "), ...attached] };
   const cancelled = agent.request(acp.methods.agent.session.prompt, hanging);
   await seen.hanging;
   await agent.notify(acp.methods.agent.session.cancel, { sessionId });
