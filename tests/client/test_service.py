@@ -29,6 +29,8 @@ AGENT_KEYS = {
 }
 """Those of launchd.plist(5) that are used; a key that it does not know is ignored silently."""
 
+PAGE = Path(__file__).parents[2] / "docs" / "service.md"
+
 needs_systemd = pytest.mark.skipif(
     not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed"
 )
@@ -81,6 +83,17 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, name: str) ->
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_unit_has_the_settings_that_the_page_explains(tmp_path: Path) -> None:
+    unit = find_service({"HOME": str(tmp_path)}, "linux")
+    assert isinstance(unit, SystemdUnit)
+    lines = unit.render(definition(tmp_path, ("/bin/python",))).decode().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if "=" in line)
+    rows = re.findall(r"^\| `(\w+)(?:=(\S+))?` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 9
+    for name, value in rows:
+        assert settings[name] == (value or settings[name])
 
 
 @given(TEXT.filter(lambda text: text.isprintable()))
