@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,9 @@ from tiller_protocol.places import find_places
 CUTS = 10
 PATIENCE_S = 45.0
 CHAT_READY = "write a message"
+
+LISTEN = "0A"
+"""The state of a listening socket in proc(5)."""
 
 OTHER_PROTOCOL = """\
 import runpy
@@ -135,6 +138,19 @@ def test_exec_starts_the_far_daemon_and_works_there(far: Far, workspace: Path) -
     assert far.tiller("exec", "--session", "last", "again").stdout == "done there\n"
     assert stat.S_IMODE(far.directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in far.directory.iterdir()} == {0}
+    assert not listening(far.master())
+    assert not listening(status["pid"])
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses of TCP at which a process listens."""
+    own: set[str] = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # just closed
+            own.add(str(descriptor.readlink()))
+    tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == LISTEN and f"socket:[{row[9]}]" in own}
 
 
 def test_without_a_directory_it_is_the_far_home(far: Far) -> None:
