@@ -309,6 +309,19 @@ def test_a_host_that_is_none_is_misuse(tmp_path: Path, words: tuple[str, ...]) -
     assert "--host USER@BOX" in done.stderr
 
 
+@pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh: apt install openssh-client")
+def test_a_link_that_is_silent_is_given_up_after_fifteen_seconds(tmp_path: Path) -> None:
+    ssh, told = tmp_path / "ssh", tmp_path / "told"
+    ssh.write_text(f'#!/bin/sh\nssh -G "$@" >> {told}\nexit 255\n')
+    ssh.chmod(0o700)
+    home = {"HOME": str(tmp_path), "TILLER_HOME": str(tmp_path / "t"), "TILLER_SSH": str(ssh)}
+    command = [sys.executable, "-P", "-m", "tiller_client", "--host", "box", "ls"]
+    done = subprocess.run(command, env=os.environ | home, capture_output=True, check=False)
+    assert done.returncode == 1
+    settings = dict(line.partition(" ")[::2] for line in told.read_text().splitlines())
+    assert int(settings["serveraliveinterval"]) * int(settings["serveralivecountmax"]) == 15
+
+
 @pytest.mark.parametrize("far", ["no"], indirect=True)
 def test_a_server_that_forbids_forwarding_is_named(far: Far) -> None:
     done = far.tiller("ls")

@@ -178,6 +178,19 @@ async def test_life_cycle_events_of_all_sessions_are_notifications(
     await rpc.until(lambda line: "unfollowed" in line)
 
 
+async def test_a_daemon_that_was_killed_is_started_though_no_session_is_followed(
+    new_daemon: Callable[[], Daemon], rpcs: Starting
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    rpc = await rpcs(daemon)
+    await rpc.until(lambda line: "state" in line)
+    daemon.kill9()
+    await rpc.until(lambda line: line.get("state") == "connected", 2)
+    await rpc.submit("end", "shutdown")
+    await rpc.until(lambda line: line.get("state") == "reconnecting", 2)
+
+
 async def test_an_editor_is_told_who_else_is_there_and_asked_for_what_it_lends_until_it_ends(
     rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
 ) -> None:
