@@ -72,7 +72,8 @@ async def opened(
 async def test_an_edit_is_approved_with_its_diff_and_its_turn_is_compared_and_reverted(
     open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
-    (workspace / "greeting.txt").write_text("above\nhello\nbelow\n")
+    above = "above\n" * 9  # more than a diff shows
+    (workspace / "greeting.txt").write_text(f"{above}hello\nbelow\n")
     plan = CallPart("plan", arguments={"items": [{"text": "greet", "state": "in_progress"}]})
     thinks = ScriptStep(
         parts=(ReasoningPart("Hm."), TextPart("Let me see."), read("greeting.txt"), plan)
@@ -88,28 +89,28 @@ async def test_an_edit_is_approved_with_its_diff_and_its_turn_is_compared_and_re
     assert "waiting" in code.bar
     await code.click("Diff")
     compared = await code.until_report("compared")
-    assert compared["before"] == "above\nhello\nbelow\n"
-    assert compared["after"] == "above\nhi\nbelow\n"
+    assert compared["before"] == f"{above}hello\nbelow\n"
+    assert compared["after"] == f"{above}hi\nbelow\n"
     await code.click("Allow once")
     shown = await code.until_shown("── completed")
-    assert (workspace / "greeting.txt").read_text() == "above\nhi\nbelow\n"
+    assert (workspace / "greeting.txt").read_text() == f"{above}hi\nbelow\n"
     assert "✓ allowed once by vscode" in shown
     assert "All done.\n── completed" in shown
     assert await code.again() == shown
     await code.click("Changes", "Compare all")
-    assert (await code.until_report("compared", 2))["before"] == "above\nhello\nbelow\n"
+    assert (await code.until_report("compared", 2))["before"] == f"{above}hello\nbelow\n"
     await code.command("changes", "greeting.txt")
     assert (await code.until_report("opened"))["path"] == str(workspace / "greeting.txt")
     await code.click("+hi")
-    assert (await code.until_report("opened", 2))["line"] == 2
+    assert (await code.until_report("opened", 2))["line"] == 10
     await code.command("revert", "greet shorter", "Revert")
     await code.until_shown("reverted: history and files are back at an earlier turn")
-    assert (workspace / "greeting.txt").read_text() == "above\nhello\nbelow\n"
+    assert (workspace / "greeting.txt").read_text() == f"{above}hello\nbelow\n"
     await code.command("revert", "greet shorter")
     assert code.reports("offered")[-1]["labels"] == []
     await code.command("unrevert")
     await code.until_shown("the revert was undone")
-    assert (workspace / "greeting.txt").read_text() == "above\nhi\nbelow\n"
+    assert (workspace / "greeting.txt").read_text() == f"{above}hi\nbelow\n"
 
 
 async def test_a_message_steers_the_running_turn_or_waits_and_can_be_taken_back(
@@ -278,9 +279,9 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     await code.until_shown("in the middle")
     daemon.kill9()  # `tiller rpc` starts it again
     await code.until_shown("── interrupted")
-    await code.do("kill_rpc")
     unsaved = {"path": str(workspace / "greeting.txt"), "lines": ["of the editor"]}
     await code.do("edit", {**unsaved, "dirty": True, "selected": [0, 0]})
+    await code.do("kill_rpc")
     await code.type("third")
     shown = await code.until_shown("three\n── completed")
     assert b"of the editor" in daemon.record.read_bytes(), "it is lent to the new daemon"
