@@ -11,6 +11,7 @@ from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
 from support.frontend import PATIENCE_S
+from tiller_daemon.models.scripted import ScriptStep, TextPart
 
 ROOT = Path(__file__).parents[2]
 PYTHON_FRONTEND = (sys.executable, str(ROOT / "client" / "examples" / "frontend.py"))
@@ -45,19 +46,20 @@ async def check_it_goes_on(daemon: Daemon, workspace: Path, *command: str) -> No
     """Run a turn whose daemon is killed in the middle, and resumes it when it is started again."""
     daemon.start(TILLER_RESUME="auto")
     gate = Gate(workspace)
-    daemon.play("main", calls(bash(gate.command)), text("after all, it ends", 4))
+    begin = ScriptStep(parts=(TextPart("it begins, and "), bash(gate.command)))
+    daemon.play("main", begin, text("after all, it ends", 4))
     process = await trio.lowlevel.open_process(
         [*command, str(workspace), "go"], env=variables(daemon), stdout=subprocess.PIPE
     )
     await gate.reached()
-    daemon.kill9()
-    gate.close()
-    daemon.start(TILLER_RESUME="auto")
     assert process.stdout
-    said = b""
     async with process.stdout:
         with trio.fail_after(PATIENCE_S):
+            said = await process.stdout.receive_some()
+            daemon.kill9()
+            gate.close()
+            daemon.start(TILLER_RESUME="auto")
             async for piece in process.stdout:
                 said += piece
             assert await process.wait() == 0
-    assert said.decode() == "after all, it ends"
+    assert said.decode() == "it begins, and after all, it ends"
