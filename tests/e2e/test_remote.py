@@ -318,7 +318,8 @@ def test_a_link_that_is_silent_is_given_up_after_fifteen_seconds(tmp_path: Path)
     command = [sys.executable, "-P", "-m", "tiller_client", "--host", "box", "ls"]
     done = subprocess.run(command, env=os.environ | home, capture_output=True, check=False)
     assert done.returncode == 1
-    settings = dict(line.partition(" ")[::2] for line in told.read_text().splitlines())
+    lines = [line.partition(" ") for line in told.read_text().splitlines()]
+    settings = {name: value for name, _, value in lines}
     assert int(settings["serveraliveinterval"]) * int(settings["serveralivecountmax"]) == 15
 
 
