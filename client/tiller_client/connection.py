@@ -4,9 +4,10 @@ An op without an answer is sent again with the same id; the daemon executes an i
 come through `watch`.
 """
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
@@ -115,9 +116,18 @@ class DaemonConnection:
 
         One that has crashed is started.
         """
+        with self.starting_only_crashed():
+            return self.ask(op, kind)
+
+    @contextlib.contextmanager
+    def starting_only_crashed(self) -> Generator[None]:
+        """Within it, raise `NoDaemon` instead of starting a daemon that the user has stopped.
+
+        It is for what no user waits for: whoever stops a daemon means it.
+        """
         self._only_crashed = True
         try:
-            return self.ask(op, kind)
+            yield
         finally:
             self._only_crashed = False
 

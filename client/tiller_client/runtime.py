@@ -98,7 +98,8 @@ def lock_holder(runtime: Path) -> int | None:
 
 def has_crashed(runtime: Path) -> bool:
     """Whether the last daemon ended without removing its token, as it does when it is stopped."""
-    return bool(token_stamp(runtime)) and not lock_is_held(runtime)
+    # In this order: a daemon that stops removes its token before it releases the lock.
+    return not lock_is_held(runtime) and bool(token_stamp(runtime))
 
 
 def token_stamp(runtime: Path) -> str:

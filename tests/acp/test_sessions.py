@@ -1,6 +1,7 @@
 """Sessions over ACP: made, listed, opened again, forked, configured, closed; and bad messages."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from support.editor import Editor, Json, RpcError, an_editor, selected, words
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol.answers import RulesResult
-from tiller_protocol.events import RequestOpened
+from tiller_protocol.events import RequestOpened, TurnEnded
 from tiller_protocol.ops import RulesList
 
 
@@ -286,6 +287,32 @@ async def test_an_idle_editor_leaves_a_stopped_daemon_alone(
         await daemon.terminate()
         daemon.start()  # which fails if another one is running
         assert (await editor.prompt(session_id, "again"))["stopReason"] == "end_turn"
+
+
+async def test_the_end_of_a_turn_that_is_seen_late_starts_no_stopped_daemon(
+    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    gate = Gate(workspace)
+    daemon.play("main", calls(bash(gate.command)), text("done"))
+    terminal = await Frontend.connect(daemon, nursery)
+    async with an_editor(daemon, nursery, "--approve", "always") as editor:
+        session_id = await editor.new(workspace)
+        terminal.follow(session_id)
+        prompt = {"sessionId": session_id, "prompt": words("go")}
+        number = await editor.request("session/prompt", **prompt)
+        await gate.reached()
+        editor.process.send_signal(signal.SIGSTOP)
+        gate.open()
+        await terminal.until_body(session_id, TurnEnded)
+        await terminal.close()
+        await daemon.terminate()
+        editor.process.send_signal(signal.SIGCONT)
+        assert (await editor.answer(number))["stopReason"] == "end_turn"
+        with pytest.raises(RpcError):  # answered when everything that follows the end was done
+            await editor.ask("no_such_method")
+        daemon.start()  # which fails if another one is running
 
 
 async def test_a_terminal_and_an_editor_see_the_same_requests(

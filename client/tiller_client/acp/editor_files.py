@@ -64,5 +64,5 @@ class EditorFiles:
     def _answer(self, wanted: FileWanted, text: str | None) -> None:
         # Without a connection the daemon that asked is gone: no other is started for an answer.
         if self._socket.sources:
-            with contextlib.suppress(TillerError):
+            with contextlib.suppress(TillerError), self._connection.starting_only_crashed():
                 self._connection.submit(LentFile(wanted.question_id, text))

@@ -4,7 +4,7 @@ import time
 
 from tiller_client.catchup import RENEW_S, Follower, ReplayedEvents
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import RejectedError
+from tiller_client.errors import NoDaemon, RejectedError
 from tiller_client.sockets import EventSocket
 from tiller_client.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
 from tiller_protocol.answers import ReplayResult
@@ -68,7 +68,7 @@ class Following:
             self._follower.suspect_gap()
         if self.caught_up or not self._may_replay(busy=busy):
             return ReplayedEvents(live)
-        replayed = self._replay()
+        replayed = self._replay(busy=busy)
         return ReplayedEvents([*live, *replayed.events], replayed.started_over)
 
     def _may_replay(self, *, busy: bool) -> bool:
@@ -90,12 +90,15 @@ class Following:
         self._last_at = now
         return not received
 
-    def _replay(self) -> ReplayedEvents:
+    def _replay(self, *, busy: bool) -> ReplayedEvents:
         if time.monotonic() < self._retry_at:
             return ReplayedEvents([])
+        ask = self._connection.ask if busy else self._connection.look
         try:
-            op = self._follower.replay(self._session_id)
-            result = self._connection.ask(op, ReplayResult)
+            result = ask(self._follower.replay(self._session_id), ReplayResult)
+        except NoDaemon:
+            self._retry_at = time.monotonic() + RESTART_S
+            return ReplayedEvents([])
         except RejectedError as error:
             if error.code != "shutting_down":
                 raise
