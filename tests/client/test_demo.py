@@ -1,12 +1,18 @@
 """The demo: the real daemon, sockets, tools and log, from a failing test to a passing one."""
 
+import importlib.metadata
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tomllib
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,8 +25,9 @@ MODULE = "tiller_client.verbs.demo"
 
 HERE = Path(__file__).parents[2]
 
-NOTHING_TO_INSTALL = re.compile("No matching distribution|Could not find a version|HTTPSConnection")
-"""What pip says without an index."""
+IMPORTED = re.compile(r"^ *(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILINE)
+OWN_PACKAGES = {"tiller_client", "tiller_daemon", "tiller_protocol", "shop"}
+"""`shop` is the project of the demo."""
 
 
 @pytest.fixture
@@ -75,9 +82,10 @@ def test_the_project_of_the_demo_fails_as_it_is_and_passes_when_repaired(tmp_pat
 
 
 def test_the_script_needs_no_environment_and_removes_the_one_that_it_makes(tmp_path: Path) -> None:
-    """In a checkout that nobody has set up; only pip needs something to install from."""
-    checkout, temporary = tmp_path / "checkout", tmp_path / "t"
+    """In a checkout that nobody has set up; packages are found here, so pip fetches nothing."""
+    checkout, temporary, home = (tmp_path / name for name in ("checkout", "t", "home"))
     temporary.mkdir()
+    home.mkdir()
     listed = subprocess.run(["git", "ls-files"], cwd=HERE, capture_output=True, check=True)
     for name in listed.stdout.decode().splitlines():
         if not name.startswith(("tests/", "docs/")) and (HERE / name).is_file():
@@ -89,14 +97,58 @@ def test_the_script_needs_no_environment_and_removes_the_one_that_it_makes(tmp_p
         capture_output=True,
         check=False,
         text=True,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHON": sys.executable},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "TMPDIR": str(temporary),
+            "PYTHON": sys.executable,
+            "PYTHONPATH": sysconfig.get_path("purelib"),
+        },
     )
-    if NOTHING_TO_INSTALL.search(done.stderr):
-        pytest.skip("pip has no index to install from")
     assert done.returncode == 0, done.stderr
     assert '"outcome":"completed"' in done.stdout
     assert not list(temporary.iterdir())
+    assert not [path for path in home.rglob("*") if "tiller" in path.name]
     assert set(checkout.rglob("*")) == before
+
+
+def test_whatever_is_imported_is_installed_by_the_script() -> None:
+    """It installs what the project depends on, and no tool of its developers."""
+    project = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    installed, providers = whole(declared), importlib.metadata.packages_distributions()
+    missing = {
+        name
+        for name in imported_by_the_product() - sys.stdlib_module_names
+        if not set(map(canonical, providers.get(name, [name]))) & installed
+    }
+    assert not missing
+
+
+def whole(requirements: Iterable[str]) -> set[str]:
+    """The names of these distributions and of all that they require."""
+    names: set[str] = set()
+    waiting = list(requirements)
+    while waiting:
+        name = canonical(re.split(r"[^\w.-]", waiting.pop(), maxsplit=1)[0])
+        if name in names:
+            continue
+        names.add(name)
+        with suppress(importlib.metadata.PackageNotFoundError):
+            required = importlib.metadata.requires(name) or []
+            waiting += [one for one in required if "extra ==" not in one]
+    return names
+
+
+def imported_by_the_product() -> set[str]:
+    """The packages that are named in import statements, without the product's own."""
+    text = "\n".join(path.read_text() for path in HERE.glob("*/tiller_*/**/*.py"))
+    names = IMPORTED.findall(text)
+    return {first or second for first, second in names} - OWN_PACKAGES
+
+
+def canonical(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def run_tests(project: Path) -> int:

@@ -59,7 +59,7 @@ async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
     with ExitStack() as stack:
         running = [stack.enter_context(begin(daemon, workspace, *verb)) for verb in VERBS]
         try:
-            hint = f"to let it go on: kill -CONT {daemon.process.pid}; to leave, press Ctrl-C"
+            hint = f"to resume it: kill -CONT {daemon.process.pid}; to leave, press Ctrl-C"
             for process in running:
                 read_until(process, hint.encode())
         finally:

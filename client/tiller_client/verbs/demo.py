@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import shutil
+import site
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,7 @@ PAUSE_S = 1.2
 
 BAR_CELLS = 30
 LABEL_CELLS = 34
-INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
+INHERITED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
 """The demo's daemon gets none of the user's keys and settings."""
 
 
@@ -66,6 +67,7 @@ class _Demo:
     """One run of the demo in the directory `root`: the project and the daemon's home."""
 
     def __init__(self, root: Path, *, json: bool) -> None:
+        self._root = root
         self._project = root / "project"
         self._home = root / "home"
         self._json = json
@@ -123,7 +125,7 @@ class _Demo:
             done = subprocess.run(
                 ["git", *arguments],
                 cwd=self._project,
-                env=_environment() | isolated,
+                env=_environment(self._root) | isolated,
                 capture_output=True,
                 check=True,
                 text=True,
@@ -137,7 +139,7 @@ class _Demo:
     @contextlib.contextmanager
     def _daemon(self) -> Generator[DaemonConnection]:
         """Run a separate daemon for the demo, and stop it at the end."""
-        environment = _environment() | {"TILLER_HOME": str(self._home)}
+        environment = _environment(self._root) | {"TILLER_HOME": str(self._home)}
         places = find_places(environment, sys.platform, os.getuid())
         scripts = self._home / "scripts"
         scripts.mkdir(parents=True)
@@ -231,8 +233,13 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
     return " " * before + "▄" * length + " " * (BAR_CELLS - before - length)
 
 
-def _environment() -> dict[str, str]:
-    """Environment of the demo's processes, in which `python3` is this Python."""
+def _environment(root: Path) -> dict[str, str]:
+    """Environment of the demo's processes, in which `python3` is this Python.
+
+    Their home is `root`, so that nothing of the demo stays in the user's; packages that the user
+    has installed for himself are still found.
+    """
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    return inherited | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"HOME": str(root), "PYTHONUSERBASE": site.getuserbase(), "PYTHONDONTWRITEBYTECODE": "1"}
+    return inherited | own | {"PATH": path}
