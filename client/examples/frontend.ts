@@ -5,101 +5,75 @@
 
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { connect, type Socket } from "node:net";
+import { connect } from "node:net";
+import { setTimeout } from "node:timers/promises";
 
 const REQ = 0x30;
 const SUB = 0x21;
 const SILENCE_MS = 5000; // then look whether the last event was lost
+const DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-type Json = Record<string, any>;
-
-/** A connection to a socket of the daemon; `receive` throws if it is lost or silent. */
-class Pipe {
-  private constructor(private readonly socket: Socket) {}
-
-  static async open(path: string, protocol: number): Promise<Pipe> {
-    const pipe = new Pipe(connect(path));
-    pipe.socket.on("error", () => {}); // `close` follows
-    pipe.socket.on("close", () => pipe.socket.emit("readable")); // so that `read` throws
-    pipe.socket.write(Buffer.from([0, 0x53, 0x50, 0, 0, protocol, 0, 0]));
-    await pipe.read(8); // the same from the daemon
-    return pipe;
+/** Messages from a socket of the daemon. The first one is empty: the connection is there. */
+async function* connection(path: string, protocol: number, request = "") {
+  const socket = connect(path);
+  socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error("the daemon is silent")));
+  socket.write(Buffer.from([0, 0x53, 0x50, 0, 0, protocol, 0, 0]));
+  if (request) {
+    const header = Buffer.from([1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 1]);
+    header.writeUIntBE(4 + Buffer.byteLength(request), 3, 6);
+    socket.write(Buffer.concat([header, Buffer.from(request)]));
   }
-
-  async receive(): Promise<Buffer> {
-    return this.read(Number((await this.read(9)).readBigUInt64BE(1)));
-  }
-
-  send(body: Buffer): void {
-    const header = Buffer.alloc(9, 1);
-    header.writeBigUInt64BE(BigInt(body.length), 1);
-    this.socket.write(Buffer.concat([header, body]));
-  }
-
-  close(): void {
-    this.socket.destroy();
-  }
-
-  private async read(count: number): Promise<Buffer> {
-    for (;;) {
-      const data: Buffer | null = this.socket.read(count);
-      if (data?.length === count) return data;
-      if (data || this.socket.destroyed) throw new Error("the daemon is gone");
-      await once(this.socket, "readable", { signal: AbortSignal.timeout(SILENCE_MS) });
+  const sizeOf = (frame: Buffer) =>
+    frame.length < 9 ? Infinity : 9 + Number(frame.readBigUInt64BE(1));
+  let greeted = false; // by the same 8 bytes from the daemon
+  let data = Buffer.alloc(0);
+  for await (const chunk of socket) {
+    data = Buffer.concat([data, chunk]);
+    for (let size; (size = greeted ? sizeOf(data) : 8) <= data.length; data = data.subarray(size)) {
+      yield data.subarray(9, size);
+      greeted = true;
     }
   }
 }
 
-function ulid(): string {
+/** Submits an op until there is an answer: however often it is sent, it is executed once. */
+async function submit(op: Record<string, any>): Promise<any> {
   const number = (BigInt(Date.now()) << 80n) | BigInt(`0x${randomBytes(10).toString("hex")}`);
-  const digit = (_: unknown, n: number) => Number((number >> BigInt(125 - 5 * n)) & 31n);
-  return Array.from({ length: 26 }, digit)
-    .map((n) => "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[n])
-    .join("");
-}
-
-/** Does `work` until it succeeds: the daemon may be restarted at any time. */
-async function persist<Result>(work: () => Promise<Result | undefined>): Promise<Result> {
+  const digit = (_: any, at: number) => DIGITS[Number((number >> BigInt(125 - 5 * at)) & 31n)];
+  const id = Array.from({ length: 26 }, digit).join(""); // a ULID
   for (;;) {
-    const result = await work().catch(() => undefined);
-    if (result !== undefined) return result;
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    try {
+      const token = readFileSync(places.token_file, "utf8").trim();
+      const submission = JSON.stringify({ id, op, client: "example", token });
+      for await (const message of connection(places.ops_socket, REQ, submission)) {
+        const answer = message.length ? JSON.parse(message.toString("utf8", 4)) : {};
+        if (answer.type === "accepted") return answer.result;
+        if (/unauthorized|shutting_down|overloaded/.test(answer.code)) break;
+        if (answer.message) {
+          console.error(answer.message);
+          process.exit(1);
+        }
+      }
+    } catch {} // it was restarted, or is slow
+    await setTimeout(200);
   }
 }
-
-/** Submits an op until there is an answer: however often it is sent, it is executed once. */
-function submit(op: Json): Promise<Json> {
-  const id = ulid();
-  return persist(async () => {
-    const token = readFileSync(places.token_file, "utf8").trim();
-    const submission = JSON.stringify({ id, op, client: "example", token });
-    const ops = await Pipe.open(places.ops_socket, REQ);
-    ops.send(Buffer.concat([Buffer.from([0x80, 0, 0, 1]), Buffer.from(submission)]));
-    const answer = JSON.parse((await ops.receive().finally(() => ops.close())).toString("utf8", 4));
-    if (answer.type === "accepted") return answer.result ?? {};
-    if (["unauthorized", "shutting_down", "overloaded"].includes(answer.code)) return undefined;
-    console.error(answer.message);
-    process.exit(1);
-  });
-}
-
-const subscribe = () => persist(() => Pipe.open(places.events_socket, SUB));
 
 /** Returns when the session may have new events: a publication, a silence, a new connection. */
 async function wait(sessionId: string): Promise<void> {
   try {
-    while (!(await events.receive()).toString("latin1").startsWith(`${sessionId}\0`));
-  } catch {
-    events.close();
-    events = await subscribe();
-  }
+    for (let message; (message = (await events.next()).value); ) {
+      if (!message.length || message.toString("latin1").startsWith(`${sessionId}\0`)) return;
+    }
+  } catch {} // it was restarted, or is silent
+  await setTimeout(200);
+  events = connection(places.events_socket, SUB);
 }
 
 const status = execFileSync("tiller", ["daemon", "start", "--json"], { encoding: "utf8" });
-const places: Json = JSON.parse(status);
-let events = await subscribe();
+const places: Record<string, string> = JSON.parse(status);
+let events = connection(places.events_socket, SUB);
 const [workspace, text] = process.argv.slice(2);
 await submit({ type: "hello", protocol_version: 1, name: "example" });
 const { session_id } = await submit({ type: "session_create", workspace });
