@@ -5,7 +5,10 @@ one, and others hardly ever. A terminal that takes its time makes the write wait
 frame: what happens meanwhile is shown by that one.
 """
 
+import fcntl
 import os
+import struct
+import termios
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,6 +27,9 @@ MODES_ON, MODES_OFF = "\x1b[?2004h\x1b[?1004h", "\x1b[?2004l\x1b[?1004l"
 """Bracketed paste, and reports of the focus."""
 
 PLAIN = "\x1b[0m"
+
+_WINDOW = struct.Struct("4H")
+"""`struct winsize`: rows and columns, width and height in pixels."""
 
 REFLOWING = (
     *("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID"),
@@ -65,6 +71,17 @@ class Painter:
         except OSError:
             return 80, 24
         return size.columns or 80, size.lines or 24
+
+    @property
+    def cell(self) -> tuple[int, int] | None:
+        """Width and height of a cell in pixels now; many terminals do not tell."""
+        try:
+            answer = fcntl.ioctl(self._descriptor, termios.TIOCGWINSZ, bytes(_WINDOW.size))
+        except OSError:
+            return None
+        rows, columns, width, height = _WINDOW.unpack(answer)
+        cell = width // (columns or 1), height // (rows or 1)
+        return cell if all(cell) else None
 
     def begin(self) -> None:
         """Let the terminal mark pasted text, and tell when its window gets the focus."""

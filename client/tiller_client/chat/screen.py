@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.frame import Parts, compose
@@ -32,8 +33,11 @@ class Screen:
         self.pace = Pace(self.draw)
 
     def fit(self) -> None:
-        """Lines made from now on are as wide as the terminal is now."""
-        self.look.width = self.painter.size[0] - 1
+        """Lines made from now on are as wide as the terminal is now, images as its cells are."""
+        look = self.look
+        look.width = self.painter.size[0] - 1
+        if look.theme.pictures == "sixel":
+            look.theme = replace(look.theme, cell=self.painter.cell or look.theme.cell)
 
     def add(self, lines: Sequence[str]) -> None:
         """Print lines that stay, with the next frame; their text is safe already."""

@@ -105,6 +105,7 @@ def test_every_state_has_a_picture_and_every_picture_a_state() -> None:
         ({"term": "xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,c=52,r=16,m="),
         ({"TERM_PROGRAM": "iTerm.app"}, "\x1b]1337;File=inline=1;size="),
         ({"TERM_PROGRAM": "WezTerm"}, "\x1b]1337;File=inline=1;size="),
+        ({"term": "foot"}, '\x1bP0;1;0q"1;1;509;318#'),
     ],
 )
 async def test_an_image_is_drawn_where_the_terminal_can(

@@ -7,18 +7,24 @@ terminal gets small images of one format, and nothing else that was in a file.
 import base64
 import io
 import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.reading.layout import folded
+from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.chat.reading.style import Pictures, Span, Theme
 from tiller_client.text import one_line
 from tiller_protocol.items import Image
 
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
 ROWS_MAX = 16
 """Most rows of an image: it is to be recognised, not to fill the screen."""
 
-CELL_WIDTH, CELL_HEIGHT = 10, 20
-"""Pixels of a cell, about; an image is not made larger than its own pixels."""
+OPAQUE_MIN = 128
+"""Of 255; a pixel that is more transparent is not drawn as a sixel."""
+
+_SEE_THROUGH = bytes([255] * OPAQUE_MIN + [0] * (256 - OPAQUE_MIN))
 
 PIXELS_MAX = 50_000_000
 """Larger images are not decoded: this many take up to 200 MB for a moment."""
@@ -33,7 +39,8 @@ _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 class _Drawing(NamedTuple):
     """An image as a terminal gets it."""
 
-    png: bytes
+    data: bytes
+    """A PNG, or the escape with the sixels."""
     columns: int
     rows: int
 
@@ -42,14 +49,14 @@ def image_lines(image: Image, width: int, theme: Theme, name: str = "") -> list[
     """The lines of an image, its label last; only the label where it can't be shown.
 
     The escapes are in the last row of the image, so that the rows they draw over exist by then.
-    They go up, draw, and end in the last row again.
+    They go up, draw, and end in the last row again. Behind sixels some terminals leave the cursor
+    elsewhere, so they restore it.
     """
     label = [theme.line(row) for row in folded([Span(image_label(image, name), ("muted",))], width)]
-    drawing = None if theme.pictures == "none" else _drawing(image.data, width)
+    drawing = None if theme.pictures == "none" else _drawing(image.data, width, theme)
     if drawing is None:
         return label
-    up = f"\x1b[{drawing.rows - 1}A" if drawing.rows > 1 else ""
-    return [*[""] * (drawing.rows - 1), f"{up}{_escapes(drawing, theme.pictures)}", *label]
+    return [*[""] * (drawing.rows - 1), _escapes(drawing, theme.pictures), *label]
 
 
 def image_label(image: Image, name: str = "") -> str:
@@ -82,38 +89,64 @@ def _size(data: bytes) -> tuple[int, int] | None:
         return None
 
 
-def _drawing(data: bytes, width: int) -> _Drawing | None:
-    """Make an image small enough for its place; `None` if it can't be decoded."""
+def _drawing(data: bytes, width: int, theme: Theme) -> _Drawing | None:
+    """Make an image small enough for its place; `None` if it can't be decoded.
+
+    It is not made larger than its own pixels.
+    """
     size = _size(data)
     if size is None or size[0] * size[1] > PIXELS_MAX or 0 in size:
         return None
     from PIL import Image as Pillow
 
-    scale = min(1.0, width * CELL_WIDTH / size[0], ROWS_MAX * CELL_HEIGHT / size[1])
+    cell_width, cell_height = theme.cell
+    band = BAND_ROWS if theme.pictures == "sixel" else 1
+    height = max(band, ROWS_MAX * cell_height // band * band)
+    scale = min(1.0, width * cell_width / size[0], height / size[1])
     pixels = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-    encoded = io.BytesIO()
     try:
         with Pillow.open(io.BytesIO(data), formats=_FORMATS) as picture:
             small = picture.convert("RGBA")
             small.thumbnail(pixels)
-            small.save(encoded, "PNG")
+            encoded = _sixels(small) if theme.pictures == "sixel" else _png(small)
     except Exception:  # as above
         return None
-    columns = min(width, -(-pixels[0] // CELL_WIDTH))
-    return _Drawing(encoded.getvalue(), columns, min(ROWS_MAX, -(-pixels[1] // CELL_HEIGHT)))
+    columns = min(width, -(-pixels[0] // cell_width))
+    whole_bands = -(-pixels[1] // band) * band
+    return _Drawing(encoded, columns, min(ROWS_MAX, -(-whole_bands // cell_height)))
+
+
+def _png(picture: "Picture") -> bytes:
+    encoded = io.BytesIO()
+    picture.save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def _sixels(picture: "Picture") -> bytes:
+    from PIL import Image as Pillow
+
+    few = picture.convert("RGB").quantize(COLOURS_MAX)
+    alpha = picture.getchannel("A").tobytes().translate(_SEE_THROUGH)
+    few.paste(CLEAR, mask=Pillow.frombytes("L", picture.size, alpha))
+    flat = (few.getpalette() or [])[: 3 * COLOURS_MAX]
+    palette = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+    return sixels(few.tobytes(), few.width, palette).encode()
 
 
 def _escapes(drawing: _Drawing, pictures: Pictures) -> str:
-    data = base64.b64encode(drawing.png).decode()
     columns, rows = drawing.columns, drawing.rows
+    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+    if pictures == "sixel":
+        return f"\x1b7{up}{drawing.data.decode()}\x1b8"
+    data = base64.b64encode(drawing.data).decode()
     if pictures == "iterm2":
         place = f"width={columns};height={rows};preserveAspectRatio=1"
-        return f"\x1b]1337;File=inline=1;size={len(drawing.png)};{place}:{data}\x07"
+        return f"{up}\x1b]1337;File=inline=1;size={len(drawing.data)};{place}:{data}\x07"
     chunks = [data[at : at + CHUNK_CHARS] for at in range(0, len(data), CHUNK_CHARS)]
     # f=100: PNG. a=T: show at once. q=2: no answer, which would look like typed text.
     keys = f"a=T,f=100,q=2,c={columns},r={rows},"
     last = len(chunks) - 1
-    return "".join(
+    return up + "".join(
         f"\x1b_G{keys if at == 0 else ''}m={int(at < last)};{chunk}\x1b\\"
         for at, chunk in enumerate(chunks)
     )

@@ -7,17 +7,24 @@ model or a tool reaches the terminal as an escape, whatever the module that laid
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from tiller_client.chat.reading.colours import COLOURS, Colour
 from tiller_client.text import cells, sanitized
 
 Kind = Literal["dark", "light", "none"]
-Pictures = Literal["kitty", "iterm2", "none"]
+Pictures = Literal["kitty", "iterm2", "sixel", "none"]
+PICTURES: tuple[Pictures, ...] = get_args(Pictures)
 
 TRUECOLOR = 1 << 24
 """Number of colours of a terminal that takes red, green and blue as they are."""
+
+CELL = (10, 20)
+"""Width and height of a cell in pixels, where the terminal does not tell; about."""
+
+KONSOLE_WITH_SIXELS = 220400
+"""Its first version that draws them, 22.04, as in `KONSOLE_VERSION`."""
 
 TAB_COLUMNS = 4
 
@@ -69,6 +76,8 @@ class Theme:
     """Whether it takes links (OSC 8)."""
     pictures: Pictures = "none"
     """Its protocol for images."""
+    cell: tuple[int, int] = CELL
+    """Width and height of a cell in pixels."""
     plain: bool = False
     """Whether words stand for glyphs, as screen readers need it."""
 
@@ -145,7 +154,8 @@ def theme_for(environ: Mapping[str, str], *, plain: bool = False) -> Theme:
     """The theme for a terminal, by the variables that it and the user set.
 
     `TILLER_THEME` is `dark`, `light` or `none`; else `COLORFGBG`, which some terminals set, tells
-    the background. `NO_COLOR` and `TERM=dumb` mean no escapes.
+    the background. `TILLER_IMAGES` is one of `PICTURES`. `NO_COLOR` and `TERM=dumb` mean no
+    escapes.
     """
     term = environ.get("TERM", "")
     wished = environ.get("TILLER_THEME", "")
@@ -159,7 +169,8 @@ def theme_for(environ: Mapping[str, str], *, plain: bool = False) -> Theme:
         kind,
         _colours(environ, term),
         links=not between and _takes_links(environ, term, program),
-        pictures="none" if between else _pictures(environ, term, program),
+        pictures=_wished_pictures(environ)
+        or ("none" if between else _pictures(environ, term, program)),
     )
 
 
@@ -191,7 +202,20 @@ def _pictures(environ: Mapping[str, str], term: str, program: str) -> Pictures:
         return "kitty"
     if program == "ghostty":
         return "kitty"
-    return "iterm2" if program in ("iTerm.app", "WezTerm") else "none"
+    if program in ("iTerm.app", "WezTerm"):
+        return "iterm2"
+    konsole = environ.get("KONSOLE_VERSION", "")
+    has_sixels = (
+        term.startswith(("foot", "mlterm", "contour", "yaft"))
+        or program == "mintty"
+        or (konsole.isdecimal() and int(konsole) >= KONSOLE_WITH_SIXELS)
+    )
+    return "sixel" if has_sixels else "none"
+
+
+def _wished_pictures(environ: Mapping[str, str]) -> Pictures | None:
+    wished = environ.get("TILLER_IMAGES", "")
+    return next((one for one in PICTURES if one == wished), None)
 
 
 def _shade(colour: Colour, *, light: bool, exact: bool) -> str:
