@@ -25,8 +25,24 @@ WIDER = 10
 FAINT, BLINKING = 2, 5
 
 
+FOCUS_REPORTS = 1004
+
+FOCUSED = "\x1b[I"
+ECHOED = FOCUSED.replace("\x1b", "^[")
+"""What stands on a terminal that is not raw yet when it says so."""
+
+
 class _Screen(pyte.HistoryScreen):
     """pyte knows no faint text; so blinking text, which tiller never writes, stands for it."""
+
+    answers = ""
+    """What the terminal has to say to the program."""
+
+    def set_mode(self, *modes: int, **more: bool) -> None:
+        """Tell at once who has the focus if that is wanted, as tmux and kitty do."""
+        super().set_mode(*modes, **more)
+        if FOCUS_REPORTS in modes:
+            self.answers += FOCUSED
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         """Set what text looks like from here on."""
@@ -179,4 +195,6 @@ class ChatTerminal:
         text = self._decoder.decode(data)
         self.written += text
         self._stream.feed(text)
+        answers, self._screen.answers = self._screen.answers, ""
+        self.press(answers)
         return bool(data)

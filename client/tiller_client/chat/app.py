@@ -109,9 +109,10 @@ class Chat:
         tasks.start(self.session.follow(self.snapshot.seq, self))
         tasks.start(self._tick())
         tasks.start(self._load())
-        screen.painter.begin()
         try:
-            await self.app.run_async(set_exception_handler=False, handle_sigint=False)
+            with self.app.input.raw_mode():  # or what the terminal answers would be echoed
+                screen.painter.begin()
+                await self.app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
             await tasks.end()
             await self.sub_agents.end()

@@ -47,14 +47,14 @@ class Outside:
     @contextlib.asynccontextmanager
     async def _given_away(self) -> AsyncGenerator[None]:
         painter = self._chat.screen.painter
-        async with in_terminal():
-            painter.erase()
-            painter.end()
-            try:
+        try:
+            async with in_terminal():
+                painter.erase()
+                painter.end()
                 yield
-            finally:
-                painter.begin()
-                painter.forget()
+        finally:  # in raw mode again, or what the terminal answers would be echoed
+            painter.begin()
+            painter.forget()
         self._chat.app.invalidate()
 
     async def _show(self, command: list[str]) -> None:

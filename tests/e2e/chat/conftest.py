@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.chat import ChatTerminal
+from support.chat import ECHOED, ChatTerminal
 from support.daemon import Daemon
 
 Opens = Callable[..., ChatTerminal]
@@ -25,3 +25,4 @@ def opens(daemon: Daemon, workspace: Path) -> Generator[Opens]:
     yield start
     for chat in opened:
         chat.close()
+    assert not any(ECHOED in chat.written for chat in opened), "a terminal's answer is no text"
