@@ -19,7 +19,7 @@ from tiller_daemon.files.whole_files import read_whole, size_of
 
 SIZES = (1, 2, 3)
 STEPS = {"kill": 2, "fails once": 2, "full from then on": 3, "half a write": 1}
-"""Each so-manieth call is enough here; `scripts/soak/edits.py` takes all."""
+"""Every nth call is enough here; `scripts/soak/edits.py` takes all."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)

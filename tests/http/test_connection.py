@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from support.exchanges import LIMIT_S, REQUEST, Whole, ask, perform_once, pooled, read, wire_pair
-from support.http_server import Kept, chunk, serving, wait_closed
+from support.http_server import KeepAlive, chunk, serving, wait_closed
 from tiller_daemon.http import connection
 from tiller_daemon.http.failures import Broken, HttpFailure, ReadTimedOut, WriteTimedOut
 from tiller_daemon.http.head import make_request
@@ -204,7 +204,7 @@ async def test_a_request_that_is_cancelled_at_any_point_leaves_nothing_behind(
             await stream.send_all(chunk(piece))
         await trio.lowlevel.checkpoint()
         await stream.send_all(b"0\r\n\r\n")
-        raise Kept
+        raise KeepAlive
 
     steps = 0
     is_done = False

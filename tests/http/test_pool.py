@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.exchanges import LIMIT_S, REQUEST, Whole, ask, pooled, read
-from support.http_server import Answer, Kept, raw, serving, wait_closed
+from support.http_server import Answer, KeepAlive, raw, serving, wait_closed
 from tiller_daemon.http import pool as pools
 from tiller_daemon.http.failures import Broken, ConnectFailed
 
@@ -20,7 +20,7 @@ def kept(data: bytes) -> Answer:
 
     async def answer(stream: trio.abc.Stream) -> None:
         await stream.send_all(data)
-        raise Kept
+        raise KeepAlive
 
     return answer
 
@@ -99,7 +99,7 @@ async def test_the_end_of_a_response_is_waited_for_a_little(autojump_clock: Mock
         await stream.send_all(CHUNKED[:-5])
         await trio.sleep(0.01)
         await stream.send_all(CHUNKED[-5:])
-        raise Kept
+        raise KeepAlive
 
     async with serving(slow) as server, pooled(server) as pool:
         for limit_s, connections in ((0.02, 1), (0.005, 1), (0.02, 2)):

@@ -10,7 +10,7 @@ import trio
 
 from support.certificates import Certificate, certificate
 from support.exchanges import LIMIT_S, REQUEST, Whole, ask, perform_once, read
-from support.http_server import Kept, chunk, events, serving
+from support.http_server import KeepAlive, chunk, events, serving
 from tiller_daemon.http import tls
 from tiller_daemon.http.failures import Broken, ConnectFailed
 from tiller_daemon.http.head import make_request
@@ -193,7 +193,7 @@ async def test_only_http_1_is_offered(certificate: Certificate) -> None:
         chosen.append(stream.selected_alpn_protocol())
         await stream.receive_some()
         await stream.send_all(REFUSAL)
-        raise Kept
+        raise KeepAlive
 
     async with connected(Certificate(certificate.file, server), serve_once(serve)) as wire:
         await read(await perform_once(wire))
@@ -202,7 +202,7 @@ async def test_only_http_1_is_offered(certificate: Certificate) -> None:
 
 def serve_once(serve: Serve) -> Serve:
     async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
-        with suppress(Kept):
+        with suppress(KeepAlive):
             await serve(stream)
 
     return answer

@@ -1,4 +1,4 @@
-"""The Responses adapter against three servers of other hands: two fake providers and llama.cpp."""
+"""The Responses adapter against three third-party servers: two fake providers and llama.cpp."""
 
 import json
 from contextlib import aclosing

@@ -10,7 +10,7 @@ from tiller_daemon.config import Agent, Configuration, Family
 from tiller_daemon.config.model_families import BUILT_IN, DEFAULT_PROMPT
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.tools import BUILT_IN as TOOLS
-from tiller_daemon.tools.base import Need, Tool
+from tiller_daemon.tools.base import Tool, ToolPermission
 from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
 from tiller_daemon.tools.editing.edit import EDIT
 from tiller_daemon.tools.web.fetch import FETCH
@@ -286,12 +286,14 @@ async def test_what_a_rule_denies_for_every_argument_is_not_offered_and_a_call_s
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool.needs], ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "tool", [tool for tool in TOOLS if tool.permission], ids=lambda tool: tool.name
+)
 def test_a_tool_needs_what_it_says_that_it_always_needs(tool: Tool, tmp_path):
     (tmp_path / "a").write_text("x\n")
     assert isinstance(tool.arguments, type)
     needed = tool.requirements(tool.arguments(**SUBJECTS.get(tool.name, {})), tmp_path)
-    assert tool.needs == Need(needed[0].permission)
+    assert tool.permission == ToolPermission(needed[0].permission)
 
 
 async def test_the_users_own_command_runs_although_models_may_run_none(autojump_clock, nursery):

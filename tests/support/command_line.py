@@ -10,7 +10,7 @@ from support.frontend import PATIENCE_S
 from support.terminal import TILLER
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """How a process ended, and what it wrote."""
 
     status: int
@@ -25,7 +25,7 @@ class CommandLine:
         self._daemon = daemon
         self._workspace = workspace
 
-    def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> Said:
+    def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> CommandResult:
         """Run one command line to its end, on pipes."""
         done = subprocess.run(
             [*TILLER, *arguments],
@@ -38,7 +38,7 @@ class CommandLine:
             check=False,
             timeout=2 * PATIENCE_S,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *arguments: str, term: str = "xterm", pager: str = "") -> ChatTerminal:
         """Start one on a terminal of 80 columns; the caller closes it."""

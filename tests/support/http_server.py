@@ -98,7 +98,7 @@ def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
         if end:
             await stream.send_all(b"0\r\n\r\n")
         if keep:
-            raise Kept
+            raise KeepAlive
 
     return answer
 
@@ -125,7 +125,7 @@ async def wait_closed(stream: trio.abc.Stream) -> None:
     raise ClientClosed
 
 
-class Kept(Exception):
+class KeepAlive(Exception):
     """Raised by an answer after which the connection takes another request."""
 
 
@@ -168,7 +168,7 @@ async def _handle(server: LocalServer, stream: trio.abc.Stream) -> None:
             answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
             try:
                 await answer(stream)
-            except Kept:
+            except KeepAlive:
                 continue
             return
     except ClientClosed:

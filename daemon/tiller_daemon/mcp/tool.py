@@ -11,10 +11,10 @@ from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.policy.globs import escape
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolPermission,
     ToolResult,
     always,
     never,
@@ -36,7 +36,7 @@ def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
         requirements=partial(_requirements, subject),
         run=partial(_run, server, listed.name),
         repeatable=always if listed.read_only else never,
-        needs=Need(PERMISSION, subject),
+        permission=ToolPermission(PERMISSION, subject),
         server=server.name,
     )
 

@@ -2,7 +2,7 @@
 
 The model is asked after the first turn, so that no turn waits for its own request because of a
 title. The request belongs to the session, not to the turn: it can't delay the turn's end or make it
-fail. A request that fails is made again after the next turn, and the user is told of the last one.
+fail. A request that fails is made again after the next turn, and the last failure is reported.
 If the daemon stops before, the first title stays.
 """
 

@@ -52,10 +52,12 @@ class Requirement(Struct, frozen=True):
     """For a task, what its sub-agent may change; None if its owner's limits are the only ones."""
 
 
-class Need(Struct, frozen=True):
+class ToolPermission(Struct, frozen=True):
     """A permission that every call of a tool needs, whatever its arguments are."""
 
-    permission: str
+    name: str
+    """As rules name it, such as `read`."""
+
     subject: str | None = None
     """To what; None if the arguments say it."""
 
@@ -366,8 +368,8 @@ class Tool(Struct, frozen=True, eq=False):
     """Whether only the model notices a call with these arguments. Such a call may begin before the
     response has ended, be dropped if the response fails, and be made again."""
 
-    needs: Need | None = None
-    """What every call needs; None if that depends on the arguments, or is nothing."""
+    permission: ToolPermission | None = None
+    """What every call needs; None if that depends on the arguments, or nothing is needed."""
 
     polls: bool = False
     """Whether the same call again and again is normal, and no sign of a loop."""

@@ -5,7 +5,14 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Requirement, Tool, ToolEnvironment, ToolResult, always
+from tiller_daemon.tools.base import (
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolPermission,
+    ToolResult,
+    always,
+)
 from tiller_daemon.tools.path_access import (
     directory_requirements,
     file_requirements,
@@ -53,7 +60,7 @@ DIAGNOSTICS: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("read"),
+    permission=ToolPermission("read"),
     run=_run,
     repeatable=always,
 )

@@ -10,11 +10,11 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.files.paths import Location, PathProblem, opened_directory, printable
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
     always,
 )
@@ -63,7 +63,7 @@ LS: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("read"),
+    permission=ToolPermission("read"),
     run=_run,
     repeatable=always,
 )

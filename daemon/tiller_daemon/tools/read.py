@@ -21,11 +21,11 @@ from tiller_daemon.files.whole_files import (
 )
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
     always,
 )
@@ -117,7 +117,7 @@ READ: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("read"),
+    permission=ToolPermission("read"),
     run=_run,
     repeatable=always,
 )

@@ -13,11 +13,11 @@ from msgspec import Meta, Struct
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import (
     Assignment,
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.path_access import resolve_path
@@ -121,6 +121,6 @@ TASK: Final = Tool(
     effect="agent",
     timeout_s=math.inf,
     requirements=_requirements,
-    needs=Need("task"),
+    permission=ToolPermission("task"),
     run=_run,
 )

@@ -30,7 +30,7 @@ POLL_S = 0.02
 OneBody = TypeVar("OneBody", bound=Body)
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """How a `tiller` ended: its exit status, and what it wrote."""
 
     status: int
@@ -66,10 +66,10 @@ class Running:
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
-    def ended(self) -> Said:
+    def ended(self) -> CommandResult:
         """Read its output to the end, and wait for its own."""
         self._out += self._stdout.read()
-        return Said(self.process.wait(), self._out, self._complaints.read_text())
+        return CommandResult(self.process.wait(), self._out, self._complaints.read_text())
 
     def close(self) -> None:
         """End it if it runs."""
@@ -99,7 +99,7 @@ class Home:
             self.places.config.mkdir(parents=True)
             (self.places.config / CONFIG_FILE).write_text(config)
 
-    def tiller(self, *arguments: str) -> Said:
+    def tiller(self, *arguments: str) -> CommandResult:
         """Run a command line to its end."""
         return self.start(*arguments).ended()
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from support.certificates import Certificate, certificate
 from support.http_server import (
     EVENT_STREAM,
-    Kept,
+    KeepAlive,
     chunk,
     events,
     hanging,
@@ -254,7 +254,7 @@ async def test_an_answer_that_is_compressed_though_nobody_asked_is_unpacked() ->
     async def answer(stream: trio.abc.Stream) -> None:
         head = EVENT_STREAM[:-2] + b"Content-Encoding: gzip\r\n\r\n"
         await stream.send_all(head + chunk(gzip.compress(WHOLE)) + chunk(b""))
-        raise Kept
+        raise KeepAlive
 
     async with serving(answer) as server, opened(server.base_url) as http:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The tool `bash`: what the model is told of a command, and that nothing of it stays."""
+"""The tool `bash`: what the model learns about a command, and that nothing of it stays."""
 
 import math
 import os

@@ -50,7 +50,9 @@ def offered_tools(
         name: tool
         for name, tool in tools.items()
         if name != unsuited
-        and not (tool.needs and denies_all(tool.needs.permission, tool.needs.subject, rules))
+        and not (
+            tool.permission and denies_all(tool.permission.name, tool.permission.subject, rules)
+        )
     }
 
 

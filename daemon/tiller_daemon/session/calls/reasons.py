@@ -11,7 +11,7 @@ from tiller_protocol.settings import Rule
 
 REASONS_MAX = 20
 """How many reasons a call keeps. A patch of many files needs a permission for each, but few rules
-decide about all of them, and what the same rule allows is told once."""
+decide about all of them, and what the same rule allows is stated once."""
 
 
 def reasons(

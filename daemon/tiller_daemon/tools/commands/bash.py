@@ -13,10 +13,10 @@ from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
 from tiller_daemon.tools.base import (
     BackgroundStart,
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.commands.background import result_of
@@ -136,7 +136,7 @@ BASH: Final = Tool(
     effect="command",
     timeout_s=TIMEOUT_S_MAX + ENDING_S,
     requirements=_requirements,
-    needs=Need("bash"),
+    permission=ToolPermission("bash"),
     run=_run,
     repeatable=_is_over_with_its_call,
 )

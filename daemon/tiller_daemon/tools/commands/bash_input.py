@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolPermission, ToolResult
 from tiller_daemon.tools.commands.background import result_of
 from tiller_daemon.tools.commands.bash_output import WAIT_S_MAX
 
@@ -50,6 +50,6 @@ BASH_INPUT: Final = Tool(
     effect="write",
     timeout_s=WAIT_S_MAX + 10.0,
     requirements=_requirements,
-    needs=Need("bash_input"),
+    permission=ToolPermission("bash_input"),
     run=_run,
 )

@@ -14,11 +14,11 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.editing.diff import unified_diff
@@ -93,7 +93,7 @@ EDIT: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("write"),
+    permission=ToolPermission("write"),
     check=_check,
     run=_run,
 )

@@ -10,10 +10,10 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.editing.file_change import (
@@ -81,7 +81,7 @@ WRITE: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("write"),
+    permission=ToolPermission("write"),
     check=_check,
     run=_run,
 )

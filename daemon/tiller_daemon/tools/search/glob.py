@@ -11,11 +11,11 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.files.pinned_directory import pinned_directory
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
     always,
 )
@@ -89,7 +89,7 @@ GLOB: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("read"),
+    permission=ToolPermission("read"),
     run=_run,
     repeatable=always,
 )

@@ -13,11 +13,11 @@ from tiller_daemon.files.paths import Location, explain, require_regular
 from tiller_daemon.files.pinned_directory import PinnedDirectory, pinned_directory, pinned_parent
 from tiller_daemon.files.whole_files import state_of
 from tiller_daemon.tools.base import (
-    Need,
     Readable,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolPermission,
     ToolResult,
     always,
 )
@@ -88,7 +88,7 @@ GREP: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need("read"),
+    permission=ToolPermission("read"),
     run=_run,
     repeatable=always,
 )

@@ -12,11 +12,11 @@ from msgspec import Meta, Struct
 from tiller_daemon.converter import convert
 from tiller_daemon.files.documents import DocumentProblem, read_pages, with_marks
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.spilling import truncate_to_fit
@@ -91,7 +91,7 @@ FETCH: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
-    needs=Need(PERMISSION),
+    permission=ToolPermission(PERMISSION),
     run=_run,
 )
 

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.truncation import truncate
@@ -60,7 +60,7 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
         effect="read",
         timeout_s=TIMEOUT_S,
         requirements=partial(_requirements, endpoint),
-        needs=Need(PERMISSION),
+        permission=ToolPermission(PERMISSION),
         run=partial(_run, endpoint, access),
     )
 

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import (
-    Need,
     Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
+    ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.truncation import truncate
@@ -92,7 +92,7 @@ def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> T
         effect="read",
         timeout_s=TIMEOUT_S,
         requirements=partial(_requirements, engine),
-        needs=Need(PERMISSION),
+        permission=ToolPermission(PERMISSION),
         run=partial(_run, engine),
     )
 
