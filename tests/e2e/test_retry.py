@@ -32,10 +32,10 @@ def asking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nur
 
     @asynccontextmanager
     async def asking(
-        *answers: Answer, **settings: Any
+        *answers: Answer, limits: str = "", **settings: Any
     ) -> AsyncGenerator[tuple[Frontend, LocalServer, str]]:
         async with serving(*answers) as server:
-            daemon = new_daemon(config_for(server.base_url))
+            daemon = new_daemon(config_for(server.base_url) + limits)
             daemon.start()
             frontend = await Frontend.connect(daemon, nursery)
             session_id = await frontend.session(workspace, model="local/m", **settings)
@@ -130,6 +130,32 @@ async def test_b46_without_advice_the_delay_is_short_and_random(asking: Asking) 
             if number < len(codes):
                 await frontend.say(session_id, "again")
         assert len(server.received) == len(delays) == len(codes)
+
+
+LIMITS = """
+[retry]
+attempts = 3
+delay_s = 0.01
+retry_after_s = 5
+total_s = 0.05
+"""
+
+
+async def test_b46_the_limits_of_the_configuration_hold(asking: Asking) -> None:
+    """`[retry]` → the number of attempts, the longest delays, and all delays of a request."""
+    pause = status(429, {"error": {"message": "slow down"}}, retry_after_ms="30")
+    too_long = status(429, {"error": {"message": "slow down"}}, retry_after="6")
+    answers = *[status(500)] * 3, pause, pause, too_long
+    async with asking(*answers, limits=LIMITS) as (frontend, server, session_id):
+        for turn, requests in ((1, 3), (2, 5), (3, 6)):
+            assert (await frontend.turn_ended(session_id, turn)).outcome == "failed"
+            assert len(server.received) == requests
+            if turn < 3:
+                await frontend.say(session_id, "again")
+        first, second, asked_for = _waits(frontend, session_id)
+        assert [(w.attempt, w.limit) for w in (first, second)] == [(2, 3), (3, 3)]
+        assert max(first.delay_s or 1, second.delay_s or 1) <= 0.01
+        assert asked_for.delay_s == 0.03
 
 
 async def test_b46_what_would_fail_again_is_not_tried_again(asking: Asking) -> None:
@@ -228,6 +254,23 @@ async def test_b48_a_server_that_is_not_there_is_waited_for(
         await frontend.close()
 
 
+async def test_b48_how_long_a_server_is_waited_for_is_configured(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
+) -> None:
+    """`refused_s` shorter than the first delay → no wait; the turn fails and says why."""
+    url = f"http://127.0.0.1:{taken_port}/v1"
+    daemon = new_daemon(f"{config_for(url)}[retry]\nrefused_s = {REFUSED_S_FIRST - 1}\n")
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    session_id = await frontend.session(workspace, model="local/m")
+    await frontend.say(session_id)
+    ended = await frontend.turn_ended(session_id)
+    assert ended.error is not None
+    assert (ended.outcome, ended.error.code) == ("failed", "refused")
+    assert _waits(frontend, session_id) == []
+    await frontend.close()
+
+
 async def test_exec_does_not_wait_beyond_the_limit_says_until_when_and_exits_with_1(
     new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
@@ -241,8 +284,7 @@ async def test_exec_does_not_wait_beyond_the_limit_says_until_when_and_exits_wit
         assert done.returncode == 1
         assert done.stdout == b""
         told = done.stderr.decode()
-        assert "slow down" in told
-        assert "Try again in 1 d 6 h, after " in told
+        assert "slow down. Try again in 1 d 6 h, after " in told
         until = datetime.fromisoformat(told.partition("6 h, after ")[2][:16]).replace(tzinfo=UTC)
         assert abs(until - before - timedelta(hours=30)) < timedelta(minutes=5)
         assert len(server.received) == 1

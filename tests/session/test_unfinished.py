@@ -94,7 +94,7 @@ async def test_b7_an_answer_that_is_cut_off_a_third_time_ends_the_turn_and_says_
     assert ended.error is not None
     assert ended.error.code == "cut_off"
     assert "length limit" in ended.error.message
-    assert "max_output" in ended.error.message
+    assert "Continue the turn, or raise the model's `max_output`" in ended.error.message
     await world.say(session_id, "go on")
     ended = await world.ended(session_id, 2)
     assert (ended.outcome, ended.last_message) == ("completed", "d")
@@ -156,7 +156,7 @@ async def test_b4_a_second_empty_response_fails_the_turn(autojump_clock, start, 
     assert (ended.outcome, ended.steps, ended.last_message) == ("failed", 2, "")
     assert ended.error is not None
     assert ended.error.code == "empty_response"
-    assert "empty responses" in ended.error.message
+    assert "empty responses in a row. Continue the turn to try again" in ended.error.message
     await world.say(session_id, "go on")
     assert (await world.ended(session_id, 2)).last_message == "done"
 

@@ -169,9 +169,10 @@ def _with_time_to_return(
     if asked_s <= DATED_S_MAX:
         date = datetime.fromtimestamp(now + asked_s, UTC)
         when = f"in {_duration(asked_s)}, after {date:%Y-%m-%d %H:%M} UTC"
+    end = "" if failed.message.endswith((".", "!", "?")) else "."
     return ModelError(
         failed.kind,
-        f"{failed.message} Try again {when}.",
+        f"{failed.message}{end} Try again {when}.",
         status=failed.status,
         retry_after_s=asked_s,
         final=failed.final,

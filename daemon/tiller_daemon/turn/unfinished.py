@@ -91,14 +91,14 @@ def _times_asked(items: Sequence[Item], code: str) -> int:
 def _cut_off_again() -> Ending:
     message = (
         f"The answer was cut off at the model's length limit, {CONTINUATIONS_MAX + 1} times in a "
-        "row. Send a message to continue, or raise the model's `max_output`."
+        "row. Continue the turn, or raise the model's `max_output`."
     )
     return Ending("limit_reached", ErrorInfo(CUT_OFF, message))
 
 
 def _empty_again() -> Ending:
     message = (
-        f"The model sent {EMPTY_RETRIES_MAX + 1} empty responses in a row. Send a message to try "
-        "again, or choose another model."
+        f"The model sent {EMPTY_RETRIES_MAX + 1} empty responses in a row. Continue the turn to "
+        "try again, or choose another model."
     )
     return Ending("failed", ErrorInfo(EMPTY_RESPONSE, message))
