@@ -20,9 +20,10 @@ from tiller_daemon.sandbox_setup import run_confined
 from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
 from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
+from tiller_daemon.store.checking import check_log
 from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, NotNeeded, RuntimeDirectoryError
-from tiller_protocol.places import CONFIG_FILE, find_places
+from tiller_protocol.places import CONFIG_FILE, LOG_FILE, find_places
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -49,6 +50,8 @@ def run(arguments: Sequence[str]) -> int:
         configuration = stamps.record(load)
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
+    if parsed.check_log:
+        return _check_log(places.state / LOG_FILE)
     if parsed.check_config:
         file = parsed.config or places.config / CONFIG_FILE
         where = file if file.exists() else "the defaults, as there is no file"
@@ -64,7 +67,29 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error, EXIT_TAKEN if has_service_manager() else 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)
+    except BaseExceptionGroup as group:
+        cause = _cause(group)
+        if cause is None:
+            raise
+        return _fail(cause, EXIT_FAILED)
     return 0
+
+
+def _check_log(path: Path) -> int:
+    try:
+        check_log(path)
+    except LogError as error:
+        return _fail(error, EXIT_FAILED)
+    print(f"{path} can be read and written" if path.exists() else f"{path} does not exist yet")
+    return 0
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> LogError | None:
+    """Return the failure of the log that ended all tasks, if nothing else went wrong."""
+    failed, rest = group.split(LogError)
+    while isinstance(failed, BaseExceptionGroup):
+        failed = failed.exceptions[0]
+    return failed if rest is None else None
 
 
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
@@ -108,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         help="set one key of the configuration",
     )
     parser.add_argument("--check-config", action="store_true", help="check and exit")
+    parser.add_argument("--check-log", action="store_true", help="check the log and exit")
     parser.add_argument(
         "--sandboxed",
         nargs=argparse.REMAINDER,

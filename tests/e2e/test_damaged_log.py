@@ -2,24 +2,52 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.words import always
-from support.daemon import Daemon
+from support.daemon import Daemon, DaemonEnded
 from support.frontend import Frontend
 from tiller_daemon.store.wal import kept_copies, wal_of
 from tiller_protocol.answers import Rejected
 from tiller_protocol.ops import UserInput
 from tiller_protocol.places import LOG_FILE
 
+MARK = "a quite singular answer"
+
+PAGE = 4096
+"""Of the file of SQLite."""
+
+
+@pytest.fixture
+def daemon(new_daemon: Callable[[], Daemon]) -> Daemon:
+    daemon = new_daemon()
+    daemon.start()
+    return daemon
+
+
+@contextmanager
+def read_only(path: Path) -> Generator[None]:
+    """A file that can't be written, even by root."""
+    try:
+        subprocess.run(["mount", "--bind", path, path], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a file can't be mounted read-only here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", path], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
 
 def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tiller_client", *arguments]
-    return subprocess.run(
-        command, env=daemon.variables, capture_output=True, text=True, check=False
-    )
+    variables = {**daemon.variables, "COLUMNS": "1000"}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
 async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
@@ -51,14 +79,18 @@ async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
     assert "fail  log" not in tiller(daemon, "doctor").stdout
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 async def test_b51_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
-    daemon: Daemon, nursery: trio.Nursery, workspace: Path
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path, *, restarted: bool
 ) -> None:
     """No turn runs that a restart would not know."""
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, always("answer"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
+    if restarted:  # nothing has been stored by this daemon yet
+        daemon.restart()
+        await frontend.reconnect()
     for file in (daemon.places.state).glob(f"{LOG_FILE}*"):
         file.unlink()
     answer = await frontend.ask(UserInput(session_id, "more"))
@@ -66,4 +98,88 @@ async def test_b51_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
     assert answer.code == "unavailable"
     assert f"{LOG_FILE} was removed or replaced while tillerd was using it" in answer.message
     assert "restart tillerd" in answer.message
+    doctor = await trio.to_thread.run_sync(tiller, daemon, "doctor")
+    assert doctor.returncode == 1
+    assert f"fail  log            {daemon.places.state / LOG_FILE} was removed" in doctor.stdout
     await frontend.disconnect()
+
+
+async def _one_session(daemon: Daemon, nursery: trio.Nursery, workspace: Path) -> str:
+    """Store a session whose answer is `MARK`, and stop the daemon."""
+    frontend = await Frontend.connect(daemon, nursery)
+    session_id = await frontend.session(workspace, always(MARK))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    await frontend.disconnect()
+    await daemon.terminate()
+    return session_id
+
+
+async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    """With and without a daemon; the daemon that could not start says the same."""
+    await _one_session(daemon, nursery, workspace)
+    path = daemon.places.state / LOG_FILE
+    sound = tiller(daemon, "doctor").stdout
+    assert f"ok    log            {path} can be read and written" in sound
+    daemon.start()
+    with read_only(path):
+        living = tiller(daemon, "doctor")
+        assert living.returncode == 1
+        assert f"fail  log            {path} can't be written: make it writable" in living.stdout
+        await daemon.terminate()
+        dead = tiller(daemon, "doctor")
+        assert dead.returncode == 1
+        assert "fail  log            cannot open the log" in dead.stdout
+        assert "is read-only: make it writable" in dead.stdout
+        with pytest.raises(DaemonEnded, match="is read-only: make it writable"):
+            daemon.start()
+    assert "ok    log" in tiller(daemon, "doctor").stdout
+    daemon.start()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_it(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path, first: int
+) -> None:
+    """In a sentence; doctor changes nothing, and finds it before anybody has read it."""
+    await _one_session(daemon, nursery, workspace)
+    path = daemon.places.state / LOG_FILE
+    sound = path.read_bytes()
+    pages = [sound[at : at + PAGE] for at in range(0, len(sound), PAGE)]
+    path.write_bytes(
+        b"".join([*pages[:first], *(b"\xff" * 100 + page[100:] for page in pages[first:])])
+    )
+    damaged = path.read_bytes()
+    doctor = tiller(daemon, "doctor")
+    assert doctor.returncode == 1
+    assert f"fail  log            the log {path} failed: " in doctor.stdout
+    assert "the file is damaged: stop tillerd, keep a copy of it" in doctor.stdout
+    assert path.read_bytes() == damaged
+    with pytest.raises(DaemonEnded, match="the file is damaged: stop tillerd") as ended:
+        daemon.start()
+    assert "Traceback" not in ended.value.said
+    path.write_bytes(sound)
+    assert tiller(daemon, "doctor").returncode == 0
+    daemon.start()
+
+
+async def test_b51_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    """Of one event, which no check of pages can find."""
+    session_id = await _one_session(daemon, nursery, workspace)
+    path = daemon.places.state / LOG_FILE
+    path.write_bytes(path.read_bytes().replace(MARK.encode(), MARK[::-1].encode()))
+    daemon.start()
+    assert "fail  log" not in tiller(daemon, "doctor").stdout
+    shown = tiller(daemon, "show", session_id)
+    assert shown.returncode == 1
+    assert f"of session {session_id} in the log {path} is damaged" in shown.stderr
+    doctor, listed = tiller(daemon, "doctor"), tiller(daemon, "ls")
+    assert doctor.returncode == 1
+    assert f"of session {session_id} in the log {path} is damaged" in doctor.stdout
+    assert listed.returncode == 0
+    assert session_id[-8:] in listed.stdout
+    assert "is damaged" in listed.stderr

@@ -101,6 +101,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     if lock_is_held(places.runtime):
         yield from _daemon(places, online=online)
         return
+    yield _log()
     if checked.good:
         yield _sandbox_without_daemon()
     yield Finding(
@@ -235,6 +236,15 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
         text = f"{enforced}. {instead} Limits: {limits}"
         return Finding("warn", "sandbox", text)
     return Finding("ok", "sandbox", enforced)
+
+
+def _log() -> Finding:
+    """Let the daemon's program look at the log, which no daemon has open."""
+    done = subprocess.run(
+        [*DAEMON_COMMAND, "--check-log"], capture_output=True, check=False, text=True
+    )
+    text = one_line((done.stdout + done.stderr).strip().removeprefix("tillerd: "))
+    return Finding("fail" if done.returncode else "ok", "log", text)
 
 
 def _sandbox_without_daemon() -> Finding:

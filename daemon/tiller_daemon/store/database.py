@@ -81,6 +81,7 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._transactions = Transactions(connection, path)
         self._path = path
+        self._damage = ""
         self._slots = trio.Semaphore(JOBS_QUEUED_MAX)
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._uses_by_thread = 0
@@ -125,6 +126,10 @@ class Database:
         self._transactions.commit([job], inline=True)
         self._leave_to_thread()
         self._result(job)
+
+    def problems(self) -> tuple[str, ...]:
+        """The damage that was met last, and why nothing can be stored, in sentences."""
+        return tuple(filter(None, (self._damage, self._transactions.problem())))
 
     async def close(self) -> None:
         """Finish queued jobs, close the file, and end the thread."""
@@ -175,6 +180,8 @@ class Database:
     def _result(self, job: Job[Result]) -> Result:
         if isinstance(job.error, sqlite3.Error):
             job.error = log_error(job.error, self._path)
+        if isinstance(job.error, LogError) and job.error.kind == "corrupt":
+            self._damage = job.error.message
         if job.error is not None:
             raise job.error
         return job.result  # pyright: ignore[reportReturnType]

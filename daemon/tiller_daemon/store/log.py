@@ -29,19 +29,13 @@ from tiller_daemon.store.base import (
 )
 from tiller_daemon.store.database import Database
 from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file, write_requests
-from tiller_daemon.store.wal import kept_copies
+from tiller_daemon.store.wal import lost_commits
 
 _SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
 _UPSERT_SESSION = (
     f"INSERT OR REPLACE INTO sessions ({', '.join(SESSION_FIELDS)}, checksum)"  # noqa: S608
     f" VALUES ({', '.join('?' * len(SESSION_FIELDS))}, ?)"
 )
-LOST_COMMITS = (
-    "The log was damaged when the daemon started. Its latest commits could not be read, so "
-    "sessions may be missing or end early. The damaged part is kept as {copy}. Delete that file to "
-    "end this warning."
-)
-
 _FLAGS = (SESSION_FIELDS.index("archived"), SESSION_FIELDS.index("unfinished"))
 
 
@@ -165,8 +159,8 @@ class SqliteLog:
         return (await self._rows("SELECT count(*) FROM sessions"))[0][0]
 
     def problems(self) -> tuple[str, ...]:
-        """Copies of damaged write-ahead logs that the user has not deleted yet."""
-        return tuple(LOST_COMMITS.format(copy=copy) for copy in kept_copies(self._file))
+        """What is wrong with the files, and copies of damaged write-ahead logs still there."""
+        return (*self._database.problems(), *lost_commits(self._file))
 
     async def _ids(self, where: str, *values: str) -> list[str]:
         query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours

@@ -157,13 +157,16 @@ def close_file(connection: sqlite3.Connection) -> None:
         connection.close()
 
 
-def log_error(error: Exception, path: Path) -> LogError:
-    """The `LogError` for an exception of SQLite or the operating system."""
+def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
+    """The `LogError` for an exception of SQLite or the operating system.
+
+    `kind` is that of an error without a code.
+    """
     if isinstance(error, OSError):
-        kind = _SYSTEM_KINDS.get(error.errno or 0, "io")
+        kind = _SYSTEM_KINDS.get(error.errno or 0, kind)
         return LogError(kind, f"cannot open the log {path}: {error.strerror}; {_ADVICE[kind]}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    kind = _KINDS.get(code, "io")
+    kind = _KINDS.get(code, kind)
     advice = _BUSY_ADVICE if code == sqlite3.SQLITE_BUSY else _ADVICE[kind]
     return LogError(kind, f"the log {path} failed: {error}; {advice}")
 

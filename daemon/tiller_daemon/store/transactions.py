@@ -43,8 +43,15 @@ CHECKPOINT_PAGES = 1000
 COMMIT_PAGES = 6
 """Pages that a small transaction writes: one of each table and index that it changes."""
 
+READ_ONLY = "{name} can't be written: make it writable"
+
 PAGE_BYTES = 4096
 """Size of a page."""
+
+REMOVED = (
+    "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put it "
+    "back, or restart tillerd, which then begins with what is there"
+)
 
 
 class Job(Generic[Result]):
@@ -92,7 +99,9 @@ class Transactions:
         self._pages = 0
         self._was_written = False
         self._files = (path, wal_of(path))
-        self._identities: dict[Path, tuple[int, int]] = {}
+        self._identities = {
+            name: identity for name in self._files if (identity := _identity(name)) is not None
+        }
 
     @property
     def is_empty(self) -> bool:
@@ -178,6 +187,16 @@ class Transactions:
         """Close the file."""
         close_file(self._connection)
 
+    def problem(self) -> str:
+        """Why the next commit, or the next start, will fail, in a sentence; empty if none will."""
+        known = dict(self._identities)
+        for name in self._files:
+            if known.get(name) not in (None, _identity(name)):
+                return REMOVED.format(name=name)
+            if name in known and not os.access(name, os.W_OK):
+                return READ_ONLY.format(name=name)
+        return ""
+
     def _check_files(self) -> None:
         """Raise `LogError` if a file has been removed or replaced: SQLite would write on, unseen.
 
@@ -189,11 +208,7 @@ class Transactions:
             if known is None and identity is not None:
                 self._identities[name] = identity  # SQLite creates the second one when it needs it
             elif identity != known:
-                raise LogError(
-                    "io",
-                    f"{name} was removed or replaced while tillerd was using it, so nothing can be "
-                    "stored: put it back, or restart tillerd, which then begins with what is there",
-                )
+                raise LogError("io", REMOVED.format(name=name))
 
     def _sync_commits(self, synced: bool) -> None:  # noqa: FBT001 - the state to set
         if self._commits_sync != synced:

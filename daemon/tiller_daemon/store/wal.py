@@ -32,6 +32,12 @@ SHARED_BYTES: Final = 510
 
 COPY_MARK: Final = ".damaged-"
 
+LOST_COMMITS: Final = (
+    "The log was damaged when the daemon started. Its latest commits could not be read, so "
+    "sessions may be missing or end early. The damaged part is kept as {copy}. Delete that file to "
+    "end this warning."
+)
+
 _SUMMED_OF_HEADER: Final = 24
 _SUMMED_OF_FRAME: Final = 8
 
@@ -66,6 +72,11 @@ def kept_copies(path: Path) -> list[Path]:
     """The copies that were made of damaged write-ahead logs, oldest first."""
     wal = wal_of(path)
     return sorted(wal.parent.glob(f"{wal.name}{COPY_MARK}*"))
+
+
+def lost_commits(path: Path) -> tuple[str, ...]:
+    """A sentence about each copy, for users."""
+    return tuple(LOST_COMMITS.format(copy=copy) for copy in kept_copies(path))
 
 
 def is_damaged(data: bytes) -> bool:
