@@ -143,6 +143,7 @@ async def test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
     assert failed.error is not None
     assert failed.error.code == "context_full"
     assert "larger window" in failed.error.message
+    assert len(warnings(world, session_id)) == 1, "the error says alone why the turn has failed"
 
 
 async def test_b43_after_two_failed_compactions_a_turn_ends_though_pruning_made_room(

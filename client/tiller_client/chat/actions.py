@@ -220,7 +220,7 @@ class Actions:
         elif value:
             self._chat.say(f"{name} must be one of: {', '.join(known)}")
         else:
-            self.menus.one_of(name, known)
+            self._chat.catalog.then(lambda: self.menus.one_of(name, known))
 
     def _created(self, result: AnyResult | None) -> None:
         assert isinstance(result, Created)

@@ -15,6 +15,8 @@ class LoadedCatalog:
         self.models: tuple[ModelSummary, ...] = ()
         self.agents: tuple[AgentSummary, ...] = ()
         self.commands: tuple[CommandSummary, ...] = ()
+        self.sandbox = ""
+        """What commands may do, unless the session says otherwise."""
         self._files: WorkspaceFiles | None = None
         self._is_loaded = False
         self._waiting: list[Callable[[], None]] = []
@@ -23,6 +25,7 @@ class LoadedCatalog:
         """Take the catalog, and call what waits for it."""
         self.models, self.agents = catalog.models, catalog.agents
         self.commands = catalog.commands
+        self.sandbox = catalog.sandbox.mode if catalog.sandbox else ""
         self._is_loaded = True
         waiting, self._waiting = self._waiting, []
         for call in waiting:

@@ -129,7 +129,7 @@ class Menus:
     def models(self) -> None:
         """Choose the model of the next turn."""
         entries = [Entry(one.name, one.name) for one in self._chat.catalog.models]
-        self._configure("model", entries)
+        self._configure("model", entries, self._chat.snapshot.settings.model)
 
     def variants(self) -> None:
         """Choose the variant of the model, such as its effort."""
@@ -138,16 +138,19 @@ class Menus:
         model = next((one for one in models if one.name == name), next(iter(models), None))
         variants = model.variants if model else ()
         entries = [Entry("", "none"), *(Entry(one, one) for one in variants)]
-        self._configure("variant", entries)
+        self._configure("variant", entries, self._chat.snapshot.settings.variant)
 
     def agents(self) -> None:
         """Choose the agent of the next turn."""
         agents = self._chat.catalog.agents
-        self._configure("agent", [Entry(one.name, one.name, one.description) for one in agents])
+        entries = [Entry(one.name, one.name, one.description) for one in agents]
+        self._configure("agent", entries, self._chat.snapshot.settings.agent)
 
     def one_of(self, name: str, values: tuple[str, ...]) -> None:
         """Choose the value of a setting."""
-        self._configure(name, [Entry(one, one.replace("_", " ")) for one in values])
+        entries = [Entry(one, one.replace("_", " ")) for one in values]
+        configured = {"sandbox": self._chat.catalog.sandbox}.get(name)
+        self._configure(name, entries, getattr(self._chat.snapshot.settings, name) or configured)
 
     def queued(self) -> None:
         """Choose a queued input, and what to do with it."""
@@ -173,9 +176,14 @@ class Menus:
             return
         self._chat.choose(Menu("go back to before turn", entries[::-1], self._back_to))
 
-    def _configure(self, name: str, entries: list[Entry]) -> None:
+    def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
+        """Choose the value of a setting; the present one is chosen first.
+
+        What is left to the configuration is the first entry.
+        """
         configure = self._chat.actions.configure
-        self._chat.choose(Menu(name, entries, lambda value: configure(**{name: value})))
+        at = next((at for at, one in enumerate(entries) if one.value == now), 0)
+        self._chat.choose(Menu(name, entries, lambda value: configure(**{name: value}), at=at))
 
     def _queued(self, input_id: str) -> None:
         entries = (

@@ -8,6 +8,8 @@ is next in order is printed block by block while it streams.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from tiller_client.chat.look import Look
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
@@ -48,9 +50,13 @@ from tiller_protocol.items import (
     ToolCall,
 )
 from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.turns import LAST_STEP
 
 HISTORY_ITEMS_MAX = 200
 """Items of a session that are printed when it is opened; `tiller show` has all of them."""
+
+TOLD_BY_END = {"interrupted": "interrupted", LAST_STEP: "limit_reached"}
+"""Notices, by their code, that say the same as the end of a turn with this outcome."""
 
 MODEL_PATIENCE_S = 1.0
 """Silence of the model after which the live part says that it waits for the model."""
@@ -81,6 +87,10 @@ class Conversation:
         """Whether a line of the streaming message is final."""
         self._error = ""
         """The last error that was said."""
+        self._is_live = False
+        """Whether what comes is new, so that the end of its turn is shown, too."""
+        self._held: list[Notice] = []
+        """Notices that the end of the turn may make superfluous."""
 
     def begin(self) -> list[str]:
         """The final lines of what has happened before."""
@@ -92,7 +102,9 @@ class Conversation:
             lines.append(self._dim(hint))
         for command in self.snapshot.background:
             self._background_states[command.id] = command.state
-        return lines + self.advance()
+        lines += self.advance()
+        self._is_live = True
+        return lines
 
     def take(self, event: Event) -> list[str]:
         """Apply the next event; returns the lines that are final now."""
@@ -108,6 +120,8 @@ class Conversation:
         if isinstance(event.body, HistoryReverted):
             return [*self._cut_back(event.body)]
         lines = self.advance()
+        if isinstance(event.body, TurnEnded):
+            lines += self._release(event.body.outcome)
         compact = isinstance(event.body, RequestResolved | HistoryCompacted)
         for line in self._said(event):
             lines += self._apart(line.split("\n"), compact=compact)
@@ -167,7 +181,19 @@ class Conversation:
             yield from self._apart(lines) if first or not self._began else lines
             self._began = True
 
+    def _release(self, outcome: str) -> Iterator[str]:
+        """The notices that were held back, without those that this end of the turn replaces."""
+        held, self._held = self._held, []
+        for notice in held:
+            if TOLD_BY_END[notice.code] != outcome:
+                yield from self._apart(self._item(notice), compact=True)
+
     def _finish(self, item: Item) -> Iterator[str]:
+        if not self.look.opened:
+            if isinstance(item, Notice) and item.code in TOLD_BY_END and self._is_told(item):
+                return
+            if self._is_live and isinstance(item, AssistantMessage | Reasoning):
+                item = _without_interruption(item)
         if isinstance(item, AssistantMessage) and self._stream is not None:
             if item.state == "discarded":
                 yield self._dim("  (this answer was discarded; the request is made again)")
@@ -183,6 +209,14 @@ class Conversation:
         if not is_shown(item) or (isinstance(item, AssistantMessage) and not item.text.strip()):
             return
         yield from self._apart(self._item(item), compact=_is_grouped(item))
+
+    def _is_told(self, notice: Notice) -> bool:
+        """Whether something else says what a notice does; new ones are held back until that."""
+        if self._is_live:
+            self._held.append(notice)
+            return True
+        before = self.snapshot.items[self._printed - 1] if self._printed else None
+        return notice.code == getattr(before, "state", "")
 
     def _notes_of(self, item: AssistantMessage) -> Iterator[str]:
         if item.state == "interrupted":
@@ -267,6 +301,11 @@ class Conversation:
 
     def _dim(self, text: str) -> str:
         return on_screen(self.look.paint.dim(sanitized(text)))
+
+
+def _without_interruption(item: AssistantMessage | Reasoning) -> AssistantMessage | Reasoning:
+    """The item without a note that it was interrupted: the end of its turn says that."""
+    return replace(item, state="completed") if item.state == "interrupted" else item
 
 
 def _is_grouped(item: Item) -> bool:

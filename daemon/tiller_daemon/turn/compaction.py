@@ -196,12 +196,13 @@ class ContextWindow:
                 f"The context is full ({before:,} of {window:,} tokens) and could not be made "
                 f"smaller. {problem}Start a new session, or choose a model with a larger window."
             )
+        if problem:
+            message = f"History could not be summarised, so old tool output is left out. {problem}"
+            await self._ports.emit(WarningRaised("compaction_failed", message.rstrip()))
 
     async def _make_up_for(self, error: CompactionFailed) -> None:
         """Prune instead of a compaction that has failed."""
         log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
-        message = f"History could not be summarised, so old tool output is left out. {error}"
-        await self._ports.emit(WarningRaised("compaction_failed", message))
         # The newest output stays: the model is about to act on it.
         oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
         if oldest:

@@ -11,7 +11,7 @@ from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.pictures import picture
 from support.screens import STATES
-from support.screens.stage import CONFIG, READY, Stage, State, make_workspace, says
+from support.screens.stage import BUSY, CONFIG, READY, Stage, State, make_workspace, says, stays
 from tiller_client.chat.editor import PROMPT
 from tiller_daemon.models.scripted import TextPart
 
@@ -117,6 +117,64 @@ async def test_an_image_is_drawn_where_the_terminal_can(
     chat.press("what is this: @login.png ?\r")
     await chat.shows("640x400", "■ completed")
     assert chat.written.count(sequence) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command", "now"),
+    [
+        (("-m", "local/devstral-small"), "model", "local/devstral-small"),
+        ((), "model", "local/qwen3-coder"),
+        (("--variant", "deep"), "variant", "deep"),
+        ((), "variant", "none"),
+        (("--agent", "plan"), "agent", "plan"),
+        (("--approve", "never"), "approve", "never"),
+        (("--sandbox", "workspace_write"), "sandbox", "workspace write"),
+        ((), "sandbox", "full access"),
+    ],
+)
+async def test_a_menu_opens_at_what_holds_now(
+    stages: Stages, arguments: tuple[str, ...], command: str, now: str
+) -> None:
+    stage = stages()
+    chat = stage.open("chat", "-C", str(stage.workspace), *arguments)
+    await chat.sees(READY)
+    chat.press(f"/{command}\r")
+    await chat.sees(f"{command}:", f"▸ {now}")
+
+
+async def test_a_session_that_is_opened_again_tells_an_interruption_once(stages: Stages) -> None:
+    stage = stages()
+    chat = await stage.asked(stays(TextPart("I look at")), prompt="repair it")
+    await chat.sees("I look at", BUSY)
+    chat.press("\x1b")
+    await chat.sees("■ interrupted", READY)
+    again = stage.open("chat", "-C", str(stage.workspace), "-c")
+    await again.sees("I look at", "(interrupted)", READY)
+    assert again.text.count("interrupted") == 1
+
+
+async def test_who_ends_with_the_last_step_is_told_of_the_limit(stages: Stages) -> None:
+    stage = stages()
+    arguments = ("--max-steps", "1")
+    chat = await stage.asked(says(TextPart("Done.")), prompt="repair it", arguments=arguments)
+    await chat.sees("■ completed", READY)
+    assert chat.text.index("Done.") < chat.text.index("▪ The turn's limit of 1 step")
+
+
+async def test_that_the_daemon_is_away_is_said_as_quietly_as_the_rest(stages: Stages) -> None:
+    stage = stages(alone=True)
+    chat = await stage.chat()
+    hint = colours(chat, READY)
+    await stage.daemon.terminate()
+    await chat.sees("the daemon is not running; your next message starts it")
+    assert colours(chat, "the daemon is not running") == hint
+    assert hint.isdisjoint({"default", "red"})
+
+
+def colours(chat: ChatTerminal, text: str) -> set[str]:
+    """The colours of a text on the screen, behind the mark of the editor."""
+    row = next(number for number, row in enumerate(chat.rows) if text in row)
+    return {cell.fg for cell in chat.cells[row][len(PROMPT) :] if cell.data.strip()}
 
 
 async def test_no_colours_are_shown_to_who_wants_none(stages: Stages) -> None:

@@ -51,6 +51,7 @@ async def interrupted(stage: Stage) -> None:
     await chat.sees("beginning with", BUSY)
     chat.press("\x1b")
     await chat.sees("■ interrupted", READY)
+    assert chat.text.count("interrupted") == 1
 
 
 async def failed(stage: Stage) -> None:
@@ -126,7 +127,8 @@ async def limited(stage: Stage) -> None:
     step = says(bash("echo tried"))
     arguments = ("--approve", "always", "--max-steps", "2")
     chat = await stage.asked(step, step, step, prompt="try until it works", arguments=arguments)
-    await chat.sees("■ limit reached", READY)
+    await chat.sees("■ limit reached", "! The turn's limit of 2 steps is reached.", READY)
+    assert chat.text.count("limit of 2 steps") == 1
 
 
 async def away(stage: Stage) -> None:
