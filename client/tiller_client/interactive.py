@@ -27,6 +27,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import Request, UserMessage
 from tiller_protocol.ops import Answer, AnyOp, UserInput
+from tiller_protocol.snapshot import SessionSummary
 
 STEER_HINT = "»"
 """The bottom line below the output of a running call."""
@@ -133,6 +134,17 @@ class InteractiveSession:
         """Set the state to begin with; the events that follow update it."""
         self._requests.by_id = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
+
+    def follow(self, session: SessionSummary, is_done: Callable[[], bool]) -> None:
+        """Show the session from its present state, until the user leaves or `is_done`."""
+        self.start_from(session.requests, busy=session.status != "idle")
+        try:
+            while True:
+                update = self.advance()
+                if update.interrupted or update.input_ended or is_done():
+                    return
+        finally:
+            self.show_end()
 
     def advance(self) -> WatchUpdate:
         """Wait for the next update, show it, ask the next request, send typed lines."""

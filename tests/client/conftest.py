@@ -19,6 +19,18 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 @pytest.fixture
+def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Path for the code of a replacement for `python -m tiller_daemon`; it exits at once."""
+    package = tmp_path / "path" / "tiller_daemon"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    module = package / "__main__.py"
+    module.touch()
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{Path(__file__).parent.parent}")
+    return module
+
+
+@pytest.fixture
 def tiller(places: Places, capfd: pytest.CaptureFixture[str]) -> Tiller:
     """Runs a command line; returns the exit status, stdout and stderr."""
     assert places

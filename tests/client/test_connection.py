@@ -1,37 +1,26 @@
 """The connection: which daemon it trusts, what it resends, and how it starts a daemon."""
 
+import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.fake_daemon import FakeDaemon, Refusal
+from support.fake_daemon import FakeDaemon, Refusal, program
 from support.said import Tiller
 from support.terminal import TILLER
 from tiller_client import connection as connection_module
 from tiller_client import daemons as daemons_module
 from tiller_client import starting
 from tiller_client.connection import DaemonConnection
+from tiller_client.daemons import LocalDaemon
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
 from tiller_client.runtime import lock_is_held
 from tiller_protocol.answers import Created, DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Hello, SessionCreate
 from tiller_protocol.places import TOKEN_FILE, Places
-
-
-@pytest.fixture
-def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Path for the code of a replacement for `python -m tiller_daemon`."""
-    package = tmp_path / "path" / "tiller_daemon"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    tests = Path(__file__).parent.parent
-    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{tests}")
-    return package / "__main__.py"
 
 
 def connect(places: Places) -> DaemonConnection:
@@ -110,10 +99,10 @@ def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(place
 
 
 def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Places, fake_module: Path
 ) -> None:
-    """The first daemon receives the op and dies before it answers."""
-    monkeypatch.setattr(daemons_module, "start_daemon", wait_for_daemon)
+    """The first daemon receives the op and dies before it answers; another frontend starts one."""
+    assert fake_module.exists()
     with FakeDaemon(places.runtime) as first:
         connection = DaemonConnection(places, "test")
         first.mute.set()
@@ -127,31 +116,22 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     connection.close()
 
 
-def wait_for_daemon(
-    _places: Places, _environ: object, is_up: Callable[[], bool], _after_crash: str
-) -> None:
-    """Instead of starting a daemon: another frontend starts one."""
-    deadline = time.monotonic() + 10
-    while not is_up() and time.monotonic() < deadline:
-        pass
-
-
 def submissions(daemon: FakeDaemon) -> list[str]:
     """The submission ids that created sessions."""
     return [name for name, op in daemon.seen.items() if isinstance(op, SessionCreate)]
 
 
 def test_a_daemon_that_is_found_dead_is_started_again(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Places, fake_module: Path, tiller: Tiller
 ) -> None:
-    second = FakeDaemon(places.runtime, token="new")
+    fake_module.write_text(program("log-2"))
     with FakeDaemon(places.runtime, token="old"):
         connection = DaemonConnection(places, "test")
-    monkeypatch.setattr(daemons_module, "start_daemon", lambda *_: second.__enter__())
     with connection:
         connection.ask(SessionCreate("/w"), Created)
-    second.__exit__()
-    assert len(second.sessions) == 1
+        assert connection.hello.log_id == "log-2"
+    assert tiller("daemon", "stop")[0] == 0
+    starting.wait_for_daemons(places)
 
 
 def test_a_daemon_that_is_found_dead_is_reported_where_none_may_be_started(places: Places) -> None:
@@ -172,29 +152,25 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
 
 
 def test_a_daemon_that_starts_is_waited_for_and_no_second_one_is_started(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Places, fake_module: Path
 ) -> None:
-    monkeypatch.setattr(daemons_module, "start_daemon", None)
-    asked = threading.Event()
-    is_held = lock_is_held
-    monkeypatch.setattr(
-        daemons_module, "lock_is_held", lambda runtime: (asked.set(), is_held(runtime))[1]
-    )
-    hello: list[str] = []
-
-    def greet() -> None:
-        with DaemonConnection(places, "test") as connection:
-            hello.append(connection.hello.daemon_version)
-
+    """It listens only after the frontend has tried in vain."""
+    assert fake_module.exists()
     winner = FakeDaemon(places.runtime)
     winner.take_lock()
-    greeting = threading.Thread(target=greet)
-    greeting.start()
-    assert asked.wait(10)
-    winner.listen()
-    greeting.join()
+    attempts = 0
+
+    def is_connected() -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 3:
+            winner.listen()
+            connect(places).close()
+        return attempts >= 3
+
+    LocalDaemon(places, os.environ).reach(is_connected, may_start=True)
     winner.__exit__()
-    assert hello == ["0.0.fake"]
+    assert not [start for start in starting._starts if start.places == places]
 
 
 def test_a_daemon_that_holds_its_lock_and_never_listens_is_reported(
@@ -212,12 +188,7 @@ def test_a_daemon_that_holds_its_lock_and_never_listens_is_reported(
 def test_a_daemon_is_started_when_none_lives(
     places: Places, fake_module: Path, tiller: Tiller
 ) -> None:
-    fake_module.write_text(
-        "import pathlib, os\n"
-        "from support.fake_daemon import FakeDaemon\n"
-        "with FakeDaemon(pathlib.Path(os.environ['TILLER_HOME'], 'runtime')) as daemon:\n"
-        "    daemon._ended.wait(20)\n"
-    )
+    fake_module.write_text(program())
     assert not lock_is_held(places.runtime)
     with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"

@@ -3,15 +3,17 @@
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from support.fake_daemon import FakeDaemon
-from tiller_client import daemons as daemons_module
+from support.fake_daemon import FakeDaemon, program
+from support.said import Tiller
 from tiller_client.errors import RejectedError
 from tiller_client.feed import Feed
 from tiller_client.pool import ConnectionPool
+from tiller_client.starting import wait_for_daemons
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import TOKEN_FILE, Places
 from tiller_protocol.settings import Settings
@@ -46,7 +48,7 @@ def first_daemon(places: Places) -> FakeDaemon:
 
 
 def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
-    places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    places: Places, pool: ConnectionPool, fake_module: Path, tiller: Tiller
 ) -> None:
     feed = Feed(pool, SESSION)
     with first_daemon(places) as first:
@@ -54,18 +56,19 @@ def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
             pass  # which stays idle
         first.add(SESSION, [SessionCreated("/w", Settings()), SessionTitled("a")])
         assert read(feed, 2) == [1, 2]
-    second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
-    monkeypatch.setattr(daemons_module, "start_daemon", lambda *_: second.__enter__())
-    first.sessions[SESSION].append(structs.replace(first.sessions[SESSION][1], seq=3))
+    events = first.sessions[SESSION]
+    fake_module.write_text(program(events=[*events, structs.replace(events[1], seq=3)]))
     assert read(feed, 1) == [3]
-    second.__exit__()
     feed.close()
+    assert tiller("daemon", "stop")[0] == 0
+    wait_for_daemons(places)
 
 
 def test_a_daemon_that_was_stopped_is_not_started(
-    places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    places: Places, pool: ConnectionPool, fake_module: Path
 ) -> None:
-    monkeypatch.setattr(daemons_module, "start_daemon", None)
+    started = fake_module.with_name("started")
+    fake_module.write_text(f"open({str(started)!r}, 'w')")
     feed = Feed(pool, SESSION)
     with first_daemon(places) as first:
         first.add(SESSION, [SessionCreated("/w", Settings())])
@@ -76,6 +79,8 @@ def test_a_daemon_that_was_stopped_is_not_started(
         assert time.monotonic() < deadline
         feed.wait()
     assert feed.take() is None
+    wait_for_daemons(places)
+    assert not started.exists()
     second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
     with second:
         second.add(SESSION, [SessionTitled("b")])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import pynng
 
 from tiller_protocol.answers import (
@@ -93,6 +94,23 @@ Play = Callable[["FakeDaemon", str], None]
 """What a turn does in the session that it is given: calls `add` and `publish`, may wait."""
 
 
+def program(log_id: str = "log-1", events: Iterable[Event] = ()) -> str:
+    """The code of a process that is such a daemon until it is stopped, with these events."""
+    return f"""
+import os
+from pathlib import Path
+import msgspec
+from support.fake_daemon import FakeDaemon
+from tiller_protocol.events import Event
+
+daemon = FakeDaemon(Path(os.environ["TILLER_HOME"], "runtime"), log_id={log_id!r}, token="new")
+for event in msgspec.json.decode({msgspec.json.encode(list(events))!r}, type=list[Event]):
+    daemon.sessions.setdefault(event.session_id, []).append(event)
+with daemon:
+    daemon.wait_for_end(20)
+"""
+
+
 class Refusal(Exception):
     """Raised by a handler to reject an op."""
 
@@ -160,6 +178,10 @@ class FakeDaemon:
         self._players: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+
+    def wait_for_end(self, patience_s: float) -> None:
+        """Wait until somebody has stopped it."""
+        self._ended.wait(patience_s)
 
     def wait_for_answer(self, patience_s: float) -> bool:
         """Wait for the next answer to a request; each one counts once."""

@@ -117,14 +117,7 @@ def run_plain(connection: DaemonConnection, session: SessionSummary, after: int)
             delivery="auto",
             op_of=plain.op_of,
         )
-        interactive.start_from(session.requests, busy=session.status != "idle")
-        try:
-            while not plain.leaves:
-                update = interactive.advance()
-                if update.interrupted or update.input_ended:
-                    break
-        finally:
-            interactive.show_end()
+        interactive.follow(session, lambda: plain.leaves)
     return 0
 
 

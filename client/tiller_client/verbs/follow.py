@@ -116,13 +116,7 @@ def _attach(
             whole=arguments.verbose,
             delivery="auto",
         )
-        interactive.start_from(session.requests, busy=session.status != "idle")
-        try:
-            while True:
-                update = interactive.advance()
-                if update.interrupted or update.input_ended:
-                    return 0
-                if arguments.until_idle and watch.caught_up and interactive.idle:
-                    return 0
-        finally:
-            interactive.show_end()
+        interactive.follow(
+            session, lambda: arguments.until_idle and watch.caught_up and interactive.idle
+        )
+    return 0
