@@ -173,6 +173,7 @@ class Conversation:
         if self._stream is None:
             self._stream = MarkdownStream(self.look.width, self.look.theme)
             self._streamed = 0
+        self._stream.width = self.look.width
         first = self._streamed == 0
         piece = item.text[self._streamed :]
         self._streamed += len(piece)
@@ -233,7 +234,10 @@ class Conversation:
 
     def _live_item(self, item: Item, now: float) -> list[str]:
         if isinstance(item, AssistantMessage):
-            return self._stream.tail() if self._stream else []
+            if self._stream is None:
+                return []
+            self._stream.width = self.look.width
+            return self._stream.tail()
         if not is_shown(item):
             return []
         return self._item(item, now)

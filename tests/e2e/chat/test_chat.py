@@ -59,6 +59,18 @@ async def test_a_turn_is_written_read_and_stays_in_the_scrollback(
     assert READY not in chat.text, "the live part is gone"
 
 
+async def test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(hang("A line of words, which goes on " * 4 + "to its end.")))
+    await chat.shows(READY)
+    chat.press("say something\r")
+    await chat.sees("to its end.")
+    chat.resize(40, 24)
+    await chat.until(lambda: "A line of words, which goes on A line\nof words" in chat.screen)
+    await chat.sees("to its end.")
+
+
 async def test_enter_steers_and_alt_enter_queues_while_a_turn_is_running(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
