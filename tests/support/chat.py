@@ -24,7 +24,6 @@ WIDER = 10
 
 FAINT, BLINKING = 2, 5
 
-
 FOCUS_REPORTS = 1004
 
 FOCUSED = "\x1b[I"
@@ -46,8 +45,21 @@ class _Screen(pyte.HistoryScreen):
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         """Set what text looks like from here on."""
-        shown = (BLINKING,) if attrs == (FAINT,) else attrs
-        super().select_graphic_rendition(*shown)
+        if not {38, 48} & set(attrs):  # they begin a colour, which may have any number
+            attrs = tuple(BLINKING if one == FAINT else one for one in attrs)
+        super().select_graphic_rendition(*attrs)
+
+    @property
+    def cells(self) -> list[list[Char]]:
+        """What each cell shows, and how; one behind a wide character is empty."""
+        return [[self.buffer[y][x] for x in range(self.columns)] for y in range(self.lines)]
+
+
+def cells_of(written: str, size: tuple[int, int]) -> list[list[Char]]:
+    """What each cell of a terminal shows after this was written to it."""
+    screen = _Screen(*size)
+    pyte.Stream(screen).feed(written)
+    return screen.cells
 
 
 class HasVariables(Protocol):
@@ -108,8 +120,12 @@ class ChatTerminal:
     @property
     def cells(self) -> list[list[Char]]:
         """What each cell of the screen shows, and how; one behind a wide character is empty."""
-        screen = self._screen
-        return [[screen.buffer[y][x] for x in range(screen.columns)] for y in range(screen.lines)]
+        return self._screen.cells
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        return self._screen.columns, self._screen.lines
 
     @property
     def screen(self) -> str:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import trio
+from pyte.screens import Char
 
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.pictures import picture
 from support.screens import STATES
 from support.screens.stage import BUSY, CONFIG, READY, Stage, State, make_workspace, says, stays
+from support.tmux import TMUX, Tmux
 from tiller_client.chat.editor import PROMPT
 from tiller_daemon.models.scripted import TextPart
 
@@ -61,6 +63,30 @@ async def stages(
         stage.close()
 
 
+@pytest.fixture(scope="module")
+def tmux() -> Generator[Tmux | None]:
+    """Where it is installed."""
+    if TMUX is None:
+        yield None
+        return
+    with Tmux() as tmux:
+        yield tmux
+
+
+def visible(rows: list[list[Char]]) -> list[list[Char]]:
+    """Cells; how letters look does not count where there are none, as tmux omits blanks."""
+    look = {"fg": "default", "bold": False, "blink": False}
+    return [[one._replace(**look) if one.data == " " else one for one in row] for row in rows]
+
+
+def check_in_tmux(chat: ChatTerminal, tmux: Tmux) -> None:
+    """A real terminal shows what the emulator does."""
+    tmux.show(chat.written, chat.size)
+    assert [row.rstrip() for row in tmux.captured()] == chat.rows
+    assert visible(tmux.cells(chat.size)) == visible(chat.cells)
+    assert tmux.cursor == chat.cursor
+
+
 def check(chat: ChatTerminal) -> None:
     """What holds on every screen."""
     filled = [row for row in chat.rows if row]
@@ -79,10 +105,14 @@ def check(chat: ChatTerminal) -> None:
     [(state, size) for state in STATES for size in (SIZES if state.main else SIZES[:1])],
     ids=lambda one: one.name if isinstance(one, State) else f"{one[0]}x{one[1]}",
 )
-async def test_a_person_sees_it(stages: Stages, state: State, size: tuple[int, int]) -> None:
+async def test_a_person_sees_it(
+    stages: Stages, tmux: Tmux | None, state: State, size: tuple[int, int]
+) -> None:
     stage = stages(size, alone=state.alone)
     await state.play(stage)
     check(stage.shown)
+    if tmux is not None:
+        check_in_tmux(stage.shown, tmux)
 
 
 @pytest.mark.parametrize(("state", "shown"), NARROW.items())
