@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits of size that a reviewer would otherwise have to count, and words that the code leaves out.
+"""Limits of size that a reviewer would otherwise have to count, and words that are due or left out.
 
     .venv/bin/python scripts/gates.py [ROOT]
 
@@ -24,6 +24,9 @@ FIELDS_MAX = 12
 
 ATTRIBUTES_MAX = 16
 """What `__init__` may set: state that a class keeps to itself is easier to follow than a bag."""
+
+FIELDS_UNEXPLAINED_MAX = 4
+"""A struct or dataclass with more fields documents each one; a test checks those of the wire."""
 
 WIRE = (
     "protocol/tiller_protocol/",
@@ -67,6 +70,8 @@ def violations(root: Path) -> Iterator[str]:
             elif isinstance(node, ast.ClassDef) and not place.startswith(WIRE):
                 bundles[f"{place}:{node.name}"] = _declared(node)
                 classes[f"{place}:{node.name}"] = _assigned(node)
+                if place.startswith(PRODUCT):
+                    yield from _undocumented(node, f"{place}:{node.name}")
     yield from _over("lines", files, FILE_LINES_MAX, {})
     yield from _over("lines", functions, FUNCTION_LINES_MAX, {})
     yield from _over("fields", bundles, FIELDS_MAX, LARGE_BUNDLES)
@@ -76,8 +81,30 @@ def violations(root: Path) -> Iterator[str]:
 
 def _declared(node: ast.ClassDef) -> int:
     """How many fields a struct or dataclass declares."""
-    fields = [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
-    return sum("ClassVar" not in ast.unparse(annotation) for annotation in fields)
+    return sum(map(_is_field, node.body))
+
+
+def _is_field(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    return "ClassVar" not in ast.unparse(statement.annotation)
+
+
+def _undocumented(node: ast.ClassDef, place: str) -> Iterator[str]:
+    """Yield a line for each field of a large struct or dataclass that no text explains."""
+    if _declared(node) <= FIELDS_UNEXPLAINED_MAX:
+        return
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or not _is_field(field):
+            continue
+        if "Meta(" not in ast.unparse(field.annotation) and not _is_text(after):
+            yield f"{place}: no text explains the field {ast.unparse(field.target)}"
+
+
+def _is_text(statement: ast.stmt | None) -> bool:
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
+        return False
+    return isinstance(statement.value.value, str)
 
 
 def _assigned(node: ast.ClassDef) -> int:

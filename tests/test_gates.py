@@ -9,7 +9,8 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "gates.py"
 PLACE = "daemon/tiller_daemon/planted.py"
 
-FIELDS = "".join(f"    field_{number}: int\n" for number in range(13))
+FIELDS_EXPLAINED = "".join(f"    field_{number}: int\n    'What it is.'\n" for number in range(12))
+FIELDS = f"{FIELDS_EXPLAINED}    field_12: int\n    'What it is.'\n"
 ATTRIBUTES = "".join(f"        self.attribute_{number} = 1\n" for number in range(17))
 
 PLANTED = {
@@ -22,6 +23,10 @@ PLANTED = {
     "class": (
         f"class Busy:\n    def __init__(self) -> None:\n{ATTRIBUTES}",
         f"{PLACE}:Busy: 17 attributes, more than 16",
+    ),
+    "field": (
+        f"class Struct:\n{FIELDS_EXPLAINED.partition('    field_8')[0]}    last: int\n",
+        f"{PLACE}:Struct: no text explains the field last",
     ),
     "handle": (
         "x = 1  # never twice (G3)\n",
@@ -58,14 +63,14 @@ def test_a_planted_violation_is_reported(
 
 
 def test_what_is_within_the_limits_passes(tmp_path: Path, gates: ModuleType) -> None:
-    plant(tmp_path, f"class Bag:\n{FIELDS.rpartition('    ')[0]}")
+    plant(tmp_path, f"class Bag:\n{FIELDS_EXPLAINED}")
     assert gates.main(tmp_path) == 0
 
 
 def test_an_exception_can_only_shrink(
     tmp_path: Path, gates: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(tmp_path, f"class Bag:\n{FIELDS}    one_more: int\n")
+    plant(tmp_path, f"class Bag:\n{FIELDS}    one_more: int\n    'What it is.'\n")
     monkeypatch.setattr(gates, "LARGE_BUNDLES", {f"{PLACE}:Bag": 14})
     assert list(gates.violations(tmp_path)) == []
     monkeypatch.setattr(gates, "LARGE_BUNDLES", {f"{PLACE}:Bag": 13})

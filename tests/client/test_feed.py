@@ -78,6 +78,7 @@ def test_a_daemon_that_was_stopped_is_not_started(
     while feed.caught_up:
         assert time.monotonic() < deadline
         feed.wait()
+    feed.wait()  # asks for what is missing, and finds nobody
     assert feed.take() is None
     wait_for_daemons(places)
     assert not started.exists()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from tiller_protocol.errors import RejectionCode
+from tiller_protocol.schema import json_schema
 from tiller_protocol.typescript import typescript
 
 ROOT = Path(__file__).parents[2]
@@ -23,3 +24,15 @@ def test_every_rejection_code_is_explained_on_the_page() -> None:
 
 def test_the_typescript_types_are_current() -> None:
     assert typescript() == TYPES, "run: .venv/bin/python scripts/protocol_page.py"
+
+
+def test_every_field_of_a_large_struct_is_described_in_the_schema() -> None:
+    """Except the tag of a struct, and the tiers of a price, whose type can carry no description."""
+    silent = [
+        f"{name}.{field}"
+        for name, struct in json_schema()["$defs"].items()
+        if len(struct.get("properties", {})) >= 5
+        for field, what in struct["properties"].items()
+        if "description" not in what and field != "type"
+    ]
+    assert silent == ["Price.tiers"]

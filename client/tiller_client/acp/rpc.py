@@ -49,10 +49,15 @@ class Message(Struct, frozen=True):
     """A request, a notification (no `id`) or a response (no `method`)."""
 
     id: RequestId | UnsetType = UNSET
+    """Joins a response to its request; absent in a notification."""
     method: str | None = None
+    """What is asked or notified; None in a response."""
     params: Raw = Raw(b"null")
+    """Of the method."""
     result: Raw = Raw()
+    """Of a successful request; else empty."""
     error: RpcError | None = None
+    """Of a request that failed."""
 
 
 class _Response(Struct, frozen=True):

@@ -95,6 +95,7 @@ class McpServer(Wire, frozen=True):
     """An MCP server that the editor hands in."""
 
     name: str
+    """What its tools are prefixed with."""
     type: str = "stdio"
     """How it is reached; absent for a program."""
     command: str = ""
@@ -214,10 +215,15 @@ class QueueEditParams(Wire, frozen=True):
     """Our `_tiller/queue_edit`; the fields are those of the op `queue_edit`."""
 
     session_id: str
+    """The session with the queue."""
     input_id: str
+    """The queued input to change."""
     action: str
+    """What to do with it."""
     text: str = ""
+    """Its new text, where the action takes one."""
     position: int = 0
+    """Its new position, where the action takes one; 0 is next."""
 
 
 class Outcome(Wire, frozen=True):

@@ -16,9 +16,13 @@ class Choice(NamedTuple):
     """One answer to choose from."""
 
     key: str
+    """The key that gives it."""
     label: str
+    """What it is called on the screen."""
     decision: Decision
+    """What it decides."""
     text: str = ""
+    """The text that goes with it; empty for none, or if it is typed."""
     wants_text: bool = False
     """A text is typed before it is given."""
 

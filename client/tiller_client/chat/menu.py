@@ -35,7 +35,9 @@ class Menu:
     """Entries, the words typed to narrow them, and which one is chosen."""
 
     title: str
+    """Shown above the entries."""
     entries: Sequence[Entry]
+    """All entries, in order."""
     take: Callable[[str], None]
     """Gets the value of the entry that the user takes; without entries, what was typed."""
     refine: Callable[["Menu"], None] | None = None
@@ -43,9 +45,11 @@ class Menu:
     acts: Mapping[str, Act] = field(default_factory=dict[str, Act])
     """By the key, as prompt-toolkit calls it."""
     typed: str = ""
+    """The words that narrow the entries."""
     at: int = 0
     """Position of the chosen entry among those that match."""
     matching: Sequence[Entry] = field(init=False)
+    """The entries that contain all these words."""
 
     def __post_init__(self) -> None:
         self.matching = self.entries

@@ -70,10 +70,15 @@ class _Job(NamedTuple):
     """A submission to make."""
 
     line: int
+    """The number of the line that asked for it."""
     submission_id: str
+    """The id under which it takes effect once."""
     op: AnyOp
+    """What is submitted."""
     client: str
+    """Whom it is from; empty for the name of this program."""
     tag: Tag | None
+    """Repeated with the answer; None for none."""
 
 
 class _Followed:

@@ -179,9 +179,13 @@ class ToolSources(Struct, frozen=True):
     """Returns the tools available now to a session by name, including those of MCP servers; to ""
     only those that every session has."""
     servers: ToolServers
+    """The MCP servers, of the daemon and lent ones."""
     language_servers: LanguageServers
+    """Report what a change of a file broke."""
     hooks: Hooks
+    """The user's own commands around calls and turns."""
     editors: EditorFiles
+    """Knows the files that are open in an editor with changes that are not saved."""
 
 
 class CommandSettings(Struct, frozen=True):

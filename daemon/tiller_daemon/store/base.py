@@ -101,20 +101,21 @@ class RequestRow(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What is committed atomically: events of one session, its new row, and maybe an answer.
-
-    `events` follow the stored head without a gap and end at `session.head`; they are empty if only
-    the row changes. `requests` are the rows made from these events.
-
-    A batch that is not `synced` survives the end of the process at once, but a power failure only
-    `UNSYNCED_S_MAX` of `database` later, or after the next synced batch of any session.
-    """
+    """What is committed atomically: events of one session, its new row, and maybe an answer."""
 
     session: SessionRow
+    """The row after these events."""
     events: tuple[EventRow, ...]
+    """They follow the stored head without a gap and end at `session.head`; empty if only the row
+    changes."""
     submission: SubmissionRow | None = None
+    """The answer to the submission that caused the events; None if none did, or none is stored."""
     requests: tuple[RequestRow, ...] = ()
+    """The rows made from these events."""
     synced: bool = True
+    """Whether the batch survives a power failure at once. Any survives the end of the process.
+    Another one does so `UNSYNCED_S_MAX` of `database` later, or after the next synced batch of any
+    session."""
 
 
 class Log(Protocol):

@@ -96,11 +96,17 @@ class Text(NamedTuple):
     """A text that a person reads, as one event of the log has it."""
 
     kind: TextKind
+    """Who said it, or what it is."""
     text: str
+    """What is searched."""
     time: float
+    """Of the event, in Unix seconds."""
     seq: int
+    """The number of the event."""
     turn_id: str = ""
+    """The turn that it belongs to; empty outside of turns."""
     item_id: str = ""
+    """The item that contains it; empty for a title."""
 
 
 class Indexed(NamedTuple):

@@ -267,6 +267,7 @@ class FileAccess(Struct, frozen=True):
     readable: Readable
     """Which files may be shown beyond those that the call was permitted to read."""
     diagnostics: Diagnostics
+    """What language servers say about a file."""
     spill_directory: Path
     """For output that is too long for the model."""
     journals: Path = Path("/nonexistent")
@@ -314,13 +315,19 @@ class ToolEnvironment(Struct, frozen=True):
     workspace: Path
     """Absolute."""
     session_id: str
+    """The session whose turn makes the call."""
     call_id: str
+    """The item of the call."""
     files: FileAccess
+    """For work with files."""
     commands: CommandAccess
+    """For starting processes."""
     user: UserAccess
+    """For live output, plans and questions."""
     delegate: Callable[[Assignment], Awaitable[ToolResult]]
     """Gives an assignment to a sub-agent; returns its report."""
     web: WebAccess = WebAccess()
+    """For requests to the web."""
     requirements: tuple[Requirement, ...] = ()
     """The permissions that were granted to this call."""
     secrets: tuple[str, ...] = ()

@@ -22,8 +22,11 @@ class OfferedSubAgent(Struct, frozen=True):
     """An agent that the model may delegate a task to."""
 
     name: str
+    """What a `task` call names."""
     description: str
+    """What it is for, for the model."""
     read_only: bool
+    """Whether it may change nothing."""
     has_model: bool
     """Whether it has its own model; otherwise it uses its owner's."""
     has_variant: bool = False
@@ -55,6 +58,7 @@ class TurnModel(Struct, frozen=True):
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself: their fields in requests, by their names."""
     price: CostOf = unpriced
+    """What a response costs."""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     """Tokens."""
     max_output_tokens: int | None = None
@@ -87,6 +91,7 @@ class Permissions(Struct, frozen=True):
     rules: tuple[Rule, ...]
     """Rules on top of the built-in ones, weakest layer first."""
     approve: Approve
+    """What becomes of calls that the rules ask about."""
     read_only: bool
     """Whether calls that may write are denied."""
     sandbox: SandboxPolicy
@@ -103,7 +108,9 @@ class Budgets(Struct, frozen=True):
     max_steps: int
     """Most model requests of the turn."""
     turn: Budget
+    """For the turn and its sub-agents."""
     session: Budget
+    """For all turns of the session."""
     spent_before: Spent
     """Spent by the session before the turn."""
     spent: Spent = Spent()
@@ -126,18 +133,27 @@ class TurnContext(Struct, frozen=True):
     """The configuration of one turn."""
 
     turn_id: str
+    """The turn."""
     session_id: str
+    """Its session."""
     workspace: str
     """Absolute path."""
     agent: str
     """The name of the agent whose prompt, rules and tools apply."""
     model: TurnModel
+    """The model that its steps ask."""
     compaction: TurnCompaction
+    """How its history is kept within the context window."""
     prompt: TurnPrompt
+    """What its requests contain besides the history."""
     permissions: Permissions
+    """What its calls may do."""
     budgets: Budgets
+    """What it may spend."""
     before: PriorTotals
+    """What the session had spent and sent before."""
     follow_ups: FollowUps
+    """How much of the queue the turn takes at a time."""
     depth: int
     """0 for the user's turn, 1 for its sub-agents, and so on."""
 

@@ -38,7 +38,9 @@ class _Candidate(NamedTuple):
     """A call that may run next."""
 
     call: ToolCall
+    """The call as the model made it."""
     prepared: PreparedCall | Refusal
+    """The call with its tool and valid arguments, or why there is none."""
     repeats: bool
     """Whether it completes a loop, so that the user must be asked."""
     writes: bool

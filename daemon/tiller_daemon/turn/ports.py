@@ -204,17 +204,24 @@ class Ports(Struct, frozen=True):
     """Everything that a turn uses from outside."""
 
     model: RetriedModel
+    """Answers the steps."""
     compaction_model: RetriedModel
     """Writes summaries; may be the same as `model`."""
     tools: ToolRuntime
+    """Prepares and runs tool calls."""
     emit: Emit
+    """Puts events into the outbox."""
     committed: Callable[[], Awaitable[None]]
     """Waits until everything emitted so far is durable."""
     mailbox: Mailbox
+    """Where steering arrives."""
     changes: ChangeTracker
+    """Finds out what a step changed in files."""
     hooks: Hooks
+    """The user's own commands at moments of the turn."""
     new_id: Callable[[], str]
     """Returns an unused id for an item."""
     time: Callable[[], float]
     """Returns Unix seconds."""
     spending: Spending
+    """What counts against the budgets elsewhere."""

@@ -53,6 +53,7 @@ class PromptEnvironment(NamedTuple):
     repository: str
     """The git repository around the workspace and its branch; empty without one."""
     platform: str
+    """A value of `sys.platform`."""
     date: str
     """The local date and its time zone."""
     sandbox: str = ""

@@ -42,6 +42,7 @@ class RetryWait(Struct, frozen=True):
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind
+    """What kind of error it was."""
     cause: str
     """The message of the failed attempt's error, a sentence."""
 

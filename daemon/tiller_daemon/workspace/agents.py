@@ -44,12 +44,19 @@ class _Head(Struct, frozen=True):
     """The front matter of an agent; the fields are those of `Agent`."""
 
     description: str = ""
+    """What the agent is for."""
     model: str | None = None
+    """Absent means the model of the session."""
     variant: str | None = None
+    """The variant of its model."""
     tools: tuple[str, ...] | None = None
+    """Its tools, by names or patterns; absent means all."""
     permissions: tuple[Rule, ...] = ()
+    """Rules that override those of the configuration."""
     read_only: bool | None = None
+    """Whether writing is denied."""
     max_steps: Steps | None = None
+    """Model requests per turn."""
 
 
 def user_agents(config: Path) -> dict[str, AgentDefinition]:
