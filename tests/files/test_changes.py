@@ -18,8 +18,8 @@ from tiller_daemon.files.paths import Location, PathProblem, locate
 from tiller_daemon.files.whole_files import read_whole, size_of
 
 SIZES = (1, 2, 3)
-STEPS = {"kill": 2, "fails once": 2, "full from then on": 3, "half a write": 1}
-"""Every nth call is enough here; `scripts/soak/edits.py` takes all."""
+STEPS = {"kill": 5, "fails once": 3, "full from then on": 4, "half a write": 1}
+"""Every third to fifth call is enough here; `scripts/soak/edits.py` takes all."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)

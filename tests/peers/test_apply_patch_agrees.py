@@ -28,7 +28,7 @@ pytestmark = pytest.mark.peer
 
 NAMES = ("a", "b", "d/c")
 LINES = ("x", "y", "z", "", " x", "x ", "\ty", "é", "“z”", "@@", "+", "-x", "*** x", "def f():")
-RUNS = 400
+RUNS = 200
 
 TWICE_AT_THE_END = "*** Begin Patch\n*** Update File: a\n@@\n+1\n@@\n x\n+2\n*** End Patch\n"
 

@@ -14,7 +14,7 @@ ROUNDS_MIN = 1_000
 
 TOOLS = 4
 
-SEARCHES_MIN = 120
+SEARCHES_MIN = 60
 """Of each search; two of them are of `grep`."""
 
 SEARCHED = 40

@@ -144,7 +144,7 @@ DISTURBANCES = st.lists(
 ).map(lambda some: sorted(some, key=lambda one: one.at))
 SEEDS = st.integers(0, 2**32 - 1)
 
-many = settings(max_examples=150, deadline=None)
+many = settings(max_examples=80, deadline=None)
 
 
 def dropped_after(step: ScriptStep, failure: Failure, began: float) -> float:

@@ -19,28 +19,29 @@ class Followers:
     def __init__(self, steady: Callable[[], float]) -> None:
         """`steady` is a clock in seconds."""
         self._steady = steady
-        self._names: dict[tuple[str, str], tuple[float, str]] = {}
-        """When each has asked last, and its name, by session and id; the latest at the end."""
+        self._asked_at: dict[tuple[str, str], float] = {}
+        """When each has asked last, by session and id; the latest at the end."""
+        self._names: dict[str, dict[str, str]] = {}
+        """Their names by id, for each session."""
 
     def note(self, op: Replay, name: str) -> tuple[str, ...]:
         """Remember that a frontend asks for events, if it follows; the names of all others."""
         if op.follower is not None:
-            self._names.pop((op.session_id, op.follower), None)
-            self._names[op.session_id, op.follower] = self._steady(), name
+            self._asked_at.pop((op.session_id, op.follower), None)
+            self._asked_at[op.session_id, op.follower] = self._steady()
+            self._names.setdefault(op.session_id, {})[op.follower] = name
         self._forget()
-        others = (
-            name
-            for (session_id, follower), (_, name) in self._names.items()
-            if session_id == op.session_id and follower != op.follower
-        )
-        return tuple(sorted(others))
+        names = self._names.get(op.session_id, {})
+        return tuple(sorted(name for id_, name in names.items() if id_ != op.follower))
 
     def _forget(self) -> None:
         """Forget those whose time is over, and those that are too many."""
         now = self._steady()
-        while self._names:
-            oldest = next(iter(self._names))
-            is_over = now - self._names[oldest][0] > FOLLOW_LEASE_S
-            if not is_over and len(self._names) <= FOLLOWERS_MAX:
+        while self._asked_at:
+            session_id, follower = oldest = next(iter(self._asked_at))
+            is_over = now - self._asked_at[oldest] > FOLLOW_LEASE_S
+            if not is_over and len(self._asked_at) <= FOLLOWERS_MAX:
                 return
-            del self._names[oldest]
+            del self._asked_at[oldest], self._names[session_id][follower]
+            if not self._names[session_id]:
+                del self._names[session_id]

@@ -17,7 +17,7 @@ from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
 
 BASH = shutil.which("bash")
 SEED = int(os.environ.get("TEST_SEED", "20261121"))
-ROUNDS = 6_000
+ROUNDS = 2_000
 BASH_TIMEOUT_S = 5
 
 PIECES = [

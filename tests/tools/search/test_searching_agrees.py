@@ -22,7 +22,7 @@ def listed(place: Path) -> list[str]:
     return [path.decode() for path in done.stdout.split(b"\0") if path]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(tree=trees, pattern=patterns)
 def test_a_pattern_finds_what_a_look_at_every_file_finds(bench_in, tree, pattern):
     with tempfile.TemporaryDirectory() as place:
