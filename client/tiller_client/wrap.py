@@ -4,7 +4,7 @@ import re
 
 from tiller_client.text import cells
 
-_TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
+TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
 """A newline, spaces, a character of a script that wraps anywhere, or a piece of a word."""
 
 _FENCES = ("```", "~~~")
@@ -38,7 +38,7 @@ class Wrap:
     def feed(self, text: str, width: int) -> str:
         """Add the next sanitized piece; return what can be written now."""
         out: list[str] = []
-        for piece in _TOKEN.findall(text):
+        for piece in TOKEN.findall(text):
             if piece == "\n":
                 out += [self.rest(width), "\n"]
                 self._column, self._first = 0, True

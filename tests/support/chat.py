@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, Self
@@ -80,6 +81,8 @@ class ChatTerminal:
         self.process = process
         self.written = ""
         """Everything that was written to the terminal, as it came."""
+        self.read_at = 0.0
+        """When the last of it came, by the clock of `time.perf_counter`."""
         self._master = master
         columns, lines = size
         self._screen = _Screen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
@@ -208,6 +211,7 @@ class ChatTerminal:
             data = os.read(self._master, 65536)
         except OSError:  # the other side is closed
             return False
+        self.read_at = time.perf_counter()
         text = self._decoder.decode(data)
         self.written += text
         self._stream.feed(text)

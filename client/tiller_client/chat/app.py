@@ -28,6 +28,7 @@ from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.look import Look
 from tiller_client.chat.menu import Menu
 from tiller_client.chat.painter import Painter
+from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.reading.style import theme_for
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.screen import Screen
@@ -198,13 +199,14 @@ class Chat:
                 self.app.invalidate()
 
     async def _load(self) -> None:
-        """What completions and menus need, and the first frame does not."""
+        """What completions, menus and answers need, and the first frame does not."""
         op = Catalog(self.snapshot.workspace)
         self.catalog.load(await self.client.ask(op, CatalogResult))
         written = await self.client.ask(InputHistory(limit=HISTORY_INPUTS), InputHistoryResult)
         await self.catalog.refresh_files(self.snapshot.workspace)
         self.editor.recall([one.text for one in reversed(written.inputs)])
         self.app.invalidate()
+        await asyncio.to_thread(parser)
 
 
 async def run_chat(session_id: str) -> int:

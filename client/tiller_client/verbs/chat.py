@@ -1,6 +1,7 @@
 """`chat`: works in a session on a terminal. Everything that draws is in `tiller_client.chat`."""
 
 import asyncio
+import gc
 import os
 import sys
 from argparse import Namespace
@@ -32,8 +33,11 @@ def run(arguments: Namespace) -> int:
         session_id = _session(connection, arguments)
         if arguments.plain or os.environ.get("TERM", "") in DUMB:
             return _plain(connection, session_id)
+    gc.disable()  # nothing that is imported is garbage
     from tiller_client.chat.app import run_chat  # takes long to import
 
+    gc.freeze()
+    gc.enable()
     return asyncio.run(run_chat(session_id))
 
 

@@ -4,18 +4,19 @@
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-
-from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
-from markdown_it.token import Token
-from markdown_it.tree import SyntaxTreeNode
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.reading import tables
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.inline import spans
 from tiller_client.chat.reading.layout import folded, row_cells, wrapped
 from tiller_client.chat.reading.style import Row, Span, Theme
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
+    from markdown_it.tree import SyntaxTreeNode
 
 NESTED_COLUMNS_MIN = 12
 """Narrower blocks are not indented any more, however deep they are."""
@@ -32,7 +33,7 @@ _BULLETS = "•◦▪"
 class Piece(NamedTuple):
     """What can be shown for itself: a block, or an item of a list that is no block of another."""
 
-    node: SyntaxTreeNode
+    node: "SyntaxTreeNode"
     number: int | None = None
     """Of an item in a numbered list."""
     follows: bool = False
@@ -53,16 +54,29 @@ class Continued(NamedTuple):
     """Whether a blank line is before the next item."""
 
 
-def parsed(source: str) -> SyntaxTreeNode:
+def parsed(source: str) -> "SyntaxTreeNode":
     """The blocks of a text.
 
     HTML is text here, and so are definitions of links: a link may come long before its definition,
     when it can't be changed any more.
     """
-    return SyntaxTreeNode(_PARSER.parse(source))
+    from markdown_it.tree import SyntaxTreeNode
+
+    return SyntaxTreeNode(parser().parse(source))
 
 
-def pieces(root: SyntaxTreeNode, continued: Continued | None = None) -> list[Piece]:
+@lru_cache(maxsize=1)
+def parser() -> "MarkdownIt":
+    """The parser of all texts. The first call imports it, which takes longer than a frame."""
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    made.validateLink = _is_named  # `Theme.can_link` decides what may be opened
+    made.core.ruler.at("inline", _parse_inline)
+    return made.disable(["reference", "html_block", "html_inline"])
+
+
+def pieces(root: "SyntaxTreeNode", continued: Continued | None = None) -> list[Piece]:
     """The pieces of a text, in order."""
     found: list[Piece] = []
     for block in root.children:
@@ -101,14 +115,9 @@ def language(info: str) -> str:
     return info.split(maxsplit=1)[0].lower() if info.split() else ""
 
 
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.validateLink = _is_named  # `Theme.can_link` decides what may be opened
-    parser.core.ruler.at("inline", _parse_inline)
-    return parser.disable(["reference", "html_block", "html_inline"])
+def _parse_inline(state: "StateCore") -> None:
+    from markdown_it.token import Token
 
-
-def _parse_inline(state: StateCore) -> None:
     for token in state.tokens:
         if token.type != "inline":
             continue
@@ -123,10 +132,7 @@ def _is_named(url: str) -> bool:
     return bool(url)
 
 
-_PARSER = _parser()
-
-
-def _items(block: SyntaxTreeNode, continued: Continued | None = None) -> Iterator[Piece]:
+def _items(block: "SyntaxTreeNode", continued: Continued | None = None) -> Iterator[Piece]:
     number = None
     if block.type == "ordered_list":
         number = int(block.attrs.get("start", 1))
@@ -139,7 +145,7 @@ def _items(block: SyntaxTreeNode, continued: Continued | None = None) -> Iterato
         yield Piece(item, None if number is None else number + at, follows)
 
 
-def _block_rows(node: SyntaxTreeNode, width: int, theme: Theme, depth: int) -> list[Row]:
+def _block_rows(node: "SyntaxTreeNode", width: int, theme: Theme, depth: int) -> list[Row]:
     match node.type:
         case "heading":
             level = int(node.tag.removeprefix("h"))
@@ -174,7 +180,7 @@ def _block_rows(node: SyntaxTreeNode, width: int, theme: Theme, depth: int) -> l
             return wrapped(spans(node, theme), width)
 
 
-def _fence_rows(node: SyntaxTreeNode, width: int) -> list[Row]:
+def _fence_rows(node: "SyntaxTreeNode", width: int) -> list[Row]:
     info = node.info.strip()
     highlighter = Highlighter(language(info))
     lines = node.content.removesuffix("\n").split("\n") if node.content else []
@@ -195,7 +201,7 @@ def _item_rows(piece: Piece, width: int, theme: Theme, depth: int) -> list[Row]:
     return _hung(piece.node.children, marker, rest, width, theme, depth + 1)
 
 
-def _task_state(item: SyntaxTreeNode) -> bool | None:
+def _task_state(item: "SyntaxTreeNode") -> bool | None:
     """Whether the task of an item is done; `None` if the item is none. Takes the mark away."""
     text = item
     while text.children and text.children[0].type in ("paragraph", "inline", "text"):
@@ -210,7 +216,7 @@ def _task_state(item: SyntaxTreeNode) -> bool | None:
 
 
 def _hung(
-    nodes: list[SyntaxTreeNode], first: Row, rest: Row, width: int, theme: Theme, depth: int
+    nodes: list["SyntaxTreeNode"], first: Row, rest: Row, width: int, theme: Theme, depth: int
 ) -> list[Row]:
     """Blocks with a mark before their first row, and something as wide before the others."""
     inner = width - row_cells(first)
@@ -225,11 +231,11 @@ def _hung(
     return [[*(rest if at else first), *row] for at, row in enumerate(rows or [[]])]
 
 
-def _begin(node: SyntaxTreeNode) -> int:
+def _begin(node: "SyntaxTreeNode") -> int:
     return node.map[0] if node.map else 0
 
 
-def _end(node: SyntaxTreeNode) -> int:
+def _end(node: "SyntaxTreeNode") -> int:
     """The line behind the last one of a block, without blank lines at its end."""
     with_lines = [child for child in node.children if child.map]
     return _end(with_lines[-1]) if with_lines else (node.map[1] if node.map else 0)

@@ -1,20 +1,22 @@
 """Makes spans of the text within a block of Markdown: emphasis, code, links, images."""
 
 from collections.abc import Iterator
-
-from markdown_it.tree import SyntaxTreeNode
+from typing import TYPE_CHECKING
 
 from tiller_client.chat.reading.style import Row, Span, Theme
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 _EMPHASIS = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
-def spans(node: SyntaxTreeNode, theme: Theme, roles: tuple[str, ...] = ()) -> Row:
+def spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...] = ()) -> Row:
     """The spans of a block's text, all with `roles`; a line break is a newline in a span."""
     return [span for child in node.children for span in _spans(child, theme, roles)]
 
 
-def _spans(node: SyntaxTreeNode, theme: Theme, roles: tuple[str, ...]) -> Iterator[Span]:
+def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iterator[Span]:
     match node.type:
         case "softbreak" | "hardbreak":  # people read the lines that the model wrote
             yield Span("\n", roles)

@@ -3,17 +3,14 @@
 Words stay whole where they fit into a line; scripts without spaces break anywhere.
 """
 
-import re
 from collections.abc import Iterable
 
 from tiller_client.chat.reading.style import Row, Span, safe
 from tiller_client.text import cells
+from tiller_client.wrap import TOKEN
 
 COLUMNS_MIN = 2
 """Narrowest column for text: one wide character."""
-
-_WORD = re.compile(r"[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
-"""Spaces, a character of a script that wraps anywhere, or a piece of a word."""
 
 
 def wrapped(row: Iterable[Span], width: int) -> list[Row]:
@@ -83,7 +80,7 @@ def _words(line: Row) -> Iterable[Row]:
     """Yield runs of spaces and words; a word may consist of several spans."""
     word: Row = []
     for span in line:
-        for piece in _WORD.findall(span.text):
+        for piece in TOKEN.findall(span.text):
             wide = len(piece) == 1 and cells(piece) == 2
             apart = piece.isspace() or wide
             if word and (apart or word[-1].text.isspace() or cells(word[-1].text[-1]) == 2):

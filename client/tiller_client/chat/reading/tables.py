@@ -1,10 +1,13 @@
 """Lays tables out: as columns where they fit, else row by row as `heading: value`."""
 
-from markdown_it.tree import SyntaxTreeNode
+from typing import TYPE_CHECKING
 
 from tiller_client.chat.reading.inline import spans
 from tiller_client.chat.reading.layout import lines_of, row_cells, wrapped
 from tiller_client.chat.reading.style import Row, Span, Theme
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
 
 COLUMN_CELLS_MIN = 8
 """Narrowest column whose text is broken; a table with narrower ones is shown row by row."""
@@ -13,7 +16,7 @@ _Cell = tuple[Row, str]
 """Text of a cell, and its alignment."""
 
 
-def table_rows(node: SyntaxTreeNode, width: int, theme: Theme) -> list[Row]:
+def table_rows(node: "SyntaxTreeNode", width: int, theme: Theme) -> list[Row]:
     """The rows of a table."""
     table = [
         [_cell(cell, theme, heading=part.type == "thead") for cell in line.children]
@@ -35,7 +38,7 @@ def table_rows(node: SyntaxTreeNode, width: int, theme: Theme) -> list[Row]:
     return rows
 
 
-def _cell(node: SyntaxTreeNode, theme: Theme, *, heading: bool) -> _Cell:
+def _cell(node: "SyntaxTreeNode", theme: Theme, *, heading: bool) -> _Cell:
     text = lines_of(spans(node, theme, ("bold",) if heading else ()))[0]
     return text, str(node.attrs.get("style", "")).removeprefix("text-align:")
 
