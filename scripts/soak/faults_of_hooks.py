@@ -14,6 +14,15 @@ MOMENTS = (
         "tests/e2e/test_hooks.py::test_the_start_of_a_turn_can_be_denied_and_added_to",
     ),
     Fault(
+        "what hooks add on the start of a turn keeps no sub-agent from its task",
+        TURN + "loop.py",
+        "run_turn",
+        "run_tasks(tasks, A, B)",
+        "run_tasks(given_tasks(A.items), A, B)",
+        "tests/e2e/test_hooks.py"
+        "::test_what_a_hook_adds_keeps_no_sub_agent_from_the_task_that_the_user_gave_it",
+    ),
+    Fault(
         "B50 a turn that is resumed does not start again for hooks",
         TURN + "loop.py",
         "run_turn",

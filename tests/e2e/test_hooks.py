@@ -275,6 +275,21 @@ async def test_the_start_of_a_turn_can_be_denied_and_added_to(
     assert ends[1]["last_message"] == "done"
 
 
+async def test_what_a_hook_adds_keeps_no_sub_agent_from_the_task_that_the_user_gave_it(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "told").write_text("It is Sunday.")
+    session_id = await frontend.session(workspace, always("done"))
+    await frontend.say(session_id, "@explore let me in")
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    (task,) = frontend.completed_calls(session_id)
+    assert (task.name, task.state) == ("task", "completed")
+    (request,) = frontend.requests(session_id)
+    task_of_user, hook = [item.text for item in request.items if isinstance(item, Notice)]
+    assert "the sub-agent explore. Its result:\ndone\n" in task_of_user
+    assert hook == "The user's hook `door` says: It is Sunday."
+
+
 async def test_b60_a_repository_can_not_name_hooks(frontend: Frontend, workspace: Path) -> None:
     (workspace / ".tiller").mkdir()
     evil = '[[hooks]]\non = "turn_start"\ncommand = "touch evil"\n'

@@ -58,12 +58,12 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     budget = _BudgetTracker(context.budgets, ports)
     if reached := budget.session_limit():
         return _limit_reached(reached)
-    step = context.before.turn_steps
+    step, tasks = context.before.turn_steps, given_tasks(history.items)
     if step and (reached := budget.turn_limit(step)):
         return _limit_reached(reached)
     if not step and (denied := await _ask_hooks(history, ports)):
         return Ending("blocked", ErrorInfo("hook", denied))
-    await run_tasks(given_tasks(history.items), history, ports)
+    await run_tasks(tasks, history, ports)
     window = ContextWindow(context, history, ports)
     repaired = is_paused = False
     while True:

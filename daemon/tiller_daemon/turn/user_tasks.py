@@ -59,7 +59,7 @@ def given_tasks(items: Sequence[Item]) -> list[ToolCall]:
 
 
 async def run_tasks(calls: Sequence[ToolCall], history: History, ports: Ports) -> None:
-    """Run calls of the user, the last items of history, to their ends; raises `TaskRejected`.
+    """Run calls of the user, which are in history, to their ends; raises `TaskRejected`.
 
     Those that can't disturb each other run at the same time.
     """
