@@ -29,7 +29,7 @@ from tiller_client.turn_arguments import (
 )
 from tiller_protocol import VERSION
 
-_AddParser = Callable[..., argparse.ArgumentParser]
+_AddParser = Callable[..., Parser]
 """Type of the method `add_parser`; argparse has no public name for the class that has it."""
 
 SETTINGS = (
@@ -129,7 +129,7 @@ def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     parser.error(f"there is no verb {word!r}; {hint}")
 
 
-def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.ArgumentParser:
+def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
     parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.set_defaults(family=family, verb=name, quiet=False)
@@ -274,6 +274,7 @@ def _add_requests(add: _AddParser) -> None:
         help="the answer, or why you reject it; without a reason that ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke what you allowed for good")
+    parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
     parser.add_argument("rules", metavar="RULE", nargs="*", help="the ids of rules to revoke")
     parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
@@ -336,6 +337,7 @@ def _add_catalog(add: _AddParser) -> None:
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
     parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to one, or out")
+    parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
     parser.add_argument(

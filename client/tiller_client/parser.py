@@ -27,11 +27,19 @@ one JSON object per line; fields: tiller schema; ends when stdin does; see docs/
 class Parser(argparse.ArgumentParser):
     """A parser whose error messages are safe to print on a terminal."""
 
+    intermixed = False
+    """Whether options may stand between operands of which some are optional."""
+
     def parse_known_args(  # type: ignore[override] - a subset of the original's types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse what is known; an unknown option of a verb ends with a suggestion."""
-        parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        namespace = namespace or argparse.Namespace()
+        if self.intermixed:
+            # It parses twice: the options, then the operands.
+            self.intermixed = False
+            return self.parse_known_intermixed_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         for word in unknown:
             option = word.partition("=")[0]
             if option.startswith("--") and (

@@ -66,6 +66,8 @@ def test_rules_are_revoked_by_the_beginnings_of_their_ids(daemon: FakeDaemon, ti
     )
     revoked = [op for op in daemon.seen.values() if isinstance(op, RuleRevoke)]
     assert revoked == [RuleRevoke("aa11"), RuleRevoke("cc44", SESSION)]
+    status, out, _ = tiller("rules", "revoke", "--session", SESSION, "aa22")
+    assert (status, out) == (0, "revoked write  * (/home/me/a)\n")
     status, out, _ = tiller("rules", "revoke", "bb", "--json")
     assert json.loads(out)["id"] == "bb33"
 

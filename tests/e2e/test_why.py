@@ -180,6 +180,15 @@ async def test_the_setting_that_allows_all_is_named_with_what_it_overrode(
     assert "`approve` is `always`" in allowed.reason
 
 
+async def test_a_call_that_could_not_begin_says_what_was_in_the_way(
+    frontend: Frontend, workspace: Path
+) -> None:
+    unread = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "bye"})
+    session_id, _ = await calls_of(frontend, workspace, unread)
+    line = (await shown(frontend, session_id, "last"))[1]
+    assert line.startswith("  it did not run: greeting.txt exists and was not read yet.")
+
+
 async def test_a_call_that_is_not_there_is_named_in_the_error(
     frontend: Frontend, workspace: Path
 ) -> None:

@@ -71,7 +71,7 @@ def explanation(
     lines += [f"  allowed {_because(one)}" for one in call.allowed]
     if call.by_user:
         lines.append("  it is your own command, which needs no permission")
-    elif call.error_kind in ("denied", "invalid", "skipped") and call.started_at is None:
+    elif call.error_kind is not None and call.output and call.started_at is None:
         lines.append(paint.bad(f"  it did not run: {one_line(sanitized(call.output))}"))
     elif not call.allowed:
         ran = "it did not run" if call.started_at is None else "it needs no permission"
