@@ -311,7 +311,7 @@ def _add_catalog(add: _AddParser) -> None:
     for name, text in (
         ("models", "list the models, and check them with their providers"),
         ("agents", "list the agents"),
-        ("tools", "list the tools that a model is offered"),
+        ("tools", "list the tools that there are for models"),
         ("commands", "list the custom commands (typed as /NAME)"),
     ):
         parser = _verb(add, "catalog", name, text)
