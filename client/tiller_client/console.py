@@ -19,6 +19,7 @@ from tiller_client.errors import UsageError
 from tiller_client.render import Piece
 from tiller_client.streams import put
 from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
+from tiller_client.wrap import wrapped
 
 WIDTH_PIPED = 100
 """Columns if the output is not a terminal."""
@@ -96,8 +97,15 @@ def complain(text: str) -> None:
     try:
         flush()
     finally:
-        _write(sys.stderr, f"tiller: {text}\n")
+        _write(sys.stderr, _complaint(text))
         streams.flush(sys.stderr)
+
+
+def _complaint(text: str) -> str:
+    # What goes on is indented, as names in it could look like lines of ours.
+    columns = _columns(sys.stderr.fileno()) - 2
+    rows = (wrapped(row, columns) for row in f"tiller: {text}".split("\n"))
+    return "\n".join(row.replace("\n", "\n  ") for row in rows) + "\n"
 
 
 def confirm(question: str) -> bool:
@@ -121,7 +129,7 @@ def stdout_width() -> int:
 
 def stdout_columns() -> int:
     """Columns that a line of stdout may have without being broken: none are too many in a pipe."""
-    return stdout_width() - 1 if _is_terminal(sys.stdout.fileno()) else sys.maxsize
+    return _columns(sys.stdout.fileno())
 
 
 class Console:
@@ -298,6 +306,11 @@ def _wants_colour(*, terminal: bool) -> bool:
 def _height(descriptor: int) -> int:
     """Lines of a terminal; `HEIGHT_UNKNOWN` for one without a size."""
     return os.get_terminal_size(descriptor).lines or HEIGHT_UNKNOWN
+
+
+def _columns(descriptor: int) -> int:
+    """Columns that a line may have without being broken."""
+    return _width(descriptor) - 1 if _is_terminal(descriptor) else sys.maxsize
 
 
 def _width(descriptor: int) -> int:

@@ -31,7 +31,7 @@ from tiller_client.render_line import (
 )
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, local_time, one_line, sanitized
-from tiller_client.wrap import Wrap
+from tiller_client.wrap import Wrap, wrapped
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -176,7 +176,7 @@ class Renderer:
             case BackgroundChanged():
                 yield from self._background(body)
             case WarningRaised():
-                yield from self._line(self._paint.asking(f"! {one_line(body.message)}"))
+                yield from self._line(self._paint.asking(self._sentence("! ", body.message)))
             case ErrorRaised():
                 self._error = body.message
                 yield from self._failure(body.message)
@@ -290,7 +290,12 @@ class Renderer:
             yield from self._line(waiting, "needed")
 
     def _failure(self, message: str) -> Iterator[Piece]:
-        yield from self._line(self._paint.bad(f"✗ {one_line(message)}"), "needed")
+        yield from self._line(self._paint.bad(self._sentence("✗ ", message)), "needed")
+
+    def _sentence(self, mark: str, message: str) -> str:
+        """A message, broken between words behind its mark."""
+        text = wrapped(one_line(message), self._columns - len(mark))
+        return mark + text.replace("\n", "\n" + " " * len(mark))
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
         """Render the next piece of a message; a mark distinguishes reasoning from the answer."""

@@ -6,7 +6,9 @@ from itertools import pairwise
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, ended, started, text_item
 from support.terminal import Screen, Terminal
+from tiller_protocol.answers import ToolSummary
 from tiller_protocol.events import (
+    ErrorRaised,
     ItemCompleted,
     ItemStarted,
     QueueChanged,
@@ -39,6 +41,25 @@ def test_doctor_breaks_what_it_found_between_words(places: Places) -> None:
         too_long = len(above) == COLUMNS  # a path that no row has room for
         assert begins or too_long or row.startswith(" " * 21), shown
     assert any(row.startswith(" " * 21) for row in shown), "something goes on below its text"
+
+
+def test_exec_breaks_what_went_wrong_between_words(places: Places) -> None:
+    """The error of a turn, and what the daemon refuses."""
+    long = "the key that you have configured was refused, because it expired on the first of May"
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
+        daemon.add(SESSION, [ErrorRaised("authentication", long), ended(outcome="failed")])
+        log = Terminal("log", SESSION, columns=COLUMNS)
+        assert log.end() == 0
+        refused = Terminal("log", SESSION, "--after", "5000000", columns=COLUMNS)
+        assert refused.end() != 0
+    error = (
+        "✗ the key that you have configured was refused, because it\n  expired on the first of May"
+    )
+    assert error in "\n".join(rows_of(log))
+    first, second, *_ = [row for row in rows_of(refused) if row]
+    assert first.startswith("tiller: ")
+    assert len(first) + 1 + len(second.split()[0]) >= COLUMNS
 
 
 def test_show_breaks_what_was_said_between_words_on_a_terminal_and_only_there(
@@ -105,3 +126,13 @@ def test_an_empty_line_of_a_diff_is_empty_and_a_blank_at_the_end_of_one_is_seen(
     shown = rows_of(terminal)
     at = shown.index("    @@ -1,3 +1,3 @@")
     assert shown[at + 1 : at + 5] == ["", "    -x", "    +y␠", "     z"]
+
+
+def test_entries_of_a_catalogue_stand_in_columns(places: Places, tiller: Tiller) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.tools = (
+            ToolSummary("ls", "read", "Lists."),
+            ToolSummary("apply_patch", "command", "Changes."),
+        )
+        shown = tiller("tools")[1]
+    assert shown == "ls          read    Lists.\napply_patch command Changes.\n"

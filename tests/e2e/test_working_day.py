@@ -15,6 +15,7 @@ from support.chat import ChatTerminal
 from support.command_line import CommandLine
 from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_daemon.models.scripted import Failure, ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol import VERSION
 
 OUTSIDE = "echo out > /var/tmp/never && false"
@@ -218,3 +219,17 @@ def test_a_fork_says_of_what_it_is_one(daemon: Daemon, tiller: CommandLine) -> N
     assert tiller("fork", "last").status == 0
     assert f"fork of {session} at turn 1" in tiller("ls").out.splitlines()[0]
     assert f"fork of {session} at turn 1" in tiller("show").out
+
+
+def test_why_a_compaction_failed_is_said_once(daemon: Daemon, tiller: CommandLine) -> None:
+    """Whether the turn can't go on for it, or was only the compaction."""
+    why = "the summariser is on strike"
+    full = ScriptStep(parts=(TextPart("Read."),), usage=ScriptedUsage(input_tokens=95_000_000))
+    refusal = ScriptStep(failures=(Failure("authentication", why),))
+    daemon.play("roomy", full, always("never"), compaction=refusal)
+    assert tiller("exec", "-m", "scripted/roomy", "read").status == 0
+    for words in (("exec", "--session", "last", "more"), ("compact", "last")):
+        status, out, err = tiller(*words)
+        assert (status, out) == (1, "")
+        assert err.count(why) == 1, err
+    assert f"smaller. {why}. Start" in tiller("log").out

@@ -34,6 +34,7 @@ from tiller_protocol.answers import (
     SessionListResult,
     SessionResult,
     Started,
+    ToolSummary,
 )
 from tiller_protocol.codec import (
     decode_envelope,
@@ -138,6 +139,7 @@ class FakeDaemon:
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
         self.not_indexed = 0
         self.models: tuple[ModelSummary, ...] = (ModelSummary("local/qwen", "openai_chat"),)
+        self.tools: tuple[ToolSummary, ...] = ()
         self.rules = (RuleSummary("c0ffee", "bash", "make *", workspace="/w", by="tiller"),)
         self.seen: dict[str, AnyOp] = {}
         self.clients: list[str] = []
@@ -308,7 +310,7 @@ class FakeDaemon:
                 self.rules = tuple(one for one in self.rules if one.id != op.rule_id)
                 return None
             case Catalog():
-                return CatalogResult(self.models if op.ask else (), (), ())
+                return CatalogResult(self.models if op.ask else (), self.tools, ())
             case DaemonStatus():
                 return DaemonStatusResult("0.0.fake", 1, 2.5, "/log", 1, 1, 0)
             case Shutdown():

@@ -25,6 +25,11 @@ from tiller_protocol.prices import Price
 
 CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
+NAME_CELLS_MAX = 24
+"""A longer name moves only what follows it."""
+
+EFFECT_CELLS = len("command")
+
 LISTED_SHOWN_MAX = 20
 """If a provider lists more models, only their number is shown; some list hundreds."""
 
@@ -46,11 +51,12 @@ def run(arguments: Namespace) -> int:
         "commands": catalog.commands,
     }[arguments.verb]
     paint, width = stdout_paint(), stdout_width()
+    names = min(max((cells(_name(thing)) for thing in things), default=0), NAME_CELLS_MAX)
     for thing in things:
         if arguments.json:
             print_json(thing)
         else:
-            say(_line(thing, paint, width))
+            say(_line(thing, paint, width, names))
     if not things and not arguments.json:
         say(f"no {arguments.verb} are configured; the file is: tiller config path")
     return 0
@@ -121,23 +127,29 @@ def server_line(server: ServerSummary, paint: Paint) -> str:
     return line + (paint.bad(problem) if bad else paint.dim(problem))
 
 
-def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
-    name = one_line(thing.name)
+def _name(thing: CatalogEntry) -> str:
+    return f"{'/' if isinstance(thing, CommandSummary) else ''}{one_line(thing.name)}"
+
+
+def _line(thing: CatalogEntry, paint: Paint, width: int, names: int) -> str:
+    """One entry; `names` is the width of the column of names."""
     match thing:
         case AgentSummary():
             only = "read only" if thing.read_only else ""
             steps = f"at most {thing.max_steps} steps" if thing.max_steps else ""
             model = " ".join(filter(None, (thing.model, thing.variant)))
             parts = (thing.problem, only, thing.description, model, steps)
-            note = " · ".join(filter(None, parts))
+            note = one_line(" · ".join(filter(None, parts)))
         case CommandSummary():
-            name = f"/{name}"
             done_by = "sub-agent" if thing.subtask else ""
             parts = (thing.problem, thing.description, done_by, thing.agent, thing.model)
-            note = " · ".join(filter(None, parts))
+            note = one_line(" · ".join(filter(None, parts)))
         case ToolSummary():
             server = f"MCP server {thing.server}" if thing.server else ""
-            note = " · ".join(filter(None, (thing.effect, server, thing.description)))
+            about = " · ".join(filter(None, (server, thing.description)))
+            note = f"{thing.effect:<{EFFECT_CELLS}} {one_line(about)}"
         case ServerSummary():
             return server_line(thing, paint)
-    return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - cells(name) - 2)))}"
+    name = _name(thing)
+    name += " " * (names - cells(name))
+    return f"{paint.bold(name)} {paint.dim(cut(note, max(10, width - cells(name) - 2)))}"

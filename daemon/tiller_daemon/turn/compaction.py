@@ -180,25 +180,26 @@ class ContextWindow:
 
         Cancellation leaves history unchanged.
         """
-        before, problem = self._tokens(), ""
+        before, failure = self._tokens(), None
         await self._ports.emit(COMPACTING)
         try:
             await self._replace_by_summary(before)
         except CompactionFailed as error:
-            problem = f"{error} "
+            failure = error
             self._failures += 1
             await self._make_up_for(error)
         await self._ports.emit(StatusChanged("busy"))
         after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
             window = self._context.model.context_window
+            problem = f"{str(failure).removesuffix('.')}. " if failure else ""
             raise ContextFull(
                 f"The context is full ({before:,} of {window:,} tokens) and could not be made "
                 f"smaller. {problem}Start a new session, or choose a model with a larger window."
             )
-        if problem:
-            message = f"History could not be summarised, so old tool output is left out. {problem}"
-            await self._ports.emit(WarningRaised("compaction_failed", message.rstrip()))
+        if failure:  # else the error above says it
+            message = f"History could not be summarised, so old tool output is left out. {failure}"
+            await self._ports.emit(WarningRaised("compaction_failed", message))
 
     async def _make_up_for(self, error: CompactionFailed) -> None:
         """Prune instead of a compaction that has failed."""
