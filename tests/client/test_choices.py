@@ -114,7 +114,8 @@ def test_set_changes_one_setting_and_says_it(
 ) -> None:
     status, out, err = tiller("set", SESSION, name, value)
     assert (status, err) == (0, "")
-    assert out == (f"{name} is now {value}\n" if value else f"{name} is back to its default\n")
+    assert out.startswith(f"{name} of session {SESSION[-8:]} ")
+    assert out.endswith(f" is now {value}\n" if value else " is back to its default\n")
     assert only(daemon, SessionConfigure) == SessionConfigure(SESSION, **changes)
 
 

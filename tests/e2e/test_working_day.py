@@ -78,7 +78,9 @@ def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(
 def test_what_is_set_counts_from_the_next_turn_on(daemon: Daemon, tiller: CommandLine) -> None:
     model, other = daemon.script(always("One.")), daemon.script(always("Other."))
     assert tiller("exec", "-m", model, "x").out == "One.\n"
-    assert "model is now" in tiller("set", "last", "model", other).out
+    done = tiller("set", "last", "model", other).out
+    assert done.startswith("model of session ")
+    assert done.endswith(f" is now {other}\n")
     assert tiller("exec", "--session", "last", "x").out == "Other.\n"
     assert tiller("set", "last", "nosuch", "x").status == 2
 

@@ -10,6 +10,7 @@ from tiller_client.choices import read_budget, read_tools
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import UsageError
 from tiller_client.runtime import my_places
+from tiller_client.snapshots import read_snapshot
 from tiller_client.text import one_line
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.ops import SessionConfigure
@@ -25,7 +26,9 @@ def run(arguments: Namespace) -> int:
     changes = _changes(name, value)
     with DaemonConnection(my_places(), "tiller set") as connection:
         session_id = choose.session_id(connection, arguments.session, changes=True)
-        done = f"{name} is now {one_line(value)}" if value else f"{name} is back to its default"
+        session = choose.session_name(read_snapshot(connection.ask, session_id))
+        result = f"now {one_line(value)}" if value else "back to its default"
+        done = f"{name} of {session} is {result}"
         op = SessionConfigure(session_id, **changes)
         submit(connection, op, json=arguments.json, done=done)
     return 0
