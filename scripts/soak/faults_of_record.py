@@ -85,8 +85,7 @@ ENDING = (
         "_close_requests_and_items",
         "A.id in B.open_items",
         "A.id in B.open_items[1:]",
-        "tests/turn/test_early_calls.py"
-        "::test_b33_g8_what_began_early_has_ended_before_a_retry_and_before_the_turn_ends",
+        "tests/sim/test_guarantees.py::test_g7_one_ending_for_each_turn_step_item_and_request",
     ),
     Fault(
         "G7 an open step is ended when a turn ends",
