@@ -18,8 +18,12 @@ pytestmark = pytest.mark.peer
 ENDINGS = ("completed", "limit_reached")
 """The model seldom comes to an end by itself, however often it is asked to go on."""
 
-NO_TOOLS = TurnOverrides(tools=(), options={"max_tokens": 40})
-"""The weights are small and their context too: tools would fill it."""
+LIMITS = {
+    "openai_chat": "max_tokens",
+    "openai_responses": "max_output_tokens",
+    "anthropic_messages": "max_tokens",
+}
+"""What each wire calls the longest answer."""
 
 
 @pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anthropic_messages"])
@@ -37,12 +41,14 @@ async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_rest
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     model = f"real/{llama.model}"
+    # The weights are small and their context too: tools would fill it.
+    briefly = TurnOverrides(tools=(), options={LIMITS[api]: 40})
     session_id = await frontend.session(workspace, model=model)
-    await frontend.say(session_id, "Count from one to one hundred.", overrides=NO_TOOLS)
+    await frontend.say(session_id, "Count from one to one hundred.", overrides=briefly)
     await frontend.until(session_id, lambda event: isinstance(event.body, ItemDelta))
     await frontend.must(Interrupt(session_id))
     assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
-    await frontend.say(session_id, "Now say hello.", overrides=NO_TOOLS)
+    await frontend.say(session_id, "Now say hello.", overrides=briefly)
     answered = await frontend.turn_ended(session_id, 2)
     assert answered.outcome in ENDINGS
     assert answered.usage.input_tokens > 0
@@ -51,7 +57,7 @@ async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_rest
     daemon.restart()
     frontend = await Frontend.connect(daemon, nursery)
     frontend.follow(session_id)
-    await frontend.say(session_id, "And goodbye.", overrides=NO_TOOLS)
+    await frontend.say(session_id, "And goodbye.", overrides=briefly)
     assert (await frontend.turn_ended(session_id, 3)).outcome in ENDINGS
     ended = [e for e in frontend.events(session_id) if isinstance(e.body, StepEnded)]
     first_steps = {e.turn_id: e.body for e in reversed(ended) if isinstance(e.body, StepEnded)}
