@@ -201,9 +201,13 @@ class Actions:
             self._chat.say(f"files left as they are: {', '.join(result.conflicts)}")
 
     def _failed(self, written: str, error: TillerError) -> None:
-        if written and self._chat.editor.is_empty:
+        if not written:
+            self._chat.say(str(error))
+        elif self._chat.editor.is_empty:
             self._chat.editor.put(written)
-        self._chat.say(f"not sent: {error}" if written else str(error))
+            self._chat.say(f"not sent: {error}")
+        else:
+            self._chat.say(f"not sent, Up brings it back: {error}")
 
     def _custom(self) -> list[str]:
         return [one.name for one in self._chat.catalog.commands]

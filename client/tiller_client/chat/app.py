@@ -23,7 +23,7 @@ from tiller_client.chat.catalog import LoadedCatalog
 from tiller_client.chat.completing import InputCompleter
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.editor import Editor
-from tiller_client.chat.keys import bindings, input_of
+from tiller_client.chat.keys import bindings, input_of, type_ahead
 from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.look import Look
 from tiller_client.chat.menu import Menu
@@ -209,11 +209,12 @@ class Chat:
         await asyncio.to_thread(parser)
 
 
-async def run_chat(session_id: str) -> int:
-    """Show sessions, one after another, until the user leaves."""
+async def run_chat(session_id: str, typed: bytes) -> int:
+    """Show sessions, one after another, until the user leaves; `typed` are the first keys."""
     descriptor = sys.stdout.fileno()
     painter = Painter(descriptor, os.environ)
     look = Look(painter.size[0] - 1, theme_for(os.environ))
+    type_ahead(input_of(sys.stdin), typed)
     async with Client("tiller chat", places=my_places()) as client:
         while True:
             chat = Chat(client, session_id, painter, look, input_of(sys.stdin))

@@ -7,8 +7,11 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
@@ -50,6 +53,14 @@ def input_of(stdin: TextIO) -> Input:
     encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
     keyboard.stdin_reader = PosixStdinReader(keyboard.fileno(), "replace", encoding)
     return keyboard
+
+
+def type_ahead(keyboard: Input, typed: bytes) -> None:
+    """Let what was typed come from the keyboard before all that is typed from now on."""
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed_and_flush(typed.decode(errors="replace"))
+    store_typeahead(keyboard, keys)
 
 
 def bindings(chat: "Chat") -> KeyBindings:

@@ -5,13 +5,15 @@ import gc
 import os
 import sys
 from argparse import Namespace
+from contextlib import nullcontext
 
 from tiller_client import choose
+from tiller_client.chat.typed_ahead import kept
 from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
-from tiller_client.runtime import my_places
+from tiller_client.runtime import chosen_remote, my_places
 from tiller_protocol.answers import Created
 from tiller_protocol.ops import SessionConfigure, SessionCreate
 from tiller_protocol.settings import Settings
@@ -29,16 +31,20 @@ def run(arguments: Namespace) -> int:
     """Chat until the user leaves."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("tiller chat needs a terminal; for scripts there is: tiller exec PROMPT")
-    with DaemonConnection(my_places(), NAME) as connection:
-        session_id = _session(connection, arguments)
-        if arguments.plain or os.environ.get("TERM", "") in DUMB:
-            return _plain(connection, session_id)
-    gc.disable()  # nothing that is imported is garbage
-    from tiller_client.chat.app import run_chat  # takes long to import
+    if arguments.plain or os.environ.get("TERM", "") in DUMB:
+        with DaemonConnection(my_places(), NAME) as connection:
+            return _plain(connection, _session(connection, arguments))
+    # ssh may ask for something on the terminal first, which must be seen.
+    keeping = nullcontext(b"") if chosen_remote() else kept(sys.stdin.fileno())
+    with keeping as typed:
+        with DaemonConnection(my_places(), NAME) as connection:
+            session_id = _session(connection, arguments)
+        gc.disable()  # nothing that is imported is garbage
+        from tiller_client.chat.app import run_chat  # takes long to import
 
-    gc.freeze()
-    gc.enable()
-    return asyncio.run(run_chat(session_id))
+        gc.freeze()
+        gc.enable()
+        return asyncio.run(run_chat(session_id, typed))
 
 
 def _session(connection: DaemonConnection, arguments: Namespace) -> str:

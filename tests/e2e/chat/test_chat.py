@@ -13,6 +13,7 @@ from support.chat import ChatTerminal
 from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_client.chat.editor import PROMPT
 from tiller_client.runtime import lock_holder
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.items import UserMessage
@@ -269,7 +270,30 @@ async def test_frontends_see_each_other_come_and_go(
     await one.shows("also: tiller chat")
     two.press("\x04")
     assert await two.end() == 0
+    # Without this it takes until the lease has ended, which `test_followers` does by another clock.
+    daemon.restart()
     await one.until(lambda: "also: tiller chat" not in one.text)
+
+
+async def test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    """Also the part before Python has begun, where the terminal makes newlines of Enter."""
+    model = daemon.script(always("Read."))
+    chat = opens("-m", model)
+    chat.press("first\rsec")
+    await chat.read()  # the terminal's echo, or the first frame
+    chat.press("ond\rthird")
+    await chat.shows("» first", "second", "Read.")
+    await chat.sees(f"{PROMPT}third")
+    await chat.shows("■ completed")
+    session = await newest(frontend)
+    said = [
+        item.text
+        for item in (await frontend.snapshot(session.session_id)).items
+        if isinstance(item, UserMessage)
+    ]
+    assert said == ["first", "second"]
 
 
 async def test_a_file_is_completed_and_its_name_is_sent(
