@@ -186,7 +186,11 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--archived", action="store_true", help="the archived sessions instead")
     parser.add_argument("--of", metavar="SESSION", help="the sub-agents of this session instead")
     parser.add_argument(
-        "-n", dest="limit", type=positive, default=20, help="most sessions to list; default: 20"
+        "-n",
+        dest="limit",
+        type=positive,
+        default=20,
+        help="list at most this many; default: 20",
     )
     parser.add_argument("--all", action="store_true", help="list all of them")
     text = "find sessions by what was said in them"
@@ -195,7 +199,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--all", action="store_true", help="in all workspaces")
     parser.add_argument("--archived", action="store_true", help="archived sessions as well")
     parser.add_argument(
-        "-n", dest="limit", type=positive, default=20, help="most sessions; default: 20"
+        "-n", dest="limit", type=positive, default=20, help="list at most this many; default: 20"
     )
     parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")

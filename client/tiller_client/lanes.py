@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 JOBS_MAX = 64
-"""Most jobs that run or wait; as many submissions the daemon handles at the same time."""
+"""Maximum jobs that run or wait; the daemon handles as many submissions at a time."""
 
 _Job = TypeVar("_Job")
 

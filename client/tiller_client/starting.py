@@ -3,8 +3,8 @@
 If the daemon is installed as a service, the service manager starts it.
 
 If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
-exit at once, and every frontend connects to the winner. Who only replaces a daemon that crashed
-says which: if the winner is stopped at that moment, no other takes its place.
+exit at once, and every frontend connects to the winner. A frontend that only replaces a crashed
+daemon says which one: if the winner is stopped at that moment, no other takes its place.
 
 Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they do it
 at the same time; so this module imports little.

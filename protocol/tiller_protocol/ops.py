@@ -19,7 +19,7 @@ from tiller_protocol.settings import Settings, TurnOverrides
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
 
 REPLAY_LIMIT_MAX = 100_000
-"""Most events that one `replay` may ask for; the answer's size is limited as well."""
+"""Maximum events that one `replay` may ask for; the answer's size is limited as well."""
 
 FOLLOW_LEASE_S = 20.0
 """How long a frontend counts as a follower of a session after it has asked for its events."""
@@ -101,7 +101,7 @@ class Replay(Op, frozen=True, tag="replay"):
     limit: Annotated[
         int,
         Meta(ge=1, le=REPLAY_LIMIT_MAX),
-        doc("Most events in the answer; it is also limited in bytes (`replay_bytes_max`)."),
+        doc("Maximum events in the answer; it is also limited in bytes (`replay_bytes_max`)."),
     ] = REPLAY_LIMIT_MAX
     follower: Annotated[
         IdText | None,
@@ -162,7 +162,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
         str,
         doc(
             "Text that comes with the input, such as the output of a program. The model gets it "
-            "after the text, marked as context; it calls no command and no sub-agent."
+            "after the text, marked as context; commands and sub-agents in it are not called."
         ),
     ] = ""
 
@@ -338,7 +338,7 @@ class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
 
     rule_id: Annotated[IdText, doc("`id` of the `RuleSummary`.")]
     session_id: Annotated[
-        IdText | None, doc("The session whose own rule it is; absent: it is a lasting rule.")
+        IdText | None, doc("The session that the rule belongs to; absent for a lasting rule.")
     ] = None
 
 

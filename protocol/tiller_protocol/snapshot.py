@@ -92,7 +92,7 @@ class Snapshot(Struct, omit_defaults=True):
     ] = 0
     context_items: Annotated[int, doc("Number of items in `context_tokens`.")] = 0
     context_window: Annotated[
-        int, doc("Tokens that the model of the latest turn takes; 0: there was none.")
+        int, doc("Context window of the latest turn's model, in tokens; 0: there was no turn.")
     ] = 0
     branch: Annotated[str, doc("As in the latest `turn_ended` that has one.")] = ""
     turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None

@@ -48,7 +48,7 @@ def found(directory: Path, pattern: str) -> list[Path]:
         (CallPart("write", arguments={"path": "greeting.txt", "content": "x"}), "was not read yet"),
         (CallPart("edit", arguments={"path": "none", "old": "a", "new": "b"}), "does not exist"),
         (CallPart("edit", arguments={"path": "readme.md", "old": "a", "new": "b"}), "not"),
-        (patch(PATCH.replace("-hello", "-farewell")), "which are not there"),
+        (patch(PATCH.replace("-hello", "-farewell")), "The file has no such lines"),
         (patch(PATCH.replace("new/name.txt", "greeting.txt/name")), "greeting.txt"),
     ],
 )

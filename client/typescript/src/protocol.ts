@@ -61,7 +61,7 @@ export interface Settings {
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** How queued input is taken: one per turn, or all at once. */
   follow_ups?: "all" | "one_at_a_time" | null;
-  /** Most model requests in one turn. */
+  /** Maximum model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
@@ -103,7 +103,7 @@ export interface SessionList {
   workspace?: string | null;
   /** The archived sessions instead of the others. */
   archived?: boolean;
-  /** Most sessions in the answer. */
+  /** Maximum sessions in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -122,7 +122,7 @@ export interface SessionSearch {
   workspace?: string | null;
   /** Include archived sessions. */
   archived?: boolean;
-  /** Most sessions in the answer. */
+  /** Maximum sessions in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -133,7 +133,7 @@ export interface InputHistory {
   type: "input_history";
   /** Only sessions of this directory; absent: all. */
   workspace?: string | null;
-  /** Most inputs in the answer. */
+  /** Maximum inputs in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -237,7 +237,7 @@ export interface Replay {
   session_id: string;
   /** Return events with a higher `seq` than this. */
   after?: number;
-  /** Most events in the answer; it is also limited in bytes (`replay_bytes_max`). */
+  /** Maximum events in the answer; it is also limited in bytes (`replay_bytes_max`). */
   limit?: number;
   /** For a frontend that has the session open: an id of its choice, the same each time. It then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
   follower?: string | null;
@@ -264,7 +264,7 @@ export interface UserInput {
   no_reply?: boolean;
   /** Added to the system prompt of the turn that this input starts, if any. */
   system?: string;
-  /** Text that comes with the input, such as the output of a program. The model gets it after the text, marked as context; it calls no command and no sub-agent. */
+  /** Text that comes with the input, such as the output of a program. The model gets it after the text, marked as context; commands and sub-agents in it are not called. */
   context?: string;
 }
 
@@ -292,7 +292,7 @@ export interface TurnOverrides {
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or whatever the user may. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
-  /** Most model requests in one turn. */
+  /** Maximum model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
@@ -435,7 +435,7 @@ export interface RuleRevoke {
   type: "rule_revoke";
   /** `id` of the `RuleSummary`. */
   rule_id: string;
-  /** The session whose own rule it is; absent: it is a lasting rule. */
+  /** The session that the rule belongs to; absent for a lasting rule. */
   session_id?: string | null;
 }
 
@@ -674,7 +674,7 @@ export interface Snapshot {
   context_tokens?: number;
   /** Number of items in `context_tokens`. */
   context_items?: number;
-  /** Tokens that the model of the latest turn takes; 0: there was none. */
+  /** Context window of the latest turn's model, in tokens; 0: there was no turn. */
   context_window?: number;
   /** As in the latest `turn_ended` that has one. */
   branch?: string;
@@ -1039,7 +1039,7 @@ export interface TurnContextShown {
   variant: string;
   /** What happens where no rule decides about a call. */
   approve: "always" | "ask" | "never";
-  /** Most model requests in the turn. */
+  /** Maximum model requests in the turn. */
   max_steps: number;
   /** Names of the tools that the model is offered. */
   tools: Array<string>;

@@ -28,7 +28,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """How often and how long failed requests to models are made again. Times are in seconds."""
 
     attempts: Attempts = RETRY_ATTEMPTS
-    """Most attempts of a request, without those that a server refused to connect to."""
+    """Maximum attempts of a request, without those that a server refused to connect to."""
     delay_s: DelaySeconds = RETRY_DELAY_S
     """Longest delay between two attempts if the provider asks for none."""
     retry_after_s: DelaySeconds = RETRY_AFTER_S
@@ -36,4 +36,4 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     refused_s: DelaySeconds = RETRY_REFUSED_S
     """How long a server is waited for that refuses connections."""
     total_s: DelaySeconds = RETRY_TOTAL_S
-    """Most that all delays of one request may add up to."""
+    """Maximum sum of all delays of one request."""

@@ -348,4 +348,6 @@ def _has_changed(location: Location) -> str:
 def _outcome(changed: Sequence[str]) -> str:
     if not changed:
         return "No file was changed."
-    return f"The change could not be undone in {', '.join(changed)}. Read again before you go on."
+    return (
+        f"The change could not be undone in {', '.join(changed)}. Read them again before you go on."
+    )

@@ -102,7 +102,7 @@ def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, .
         some = "a PDF document" if len(documents) == 1 else f"{len(documents)} PDF documents"
         text = f"The model {model.name} takes no documents, so it got the text of {some}."
         if scans:
-            text += f" {scans} of {len(documents)} had no text: it may be a scan."
+            text += f" {scans} of {len(documents)} had no text and may be scans."
         warnings.append(WarningRaised("documents_as_text", text))
     return tuple(warnings)
 

@@ -192,7 +192,7 @@ class KnownWorkspace:
         except (FileNotFoundError, NotADirectoryError):
             state = None
         if state is None or not stat.S_ISDIR(state.st_mode) or state.st_dev != self.device:
-            raise Unclear(f"{directory.path} has changed while the workspace was read")
+            raise Unclear(f"{directory.path} changed while the workspace was being read")
         stamp = stamp_of(state)
         if self.watch and (directory.inode != state.st_ino or not self.watch.has(directory)):
             self.watch.remove(directory)

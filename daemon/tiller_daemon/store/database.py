@@ -26,10 +26,10 @@ from tiller_daemon.store.transactions import Job, Transactions
 Result = TypeVar("Result")
 
 JOBS_QUEUED_MAX = 1024
-"""Most queued reads and writes; further callers wait."""
+"""Maximum queued reads and writes; further callers wait."""
 
 GROUP_WRITES_MAX = 256
-"""Most writes in one transaction: with more, the cost of the commit no longer matters."""
+"""Maximum writes in one transaction: with more, the cost of the commit no longer matters."""
 
 GROUP_BYTES_MAX = 4 * 1024 * 1024
 """Total size of bodies after which a transaction takes no further write."""

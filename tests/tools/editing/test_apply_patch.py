@@ -65,7 +65,7 @@ async def test_a_patch_that_fails_in_its_last_file_changes_none(bench):
     await put(bench, "a.py", "one\n")
     await put(bench, "b.py", "three\n")
     said = await refused(bench, TWO)
-    assert "Hunk 1 of b.py (line 7 of the patch) changes the lines\n       \ttwo\n" in said
+    assert "Hunk 1 of b.py (line 7 of the patch) changes these lines:\n       \ttwo\n" in said
     assert said.endswith("No file was changed.")
     assert tree(bench) == {"a.py": b"one\n", "b.py": b"three\n"}
 
@@ -158,16 +158,16 @@ async def test_nested_contexts_narrow_where_a_hunk_is_looked_for(bench):
 async def test_a_hunk_that_is_not_there_is_shown_with_what_is(bench):
     await put(bench, "f", "import os\n\ndef connect(host):\n    return host\n")
     said = await refused(bench, "*** Update File: f\n@@\n-def connect(hots):\n+x\n")
-    assert "The most similar lines are:\n     3\tdef connect(host):" in said
+    assert "The most similar ones are:\n     3\tdef connect(host):" in said
     said = await refused(bench, "*** Update File: f\n@@ class Elsewhere\n-import os\n")
-    assert "Hunk 1 of f (line 3 of the patch) comes after the line\n       \tclass Else" in said
+    assert "Hunk 1 of f (line 3 of the patch) comes after this line:\n       \tclass Else" in said
 
 
 async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     said = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in said
-    assert "not there after line 3, only before it. Put hunks in the order of the file" in said
+    assert "After line 3 the file has no such lines, only before it. Put hunks in the" in said
 
 
 async def test_nothing_but_text_is_patched(bench):

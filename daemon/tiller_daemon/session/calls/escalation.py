@@ -25,7 +25,7 @@ RAN_OUTSIDE = (
 )
 RAN_AGAIN = (
     "[The sandbox stopped the command. With the user's approval it ran again with more access. "
-    "Its output then:]"
+    "This is its output:]"
 )
 DECLINED = "[The user was asked to let the command {what}, and declined.{comment}]"
 

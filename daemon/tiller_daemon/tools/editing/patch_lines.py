@@ -48,7 +48,7 @@ class MissingHunk(ToolFailure):
 
     def __init__(self, what: str, wanted: str, lines: Sequence[str], place: int) -> None:
         quoted = "\n".join(f"       \t{line}" for line in wanted.split("\n"))
-        super().__init__(f"{what}\n{quoted}\nwhich are not there")
+        super().__init__(f"{what}\n{quoted}")
         self.wanted, self.lines, self.place = wanted, lines, place
 
 
@@ -70,13 +70,13 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing} after line {place}, only before it. Put hunks in the order of the file, "
-            "and do not let them overlap."
+            f"{missing}\nAfter line {place} the file has no such lines, only before it. Put hunks "
+            "in the order of the file, and do not let them overlap."
         )
     near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
     if not near:
-        return f"{missing}. Nothing in the file is similar; read it again."
-    return f"{missing}. The most similar lines are:\n{show_lines(near)}"
+        return f"{missing}\nThe file has no such lines, and nothing similar. Read it again."
+    return f"{missing}\nThe file has no such lines. The most similar ones are:\n{show_lines(near)}"
 
 
 def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_Replacement]:
@@ -87,12 +87,12 @@ def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_R
         for context in hunk.context:
             at = _seek(lines, [context], place, at_end=False)
             if at is None:
-                raise MissingHunk(f"{where} comes after the line", context, lines, place)
+                raise MissingHunk(f"{where} comes after this line:", context, lines, place)
             place = at + 1
         replacement = _find(lines, hunk, place)
         if replacement is None:
             wanted = "\n".join(text for mark, text in hunk.lines if mark != "+")
-            raise MissingHunk(f"{where} changes the lines", wanted, lines, place)
+            raise MissingHunk(f"{where} changes these lines:", wanted, lines, place)
         if replacement.length:
             place = replacement.start + replacement.length
         replacements.append(replacement)

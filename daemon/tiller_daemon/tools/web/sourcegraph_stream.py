@@ -173,7 +173,7 @@ def _decode(body: bytes, kind: type[_Event]) -> _Event:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolFailure(f"The answer of the server can't be decoded: {error}") from None
+        raise ToolFailure(f"The server's answer can't be decoded: {error}") from None
 
 
 def _lines(match: _Match) -> Iterator[str]:
