@@ -235,7 +235,7 @@ class AgentSummary(Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, doc("As it is chosen.")]
     description: Annotated[str, doc("One line; may be empty.")] = ""
     model: Annotated[str | None, doc("Absent: the session's model.")] = None
-    read_only: Annotated[bool, doc("Nothing that it does can write.")] = False
+    read_only: Annotated[bool, doc("Whether it can only read.")] = False
     problem: Problem = ""
     variant: Annotated[str | None, doc("Of the model; absent: that of the configuration.")] = None
     max_steps: Annotated[int | None, doc("Per turn; absent: what the configuration says.")] = None

@@ -76,7 +76,7 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
 
     session_id: Annotated[str, doc("The session.")]
     message: Annotated[
-        str, doc("Why, if nobody asked for it, such as a session that does not exist.")
+        str, doc("Why, unless it was asked for: perhaps there is no such session.")
     ] = ""
 
 

@@ -1525,7 +1525,7 @@ export interface AgentSummary {
   description?: string;
   /** Absent: the session's model. */
   model?: string | null;
-  /** Nothing that it does can write. */
+  /** Whether it can only read. */
   read_only?: boolean;
   /** Why it can't be used now; empty if it can. */
   problem?: string;
@@ -1814,7 +1814,7 @@ export interface Followers {
 export interface Unfollowed {
   /** The session. */
   session_id: string;
-  /** Why, if nobody asked for it, such as a session that does not exist. */
+  /** Why, unless it was asked for: perhaps there is no such session. */
   message?: string;
 }
 
