@@ -120,8 +120,8 @@ def _parser() -> argparse.ArgumentParser:
         "--after-crash",
         metavar="STAMP",
         default="",
-        help="start only if the crashed daemon that left the token with this stamp has had no "
-        "successor; for frontends",
+        help="for frontends: start only if no daemon has replaced the crashed one whose token has "
+        "this stamp",
     )
     parser.add_argument("--log-format", choices=("json", "console"), default=None)
     parser.add_argument(

@@ -223,7 +223,8 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     languages: Annotated[tuple[str, ...], doc("Languages that it checks.")]
     program: Annotated[str, doc("Path; empty if it is not installed.")] = ""
     chosen: Annotated[
-        bool, doc("The configuration names it. Else the first installed of a language is used.")
+        bool,
+        doc("Whether the configuration names it. Else the first one installed runs."),
     ] = False
     running: Annotated[int, doc("Number of directories in which it runs.")] = 0
     problem: Annotated[str, doc("Why one has ended; empty if none has failed.")] = ""

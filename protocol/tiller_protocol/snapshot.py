@@ -40,7 +40,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     at: Annotated[float, doc("Unix seconds when it began.")] = 0.0
     duration_s: Annotated[
         float | None,
-        doc("Of a turn that has ended: seconds, without those in which no daemon ran."),
+        doc("Seconds that an ended turn took, without the time when no daemon ran."),
     ] = None
     choices: Annotated[
         TurnChoices | None, doc("As in `turn_started`; absent for steps as well.")

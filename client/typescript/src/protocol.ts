@@ -971,7 +971,7 @@ export interface Mark {
   read_only?: boolean;
   /** Unix seconds when it began. */
   at?: number;
-  /** Of a turn that has ended: seconds, without those in which no daemon ran. */
+  /** Seconds that an ended turn took, without the time when no daemon ran. */
   duration_s?: number | null;
   /** As in `turn_started`; absent for steps as well. */
   choices?: TurnChoices | null;
@@ -1571,7 +1571,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path; empty if it is not installed. */
   program?: string;
-  /** The configuration names it. Else the first installed of a language is used. */
+  /** Whether the configuration names it. Else the first one installed runs. */
   chosen?: boolean;
   /** Number of directories in which it runs. */
   running?: number;

@@ -60,8 +60,8 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     background: Annotated[
         bool,
         Meta(
-            description="Return at once and get the report as a message later; only for agents "
-            "that are read-only, or with `paths`, which nobody else may change until it ends"
+            description="Return at once and get the report as a message later; only for read-only "
+            "agents, or with `paths`: nobody else may change these until it ends"
         ),
     ] = False
     paths: Annotated[

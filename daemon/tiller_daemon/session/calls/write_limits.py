@@ -34,8 +34,8 @@ NO_SANDBOX = (
     "or say in your report what should be run."
 )
 SANDBOX_TOO_WEAK = (
-    "denied: {why}, and the sandbox of this machine ({name}) can't stop a command that "
-    "writes from writing there. Use the tools for files, or wait for the report."
+    "denied: {why}, and the sandbox of this machine ({name}) can't keep a command that "
+    "writes out of there. Use the tools for files, or wait for the report."
 )
 
 
