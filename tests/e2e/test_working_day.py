@@ -140,12 +140,16 @@ def test_cost_context_and_branch_are_in_the_last_line_and_in_the_list(
 def test_a_patch_goes_from_one_checkout_to_another(
     daemon: Daemon, tiller: CommandLine, workspace: Path, tmp_path: Path
 ) -> None:
-    model = daemon.script(calls(write("new.txt", "hello, world\n")), text("Done."))
+    fresh, binary = tmp_path / "fresh", bash("printf 'a\\0\\377' > new.bin")
+    model = daemon.script(calls(write("new.txt", "hello, world\n")), calls(binary), text("Done."))
     assert tiller("exec", "-m", model, "--approve", "always", "x").status == 0
     patch = tiller("diff").out
-    subprocess.run([*GIT, "clone", "-q", str(workspace), str(tmp_path / "fresh")], check=True)
-    subprocess.run([*GIT, "apply"], cwd=tmp_path / "fresh", input=patch, text=True, check=True)
-    assert (tmp_path / "fresh" / "new.txt").read_text() == "hello, world\n"
+    subprocess.run([*GIT, "clone", "-q", str(workspace), str(fresh)], check=True)
+    subprocess.run([*GIT, "apply"], cwd=fresh, input=patch, text=True, check=True)
+    assert (fresh / "new.txt").read_text() == "hello, world\n"
+    assert (fresh / "new.bin").read_bytes() == b"a\0\xff"
+    subprocess.run([*GIT, "apply", "-R"], cwd=fresh, input=patch, text=True, check=True)
+    assert not (fresh / "new.bin").exists()
 
 
 def test_what_does_not_fit_on_the_terminal_is_read_in_the_pager(
