@@ -12,6 +12,7 @@ import trio
 
 from e2e.provider import said
 from e2e.test_models import free_port
+from support import tiny_mcp
 from support.daemon import CONFIG, Daemon
 from support.http_server import serving, status
 from tiller_protocol import PROTOCOL_VERSION, VERSION
@@ -41,6 +42,23 @@ api_key_env = "NOT_SET"
 [providers.far]
 api = "openai_chat"
 base_url = "https://models.invalid/v1"
+"""
+
+
+SERVERS = """
+[mcp.works]
+command = {here}
+
+[mcp.asleep]
+command = {here}
+enabled = false
+
+[mcp.broken]
+command = ["/nowhere/server"]
+
+[lsp.absent]
+command = ["/nowhere/lsp"]
+files = {{ ".cob" = "cobol" }}
 """
 
 
@@ -138,6 +156,26 @@ async def test_without_a_model_that_can_be_used_something_is_broken(
     report = await doctor(daemon)
     assert report.status == 1
     assert "no model can be used now" in report.findings["models"][0][1]
+
+
+async def test_every_server_is_there_with_its_state_and_a_broken_one_is_a_failure(
+    new_daemon: Callable[..., Daemon],
+) -> None:
+    here = json.dumps([sys.executable, tiny_mcp.__file__])
+    daemon = new_daemon(CONFIG + SERVERS.format(here=here))
+    daemon.start()
+    report = await doctor(daemon)
+    assert report.status == 1
+    by_name = {
+        text.partition(" ")[0].rstrip(":"): (verdict, text)
+        for verdict, text in report.findings["mcp"]
+    }
+    assert by_name["works"][0] == "ok"
+    assert by_name["works"][1].endswith("tools")
+    assert by_name["asleep"] == ("ok", "asleep is not enabled")
+    assert by_name["broken"][0] == "fail"
+    assert "/nowhere/server was not found" in by_name["broken"][1]
+    assert ("warn", "absent is configured, but its program was not found") in report.findings["lsp"]
 
 
 def test_a_mistake_in_the_file_is_named(new_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
