@@ -139,7 +139,8 @@ class MarkdownStream:
                 return [fence_row("")]
             return code_rows(self._fence.line(line), self.width)
         self._lines.append(line)
-        if len(self._lines) < self._parse_at:
+        goes_on = len(self._lines) > 1 and not line.strip()  # no block begins in a blank line
+        if goes_on or len(self._lines) < self._parse_at:
             return []
         found = self._pieces()
         if not found:
