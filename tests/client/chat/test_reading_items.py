@@ -289,6 +289,13 @@ def test_the_words_of_huge_changes_are_not_compared(lines):
     assert marked == (30 if lines == 30 else 0)
 
 
+def test_a_history_that_names_itself_as_its_sub_agent_is_shown_once():
+    agent = SubAgent("s", "scout")
+    calls = [call(id=str(number), state="running", sub_agent=agent) for number in range(3)]
+    lines = item_lines(calls[0], Facts(calls, 1.0, children={"s": calls}), 200, NO_COLOUR)
+    assert len(lines) < 20
+
+
 def test_an_image_is_drawn_where_the_terminal_can():
     image = png(640, 400)
     kitty = image_lines(image, 60, Theme("dark", 256, pictures="kitty"), "cat.png")

@@ -164,7 +164,9 @@ def _agent_lines(
     if width < AGENT_WIDTH_MIN or (has_ended and not opened):
         return
     items = [item for item in facts.children.get(agent.session_id, ()) if _is_work(item)]
-    child = Facts(items, facts.now, children=facts.children)
+    # Nobody works for itself: a history that says so would be shown in itself for ever.
+    others = {known: of for known, of in facts.children.items() if known != agent.session_id}
+    child = Facts(items, facts.now, children=others)
     for item in items if opened else items[-CHILD_ITEMS_SHOWN:]:
         if isinstance(item, ToolCall) and has_ended and item.state in ("pending", "running"):
             # Its session is followed apart, so how the last call ended may not be known yet.
