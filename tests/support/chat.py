@@ -28,8 +28,11 @@ FAINT, BLINKING = 2, 5
 FOCUS_REPORTS = 1004
 
 FOCUSED = "\x1b[I"
-ECHOED = FOCUSED.replace("\x1b", "^[")
-"""What stands on a terminal that is not raw yet when it says so."""
+FINE = "\x1b[0n"
+"""A terminal's answer when it is asked for its status."""
+
+ECHOED = tuple(answer.replace("\x1b", "^[") for answer in (FOCUSED, FINE))
+"""What stands on a terminal that is not raw when it answers."""
 
 
 class _Screen(pyte.HistoryScreen):
@@ -43,6 +46,10 @@ class _Screen(pyte.HistoryScreen):
         super().set_mode(*modes, **more)
         if FOCUS_REPORTS in modes:
             self.answers += FOCUSED
+
+    def write_process_input(self, data: str) -> None:
+        """Answer what the program asks for."""
+        self.answers += data
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         """Set what text looks like from here on."""
@@ -83,6 +90,8 @@ class ChatTerminal:
         """Everything that was written to the terminal, as it came."""
         self.read_at = 0.0
         """When the last of it came, by the clock of `time.perf_counter`."""
+        self.is_slow = False
+        """Whether its answers stay away, as if it had not shown yet what was written to it."""
         self._master = master
         columns, lines = size
         self._screen = _Screen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
@@ -215,6 +224,11 @@ class ChatTerminal:
         text = self._decoder.decode(data)
         self.written += text
         self._stream.feed(text)
+        if not self.is_slow:
+            self.answer()
+        return bool(data)
+
+    def answer(self) -> None:
+        """Tell the program what it has asked."""
         answers, self._screen.answers = self._screen.answers, ""
         self.press(answers)
-        return bool(data)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.input import Input
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.output import DummyOutput
 
@@ -23,7 +22,8 @@ from tiller_client.chat.catalog import LoadedCatalog
 from tiller_client.chat.completing import InputCompleter
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.editor import Editor
-from tiller_client.chat.keys import bindings, input_of, type_ahead
+from tiller_client.chat.keyboard import Keyboard, type_ahead
+from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.look import Look
 from tiller_client.chat.menu import Menu
@@ -57,7 +57,7 @@ class Chat:
     """One session on the screen, until the user leaves it."""
 
     def __init__(
-        self, client: Client, session_id: str, painter: Painter, look: Look, keyboard: Input
+        self, client: Client, session_id: str, painter: Painter, look: Look, keyboard: Keyboard
     ) -> None:
         self.client = client
         self.session = LiveSession(client, session_id)
@@ -68,6 +68,8 @@ class Chat:
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
         self.actions = Actions(self)
+        self.keyboard = keyboard
+        keyboard.answered = self.screen.pace.answered
         self.sub_agents = SubAgents(client, self.screen.pace.soon)
         self.next_session: str | None = None
         """The session to open after this one."""
@@ -112,7 +114,7 @@ class Chat:
         tasks.start(self._load())
         try:
             with self.app.input.raw_mode():  # or what the terminal answers would be echoed
-                screen.painter.begin()
+                screen.begin()
                 await self.app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
             await tasks.end()
@@ -177,12 +179,19 @@ class Chat:
 
     def leave(self) -> None:
         """End the application; a running turn goes on."""
-        if self.app.is_running and not self.app.is_done:
+        if self.app.is_running and not self.keyboard.is_ignored:
+            self.keyboard.is_ignored = True
+            self.app.create_background_task(self._leave())
+
+    async def _leave(self) -> None:
+        await self.screen.pace.settle()
+        if not self.app.is_done:
             self.screen.draw()
             self.app.exit()
 
     def _key_came(self, _processor: object) -> None:
         self.notes.key_came()
+        self.screen.pace.key_came()
 
     def _ask(self) -> None:
         """Ask the request that is next, if another one was asked before."""
@@ -214,10 +223,10 @@ async def run_chat(session_id: str, typed: bytes) -> int:
     descriptor = sys.stdout.fileno()
     painter = Painter(descriptor, os.environ)
     look = Look(painter.size[0] - 1, theme_for(os.environ))
-    type_ahead(input_of(sys.stdin), typed)
+    type_ahead(Keyboard(sys.stdin), typed)
     async with Client("tiller chat", places=my_places()) as client:
         while True:
-            chat = Chat(client, session_id, painter, look, input_of(sys.stdin))
+            chat = Chat(client, session_id, painter, look, Keyboard(sys.stdin))
             await chat.run()
             turn = "the turn goes on; " if chat.is_busy else ""
             say(f"{turn}to return: tiller chat {session_id[-SHORT_ID_CHARS:]}")

@@ -1,27 +1,16 @@
 """What each key does."""
 
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.input import Input, create_input
-from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
-from prompt_toolkit.input.posix_utils import PosixStdinReader
-from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100 import Vt100Input
-from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+
+from tiller_client.chat.keyboard import FOCUS_IN, FOCUS_OUT
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
-
-FOCUS_IN, FOCUS_OUT = Keys.F21, Keys.F22
-"""No keyboard has these, and prompt-toolkit has no names for what they stand for here."""
-
-FOCUS_SEQUENCES = {"\x1b[I": FOCUS_IN, "\x1b[O": FOCUS_OUT}
-"""What a terminal sends when its window gets or loses the focus."""
 
 KEYS_SHOWN = (
     ("Enter", "send; while a turn is running: steer it"),
@@ -42,25 +31,6 @@ KEYS_SHOWN = (
     ("Ctrl-R", "search what you wrote before"),
     ("!COMMAND", "run your own command"),
 )
-
-
-def input_of(stdin: TextIO) -> Input:
-    """The keyboard of a terminal."""
-    ANSI_SEQUENCES.update(FOCUS_SEQUENCES)
-    keyboard = create_input(stdin)
-    assert isinstance(keyboard, Vt100Input)
-    # Terminals send UTF-8 in the C locale as well; what is no character is shown as such.
-    encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
-    keyboard.stdin_reader = PosixStdinReader(keyboard.fileno(), "replace", encoding)
-    return keyboard
-
-
-def type_ahead(keyboard: Input, typed: bytes) -> None:
-    """Let what was typed come from the keyboard before all that is typed from now on."""
-    keys: list[KeyPress] = []
-    parser = Vt100Parser(keys.append)
-    parser.feed_and_flush(typed.decode(errors="replace"))
-    store_typeahead(keyboard, keys)
 
 
 def bindings(chat: "Chat") -> KeyBindings:

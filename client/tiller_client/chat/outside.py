@@ -46,14 +46,16 @@ class Outside:
 
     @contextlib.asynccontextmanager
     async def _given_away(self) -> AsyncGenerator[None]:
-        painter = self._chat.screen.painter
+        screen = self._chat.screen
+        painter = screen.painter
+        await screen.pace.settle()
         try:
             async with in_terminal():
                 painter.erase()
                 painter.end()
                 yield
         finally:  # in raw mode again, or what the terminal answers would be echoed
-            painter.begin()
+            screen.begin()
             painter.forget()
         self._chat.app.invalidate()
 

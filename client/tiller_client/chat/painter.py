@@ -1,8 +1,7 @@
 """Draws the live part at the bottom of a terminal, below lines that stay.
 
 Every frame is one write, so that a terminal that knows synchronized updates never shows half of
-one, and others hardly ever. A terminal that takes its time makes the write wait, and so the next
-frame: what happens meanwhile is shown by that one.
+one, and others hardly ever. How often there is one is for `pace`.
 """
 
 import fcntl
@@ -25,6 +24,9 @@ ERASE_BELOW = "\x1b[J"
 ERASE_REST = "\x1b[K"
 MODES_ON, MODES_OFF = "\x1b[?2004h\x1b[?1004h", "\x1b[?2004l\x1b[?1004l"
 """Bracketed paste, and reports of the focus."""
+
+ASK = "\x1b[5n"
+"""Asks the terminal for its status; it answers when it has shown what is before."""
 
 PLAIN = "\x1b[0m"
 
@@ -84,19 +86,22 @@ class Painter:
         return cell if all(cell) else None
 
     def begin(self) -> None:
-        """Let the terminal mark pasted text, and tell when its window gets the focus."""
+        """Let the terminal mark pasted text, tell when its window gets the focus, and answer."""
         self.is_ours = True
-        self._write(MODES_ON)
+        self._write(MODES_ON + ASK)
 
     def end(self) -> None:
         """Take back what `begin` has changed."""
         self.is_ours = False
         self._write(MODES_OFF + WRAP + SHOW_CURSOR)
 
-    def paint(self, above: Sequence[str], frame: Frame, columns: int, extra: str = "") -> None:
+    def paint(
+        self, above: Sequence[str], frame: Frame, columns: int, extra: str = "", ask: str = ""
+    ) -> bool:
         """Add lines above the live part, which stay, and make the live part look like `frame`.
 
-        `extra` is written as it is: a bell, a title.
+        `extra` is written as it is: a bell, a title. So is `ask`, but only behind something else;
+        returns whether there was something.
         """
         begin = self._to_top(columns)
         if above or columns != self._columns:
@@ -108,13 +113,16 @@ class Painter:
         place = self._place_cursor(frame, row)
         if above or drawn or extra or frame.cursor is None:
             wrap = WRAP if above else ""  # lines that stay may be longer than the terminal is wide
-            self._write(
-                f"{BEGIN}{HIDE_CURSOR}{begin}{wrap}{body}{NO_WRAP}{drawn}{WRAP}{place}{extra}{END}"
-            )
+            body = f"{begin}{wrap}{body}{NO_WRAP}{drawn}{WRAP}{place}"
+            written = f"{BEGIN}{HIDE_CURSOR}{body}{extra}{END}{ask}"
         elif frame.cursor != self._cursor:
-            self._write(f"{begin}{place}")
+            written = f"{begin}{place}{ask}"
+        else:
+            written = ""
+        self._write(written)
         self._cursor = frame.cursor
         self._rows, self._columns = frame.rows, columns
+        return bool(written)
 
     def erase(self) -> None:
         """Remove the live part; the cursor is where it began."""

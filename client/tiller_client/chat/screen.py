@@ -9,7 +9,7 @@ from tiller_client.chat.frame import Parts, compose
 from tiller_client.chat.look import Look
 from tiller_client.chat.notifying import Notifier
 from tiller_client.chat.pace import Pace
-from tiller_client.chat.painter import Painter
+from tiller_client.chat.painter import ASK, Painter
 from tiller_client.chat.rows import answer_rows, completion_rows, how_to_answer, queue_rows
 from tiller_client.chat.status import Facts, status_rows
 from tiller_client.render_request import request_block
@@ -32,6 +32,11 @@ class Screen:
         """Lines to print with the next frame."""
         self.pace = Pace(self.draw)
 
+    def begin(self) -> None:
+        """Draw on the terminal from now on; it is raw already."""
+        self.painter.begin()
+        self.pace.begin()
+
     def fit(self) -> None:
         """Lines made from now on are as wide as the terminal is now, images as its cells are."""
         look = self.look
@@ -51,7 +56,7 @@ class Screen:
 
     def draw(self) -> None:
         """Draw the state of the chat now, or once no other program has the terminal."""
-        if not self.painter.is_ours:
+        if not self.painter.is_ours or not self.pace.may_draw():
             return
         self.fit()
         columns, rows = self.painter.size
@@ -63,7 +68,12 @@ class Screen:
         recoloured = self.look.theme.recoloured
         above = [recoloured(line) for line in above]
         frame = frame._replace(rows=[recoloured(row) for row in frame.rows])
-        self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot))
+        ask = ASK if self.pace.asks else ""
+        if (
+            self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot), ask)
+            and ask
+        ):
+            self.pace.asked()
         if chat.asking.request is not None:
             chat.asking.seen(time.monotonic())
 

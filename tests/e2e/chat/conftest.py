@@ -25,4 +25,5 @@ def opens(daemon: Daemon, workspace: Path) -> Generator[Opens]:
     yield start
     for chat in opened:
         chat.close()
-    assert not any(ECHOED in chat.written for chat in opened), "a terminal's answer is no text"
+    shown = "".join(chat.written for chat in opened)
+    assert not any(echoed in shown for echoed in ECHOED), "a terminal's answer is no text"

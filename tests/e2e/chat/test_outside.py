@@ -1,5 +1,6 @@
 """Other programs in the terminal of `tiller chat`, which have it to themselves."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,34 @@ from e2e.words import bash, calls
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_client.chat.pace import ON_THEIR_WAY_MAX, PATIENCE_S
+from tiller_client.chat.painter import ASK
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
 
 SPOKEN = "Said in the meantime."
-PIECES_APART = WaitPart(0.2)
+PIECES_APART = WaitPart(0.1)
 """Time for the chat to draw, which it must not."""
+
+
+async def test_a_slow_terminal_gets_the_newest_frame_and_no_queue_of_them(
+    opens: Callable[..., ChatTerminal], daemon: Daemon, frontend: Frontend
+) -> None:
+    pieces = [part for number in range(20) for part in (TextPart(f"word {number} "), PIECES_APART)]
+    chat = opens("-m", daemon.script(ScriptStep(parts=tuple(pieces))))
+    await chat.shows(READY)
+    session = await newest(frontend)
+    frontend.follow(session.session_id)
+    began, before = time.monotonic(), len(chat.written)
+    chat.is_slow = True
+    chat.press("go\r")
+    await frontend.turn_ended(session.session_id)
+    chat.press("typed")
+    await chat.until(lambda: "typed" in chat.rows[chat.cursor[0]])
+    given_up = (time.monotonic() - began) / PATIENCE_S
+    assert chat.written[before:].count(ASK) <= ON_THEIR_WAY_MAX + given_up
+    chat.is_slow = False
+    chat.answer()
+    await chat.shows("word 19", "■ completed", "typed")
 
 
 async def test_nothing_is_drawn_over_the_users_editor_and_all_of_it_afterwards(

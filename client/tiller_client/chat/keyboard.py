@@ -1,0 +1,59 @@
+"""What comes from the terminal: keys, pasted text, and what the terminal itself has to say."""
+
+from collections.abc import Callable
+from typing import TextIO
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+
+FOCUS_IN, FOCUS_OUT, ANSWER = Keys.F21, Keys.F22, Keys.F23
+"""No keyboard has these, and prompt-toolkit has no names for what they stand for here."""
+
+ANSWER_SEQUENCE = "\x1b[0n"
+"""What a terminal says when it is asked for its status."""
+
+SEQUENCES = {"\x1b[I": FOCUS_IN, "\x1b[O": FOCUS_OUT, ANSWER_SEQUENCE: ANSWER}
+"""What a terminal sends when its window gets or loses the focus, and when it answers."""
+
+
+class Keyboard(Vt100Input):
+    """The keyboard of a terminal."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        ANSI_SEQUENCES.update(SEQUENCES)
+        # Terminals send UTF-8 in the C locale as well; what is no character is shown as such.
+        encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
+        self.stdin_reader = PosixStdinReader(self.fileno(), "replace", encoding)
+        self.answered: Callable[[], None] = lambda: None
+        """Called for each answer of the terminal."""
+        self.is_ignored = False
+        """Whether keys count no more, as the user has left."""
+
+    def read_keys(self) -> list[KeyPress]:
+        """What was typed; answers of the terminal may come between, also in a pasted text."""
+        keys: list[KeyPress] = []
+        for press in super().read_keys():
+            for _ in range(press.data.count(ANSWER_SEQUENCE)):
+                self.answered()
+            if press.key is not ANSWER:
+                keys.append(KeyPress(press.key, press.data.replace(ANSWER_SEQUENCE, "")))
+        return [] if self.is_ignored else keys
+
+    def flush_keys(self) -> list[KeyPress]:
+        """A lone Esc, which could have been the beginning of another key."""
+        keys = super().flush_keys()
+        return [] if self.is_ignored else keys
+
+
+def type_ahead(keyboard: Keyboard, typed: bytes) -> None:
+    """Let what was typed come from the keyboard before all that is typed from now on."""
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed_and_flush(typed.decode(errors="replace"))
+    store_typeahead(keyboard, keys)

@@ -1,0 +1,146 @@
+"""When frames are drawn on a terminal that answers, and what comes from its keyboard."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator
+
+import pytest
+from prompt_toolkit.keys import Keys
+
+from tiller_client.chat import pace as pacing
+from tiller_client.chat.keyboard import ANSWER_SEQUENCE, Keyboard
+from tiller_client.chat.pace import ON_THEIR_WAY_MAX, Pace
+
+UP = "\x1b[A"
+
+
+class Drawn:
+    """A pace on a terminal; its frames are counted."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self._more = asyncio.Event()
+        self.pace = Pace(self.draw)
+
+    def draw(self) -> None:
+        if self.pace.may_draw():
+            self.pace.drawn()
+            self.frames += 1
+            self._more.set()
+            if self.pace.asks:
+                self.pace.asked()
+
+    async def next_frame(self) -> None:
+        """Return when there is one more."""
+        self._more.clear()
+        await self._more.wait()
+
+
+Plays = Callable[[Callable[[Drawn], Coroutine[object, object, None]]], None]
+
+
+@pytest.fixture
+def plays() -> Plays:
+    """Plays something in a loop, on a terminal that has answered the first time."""
+
+    def play(body: Callable[[Drawn], Coroutine[object, object, None]]) -> None:
+        async def run() -> None:
+            drawn = Drawn()
+            drawn.pace.begin()
+            drawn.pace.answered()
+            await body(drawn)
+
+        asyncio.run(run())
+
+    return play
+
+
+def test_events_draw_one_frame_until_the_terminal_has_answered(plays: Plays) -> None:
+    async def body(drawn: Drawn) -> None:
+        for _ in range(5):
+            drawn.draw()
+        assert drawn.frames == 1
+        drawn.pace.answered()
+        await drawn.next_frame()
+        assert drawn.frames == 2
+
+    plays(body)
+
+
+def test_keys_are_drawn_while_few_frames_are_on_their_way(plays: Plays) -> None:
+    async def body(drawn: Drawn) -> None:
+        for _ in range(2 * ON_THEIR_WAY_MAX):
+            drawn.pace.key_came()
+            drawn.draw()
+        assert drawn.frames == ON_THEIR_WAY_MAX
+        drawn.pace.answered()
+        await drawn.next_frame()
+        assert drawn.frames == ON_THEIR_WAY_MAX + 1, "what the other keys did"
+
+    plays(body)
+
+
+def test_an_answer_that_never_comes_is_given_up(
+    plays: Plays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(drawn: Drawn) -> None:
+        monkeypatch.setattr(pacing, "PATIENCE_S", 0.0)
+        drawn.draw()
+        drawn.draw()
+        assert drawn.frames == 1
+        await drawn.next_frame()
+
+    plays(body)
+
+
+def test_the_terminal_is_given_away_when_all_answers_have_come(plays: Plays) -> None:
+    async def body(drawn: Drawn) -> None:
+        for _ in range(2):
+            drawn.pace.key_came()
+            drawn.draw()
+        settled = asyncio.create_task(drawn.pace.settle())
+        drawn.pace.answered()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not settled.done()
+        drawn.draw()
+        assert drawn.frames == 3, "it is drawn, and asks for nothing"
+        drawn.pace.answered()
+        await settled
+        assert not drawn.pace.asks
+
+    plays(body)
+
+
+@pytest.fixture
+def keyboard() -> Iterator[tuple[Keyboard, int]]:
+    """The keyboard of a terminal, and where a person types."""
+    master, slave = os.openpty()
+    with os.fdopen(slave) as stdin:
+        keyboard = Keyboard(stdin)
+        with keyboard.raw_mode():
+            yield keyboard, master
+    os.close(master)
+
+
+def test_answers_may_come_between_keys_and_in_a_pasted_text(
+    keyboard: tuple[Keyboard, int],
+) -> None:
+    board, master = keyboard
+    answers: list[None] = []
+    board.answered = lambda: answers.append(None)
+    pasted = f"\x1b[200~pas{ANSWER_SEQUENCE}ted\x1b[201~"
+    os.write(master, f"a{ANSWER_SEQUENCE}\x1b{UP}{pasted}".encode())
+    keys = [(press.key, press.data) for press in board.read_keys()]
+    assert [key for key, _ in keys] == ["a", Keys.Escape, Keys.Up, Keys.BracketedPaste]
+    assert keys[-1][1] == "pasted"
+    assert len(answers) == 2
+
+
+def test_nothing_is_taken_for_a_key_after_the_user_has_left(
+    keyboard: tuple[Keyboard, int],
+) -> None:
+    board, master = keyboard
+    board.is_ignored = True
+    os.write(master, b"ls\r\x1b")
+    assert board.read_keys() == board.flush_keys() == []
