@@ -1,6 +1,7 @@
 """Chats while the daemon is killed, the terminal resized and the chat stopped, for many messages.
 
     .venv/bin/python scripts/soak/chat.py --rounds 50 --seed 7
+    .venv/bin/python scripts/soak/chat.py --tmux
 
 Everything that was typed must stand on the terminal in the end, once and in order.
 """
@@ -9,6 +10,7 @@ import argparse
 import random
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,13 +22,13 @@ from support.chat_chaos import play_disturbed  # noqa: E402 - found there
 from support.daemon import Daemon  # noqa: E402
 
 
-async def chat(rounds: int, seed: int) -> None:
+async def chat(rounds: int, seed: int, *, in_tmux: bool) -> None:
     """Play one chat with a daemon and a workspace of its own."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
         workspace = Path(home) / "work"
         workspace.mkdir()
         await trio.run_process(["git", "init", "-q", str(workspace)])
-        await play_disturbed(daemon, workspace, seed, rounds)
+        await play_disturbed(daemon, workspace, seed, rounds, in_tmux=in_tmux)
     print(f"seed {seed}: {rounds} messages, all of them on the terminal")
 
 
@@ -35,9 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--tmux", action="store_true", help="in a pane of tmux")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
-    trio.run(chat, arguments.rounds, arguments.seed)
+    trio.run(partial(chat, arguments.rounds, arguments.seed, in_tmux=arguments.tmux))
 
 
 if __name__ == "__main__":

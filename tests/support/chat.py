@@ -125,6 +125,11 @@ class ChatTerminal:
         return cls(process, master, size)
 
     @property
+    def pid(self) -> int:
+        """Of the chat."""
+        return self.process.pid
+
+    @property
     def rows(self) -> list[str]:
         """The rows of the screen, without blanks at their ends."""
         return [row.rstrip() for row in self._screen.display]

@@ -8,6 +8,7 @@ from pathlib import Path
 from e2e.words import bash, calls, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
+from support.tmux import TmuxChat
 from tiller_client.runtime import lock_holder
 
 READY = "write a message"
@@ -15,12 +16,14 @@ STEPS = 400
 """Of the model's script, more than any run takes."""
 
 
-async def play_disturbed(daemon: Daemon, workspace: Path, seed: int, rounds: int) -> None:
+async def play_disturbed(
+    daemon: Daemon, workspace: Path, seed: int, rounds: int, *, in_tmux: bool = False
+) -> None:
     """Play one chat; raises if something that was typed is lost, doubled or out of order.
 
     The daemon runs when this begins. From then on the chat starts those that are killed.
     """
-    chaotic = _ChaoticChat(daemon, workspace, seed)
+    chaotic = _ChaoticChat(daemon, workspace, seed, TmuxChat if in_tmux else ChatTerminal)
     await chaotic.chat.shows(READY)
     daemon.kill9()
     try:
@@ -32,7 +35,13 @@ async def play_disturbed(daemon: Daemon, workspace: Path, seed: int, rounds: int
 class _ChaoticChat:
     """One chat and what was typed into it; `play` does the next things, by a seed."""
 
-    def __init__(self, daemon: Daemon, workspace: Path, seed: int) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        workspace: Path,
+        seed: int,
+        terminal: type[ChatTerminal | TmuxChat],
+    ) -> None:
         self._daemon = daemon
         self._random = random.Random(seed)
         self._sent: list[str] = []
@@ -43,7 +52,7 @@ class _ChaoticChat:
             for number in range(1, STEPS)
         ]
         model = daemon.script(*steps)
-        self.chat = ChatTerminal.start(
+        self.chat = terminal.start(
             *(daemon, "chat", "-C", str(workspace), "-m", model, "--approve", "always")
         )
 
@@ -60,8 +69,10 @@ class _ChaoticChat:
             await self.chat.until(lambda words=words: self._has(words))
             await self.chat.until(self._rests)
         shown = "".join(self.chat.text.split())
-        # The emulator forgets lines when it gets lower, so not all of them are there still.
         squeezed = [words.replace(" ", "") for words in self._sent]
+        # The emulator forgets lines when it gets lower, so not all of them are there still.
+        if isinstance(self.chat, TmuxChat):
+            assert all(words in shown for words in squeezed), self.chat.text
         assert all(shown.count(words) <= 1 for words in squeezed), self.chat.text
         places = [shown.index(words) for words in squeezed if words in shown]
         assert places == sorted(places), self.chat.text
@@ -80,8 +91,8 @@ class _ChaoticChat:
             case "resize":
                 self.chat.resize(self._random.randint(40, 120), self._random.randint(10, 40))
             case "stop":
-                os.kill(self.chat.process.pid, signal.SIGSTOP)
-                os.kill(self.chat.process.pid, signal.SIGCONT)
+                os.kill(self.chat.pid, signal.SIGSTOP)
+                os.kill(self.chat.pid, signal.SIGCONT)
             case _:
                 pass
 

@@ -4,14 +4,18 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Self
 
+import trio
 from pyte.screens import Char
 
-from support.chat import cells_of
+from support.chat import HasVariables, cells_of
+from support.frontend import PATIENCE_S
 
 TMUX = shutil.which("tmux")
 
@@ -90,3 +94,65 @@ class Tmux:
         """End the server and all that runs in it."""
         subprocess.run([*self._command, "kill-server"], check=False, capture_output=True)
         self._place.cleanup()
+
+
+class TmuxChat:
+    """A pane with `tiller` in it, used as a `ChatTerminal` is."""
+
+    def __init__(self, tmux: Tmux) -> None:
+        self._tmux = tmux
+        self.pid = int(tmux.run("display", "-p", "#{pane_pid}"))
+        # tmux writes here what the pane writes, so that a change can be awaited.
+        fifo = tmux.path / "written"
+        os.mkfifo(fifo)
+        self._written = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+        tmux.run("pipe-pane", "-O", f"exec cat > {fifo}")
+
+    @classmethod
+    def start(cls, daemon: HasVariables, *arguments: str) -> Self:
+        """Start it; the caller closes it."""
+        tmux = Tmux()
+        command = shlex.join([sys.executable, "-m", "tiller_client", *arguments])
+        tmux.open(f"exec {command}", (80, 24), **daemon.variables)
+        return cls(tmux)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows of the pane, without blanks at their ends."""
+        return [row.rstrip() for row in self._tmux.captured()]
+
+    @property
+    def text(self) -> str:
+        """All rows, those scrolled out of sight included."""
+        return "\n".join(row.rstrip() for row in self._tmux.captured("-S", "-"))
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Row and column of the cursor."""
+        return self._tmux.cursor
+
+    def press(self, keys: str) -> None:
+        """Type keys, as the bytes that a terminal sends for them."""
+        if keys:
+            self._tmux.run("send-keys", "-H", *(f"{byte:x}" for byte in keys.encode("ascii")))
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the size; tmux wraps lines anew."""
+        self._tmux.run("resize-window", "-x", str(columns), "-y", str(lines))
+
+    async def until(self, wanted: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        with trio.move_on_after(PATIENCE_S):
+            while not wanted():
+                await trio.lowlevel.wait_readable(self._written)
+                os.read(self._written, 1 << 20)
+        assert wanted(), self.text
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all texts stand in the pane, scrolled out of sight or not."""
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    def close(self) -> None:
+        """End it."""
+        self._tmux.close()
+        os.close(self._written)
