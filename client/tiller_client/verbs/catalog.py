@@ -118,10 +118,15 @@ def _price(price: Price) -> str:
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
+def tool_count(server: ServerSummary) -> str:
+    """How many tools an MCP server has."""
+    return "1 tool" if server.tools == 1 else f"{server.tools} tools"
+
+
 def server_line(server: ServerSummary, paint: Paint) -> str:
     """An MCP server, and below it why it can't be used."""
     problem = f"\n    {one_line(server.problem)}" if server.problem else ""
-    note = f"MCP server · {server.state} · {server.tools} tools"
+    note = f"MCP server · {server.state} · {tool_count(server)}"
     bad = server.state in ("failed", "needs_login")
     line = f"{paint.bold(one_line(server.name))} {paint.dim(note)}"
     return line + (paint.bad(problem) if bad else paint.dim(problem))

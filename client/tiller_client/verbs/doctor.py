@@ -26,6 +26,7 @@ from tiller_client.runtime import check_runtime, lock_is_held, my_places
 from tiller_client.service import find_service
 from tiller_client.starting import DAEMON_COMMAND
 from tiller_client.text import Paint, count, one_line
+from tiller_client.verbs.catalog import tool_count
 from tiller_client.verbs.config import check
 from tiller_client.verbs.service import key_file_problem
 from tiller_client.wrap import wrapped
@@ -314,7 +315,7 @@ def _server(server: ServerSummary) -> Finding:
     name, problem = one_line(server.name), one_line(server.problem)
     match server.state:
         case "up":
-            return Finding("ok", "mcp", f"{name}: {server.tools} tools")
+            return Finding("ok", "mcp", f"{name}: {tool_count(server)}")
         case "disabled":
             return Finding("ok", "mcp", f"{name} is not enabled")
         case "failed":
