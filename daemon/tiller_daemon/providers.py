@@ -18,6 +18,7 @@ from tiller_daemon.models.catalog.catalog import Catalog, is_public
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
+from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.images import AcceptedInput, LimitedModel
 from tiller_daemon.models.provider import ActiveProvider
 from tiller_daemon.models.recording import RecordingModel
@@ -113,6 +114,7 @@ class Providers:
         get them."""
         self._active: dict[str, ActiveProvider] = {}
         self._retired: list[ActiveProvider] = []
+        self._pace = ReadingPace()
         self._default_providers = tuple(
             default for default in DEFAULT_PROVIDERS if environ.get(default.variable)
         )
@@ -256,7 +258,9 @@ class Providers:
             await provider.aclose()
 
     def _activate(self, name: str, provider: Provider) -> None:
-        self._active[name] = ActiveProvider(name, provider, self._environ, self.secret_names)
+        self._active[name] = ActiveProvider(
+            name, provider, self._environ, self.secret_names, self._pace
+        )
 
     async def _list(self, provider_name: str) -> Listing:
         provider = self._active.get(provider_name)

@@ -18,6 +18,7 @@ from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
 from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
 from tiller_daemon.models.http.client import HttpClient
+from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.http.request_head import BEARER
 from tiller_daemon.models.keys import EnvironmentKey, Key, NoKey, find_key
 from tiller_daemon.models.scripted import ScriptedModel
@@ -67,7 +68,7 @@ class ActiveProvider:
     """A provider in use. `aclose` closes its connections.
 
     `environ` is the daemon's environment. `secret_names` are the variables that a command which
-    prints a key does not get.
+    prints a key does not get. `pace` is shared by all providers.
     """
 
     def __init__(
@@ -76,11 +77,13 @@ class ActiveProvider:
         provider: Provider,
         environ: Mapping[str, str],
         secret_names: Collection[str],
+        pace: ReadingPace,
     ) -> None:
         self.name = name
         self.provider = provider
         self.key = _key_of(provider, environ, secret_names)
         self._environ = environ
+        self._pace = pace
         self._dialect = DIALECTS.get(provider.api)
         self._http: HttpClient | None = None
         self._client: ModelClient | None = None
@@ -150,7 +153,7 @@ class ActiveProvider:
             assert self._dialect is not None
             header = self.provider.api_key_header or self._dialect.key_header
             settings = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
-            self._http = HttpClient(self.name, settings, self.key, self._environ)
+            self._http = HttpClient(self.name, settings, self.key, self._environ, self._pace)
         return self._http
 
 

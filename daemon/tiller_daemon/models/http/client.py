@@ -5,6 +5,7 @@ Redirects are not followed, because the key would be sent to their target.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +31,7 @@ from tiller_daemon.models.http.connection_failure import (
 )
 from tiller_daemon.models.http.failure import Endpoint, error_from_response
 from tiller_daemon.models.http.rate_limits import parse_rate_limits
+from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.http.request_head import RequestHead, is_header_safe
 from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey
 
@@ -64,11 +66,13 @@ class ResponseStream:
         self._response = response
         self._http = http
         self._timeout_s = http.timeouts.first_byte_s
+        self._read_at = -math.inf
 
     def __aiter__(self) -> ResponseStream:
         return self
 
     async def __anext__(self) -> bytes:
+        await self._http.pace.wait_since(self._read_at)
         try:
             chunk = await self._response.receive(self._timeout_s)
         except ReadTimedOut:
@@ -78,6 +82,7 @@ class ResponseStream:
         if not chunk:
             raise StopAsyncIteration
         self._timeout_s = self._http.timeouts.idle_s
+        self._read_at = trio.current_time()
         return chunk
 
     async def drain(self) -> None:
@@ -94,7 +99,7 @@ class HttpClient:
 
     `provider.base_url` is required; `{model}` in its path is replaced by the name of the model.
     Proxies are taken from `environ`, unless one is configured. Raises `ValueError` if the base URL,
-    a header or the proxy is invalid.
+    a header or the proxy is invalid. `pace` is shared with the other providers.
     """
 
     def __init__(
@@ -103,7 +108,9 @@ class HttpClient:
         provider: Provider,
         key: Key | None = None,
         environ: Mapping[str, str] | None = None,
+        pace: ReadingPace | None = None,
     ) -> None:
+        self.pace = pace or ReadingPace()
         self._head = RequestHead(name, provider)
         self.host = self._head.url.hostname or ""
         """The server's host name in lower case, without the port."""
@@ -135,7 +142,8 @@ class HttpClient:
             self.rate_limits[model] = limits
         try:
             await self._check(response, "text/event-stream")
-            yield response
+            with self.pace.stream():
+                yield response
             await response.drain()
         finally:
             response.close()
