@@ -27,11 +27,11 @@ from tiller_protocol.items import Item, UserMessage
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.snapshot import Snapshot
 
-PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "204"))
+PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "136"))
 """At least as many sessions: forks come on top."""
 
 GROUP_PROGRAMS = 17
-LONG_LOG = 300
+LONG_LOG = 200
 """Events of a log from which on not every prefix is played: the cost grows with their square."""
 NEXT_INPUT = UserMessage(ItemId("next"), "go on", "start")
 

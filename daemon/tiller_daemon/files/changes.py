@@ -349,5 +349,6 @@ def _outcome(changed: Sequence[str]) -> str:
     if not changed:
         return "No file was changed."
     return (
-        f"The change could not be undone in {', '.join(changed)}. Read them again before you go on."
+        f"The change could not be undone in {', '.join(changed)}. "
+        "Read what is there now before you go on."
     )
