@@ -184,6 +184,7 @@ async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
         highest = max(highest, daemon.rss_bytes)
     assert highest - before < FLOODS_AT_ONCE * FLOOD_RSS_GROWTH_MAX
     for session_id in sessions:
+        await frontend.turn_ended(session_id)
         (call,) = frontend.completed_calls(session_id)
         assert f"the first {SPILL_BYTES_MAX // 2**20} MiB are in" in call.output
         assert os.stat(call.spill_path).st_size == SPILL_BYTES_MAX  # noqa: PTH116 - quick
