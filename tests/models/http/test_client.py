@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -239,6 +239,22 @@ async def test_a_server_that_answers_before_it_has_read_all_is_heard() -> None:
             async with http.stream("/x", b'"' + b"x" * 20_000_000 + b'"'):
                 pass
         assert caught.value.status == 413
+
+
+async def test_only_streams_are_read_in_turns(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0.05  # the kernel takes less to carry an answer
+    async with (
+        serving(status(200, {"a": 1}, Content_Type="application/json"), events(*GOOD)) as server,
+        opened(server.base_url) as http,
+    ):
+        with ExitStack() as others:
+            for _ in range(1000):
+                others.enter_context(http.pace.stream())
+            begun = trio.current_time()
+            assert await http.get("/about", dict[str, int]) == {"a": 1}
+            assert trio.current_time() == begun
+            assert await post(http) == WHOLE
+            assert trio.current_time() > begun
 
 
 async def test_interim_answers_are_passed_over() -> None:

@@ -66,13 +66,16 @@ class ResponseStream:
         self._response = response
         self._http = http
         self._timeout_s = http.timeouts.first_byte_s
+        self.is_paced = False
+        """Whether it waits its turn among the streams of the daemon."""
         self._read_at = -math.inf
 
     def __aiter__(self) -> ResponseStream:
         return self
 
     async def __anext__(self) -> bytes:
-        await self._http.pace.wait_since(self._read_at)
+        if self.is_paced:
+            await self._http.pace.wait_since(self._read_at)
         try:
             chunk = await self._response.receive(self._timeout_s)
         except ReadTimedOut:
@@ -142,6 +145,7 @@ class HttpClient:
             self.rate_limits[model] = limits
         try:
             await self._check(response, "text/event-stream")
+            response.is_paced = True
             with self.pace.stream():
                 yield response
             await response.drain()
