@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 JOBS_MAX = 64
-"""Maximum jobs that run or wait; the daemon handles as many submissions at a time."""
+"""Maximum number of jobs that run or wait; the daemon handles as many submissions at a time."""
 
 _Job = TypeVar("_Job")
 

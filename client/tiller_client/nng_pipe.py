@@ -23,7 +23,7 @@ MESSAGE: Final = b"\x01"
 """The only type of message."""
 
 READ_BYTES = 128 * 1024
-"""Maximum bytes to read at once: a burst of events can't block the keyboard for long."""
+"""Maximum number of bytes to read at once: a burst of events can't block the keyboard for long."""
 
 
 class ConnectionLost(Exception):

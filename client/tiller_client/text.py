@@ -46,7 +46,7 @@ ELLIPSIS = "…"
 BLANK_SHOWN = "␠"
 
 MARKS_MAX = 2
-"""Maximum marks on one character in verbatim text; terminals drop some if there are many."""
+"""Maximum number of marks on one character in verbatim text; terminals drop some of many."""
 
 DOLLARS_SHOWN_MIN = 0.0001
 

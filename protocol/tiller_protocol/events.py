@@ -112,7 +112,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     model: Annotated[str, doc("`provider/model`.")]
     variant: Annotated[str, doc("Empty: none.")]
     approve: Annotated[Approve, doc("What happens where no rule decides about a call.")]
-    max_steps: Annotated[int, doc("Maximum model requests in the turn.")]
+    max_steps: Annotated[int, doc("Maximum number of model requests in the turn.")]
     tools: Annotated[tuple[str, ...], doc("Names of the tools that the model is offered.")]
     context_window: Annotated[int, doc("Tokens.")]
     turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()

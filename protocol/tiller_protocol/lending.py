@@ -13,7 +13,7 @@ LEASE_S = 600.0
 short enough that the programs of an editor that was killed do not pile up."""
 
 LENT_SERVERS_MAX = 32
-"""Most MCP servers in one loan; an editor has a handful."""
+"""Maximum number of MCP servers in one loan; an editor has a handful."""
 
 LENT_TEXT_CHARS_MAX = 1024 * 1024
 """Longest text of a file that a frontend is asked for: people edit no longer ones."""

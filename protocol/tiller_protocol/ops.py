@@ -19,7 +19,7 @@ from tiller_protocol.settings import Settings, TurnOverrides
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
 
 REPLAY_LIMIT_MAX = 100_000
-"""Maximum events that one `replay` may ask for; the answer's size is limited as well."""
+"""Maximum number of events that one `replay` may ask for; the answer's size is limited as well."""
 
 FOLLOW_LEASE_S = 20.0
 """How long a frontend counts as a follower of a session after it has asked for its events."""
@@ -101,7 +101,7 @@ class Replay(Op, frozen=True, tag="replay"):
     limit: Annotated[
         int,
         Meta(ge=1, le=REPLAY_LIMIT_MAX),
-        doc("Maximum events in the answer; it is also limited in bytes (`replay_bytes_max`)."),
+        doc("Maximum number of events in the answer; `replay_bytes_max` limits it as well."),
     ] = REPLAY_LIMIT_MAX
     follower: Annotated[
         IdText | None,

@@ -10,16 +10,16 @@ from tiller_protocol.op import Op, Result
 from tiller_protocol.snapshot import SessionSummary
 
 LIST_LIMIT_MAX = 1_000
-"""Maximum sessions in one answer to `session_list`."""
+"""Maximum number of sessions in one answer to `session_list`."""
 
 QUERY_CHARS_MAX = 1_000
-"""Maximum characters of a query; a person types some ten words."""
+"""Maximum number of characters of a query; a person types some ten words."""
 
 SEARCH_LIMIT_MAX = 100
-"""Maximum sessions in one answer to `session_search`."""
+"""Maximum number of sessions in one answer to `session_search`."""
 
 INPUTS_LIMIT_MAX = 1_000
-"""Maximum inputs in one answer to `input_history`."""
+"""Maximum number of inputs in one answer to `input_history`."""
 
 TextKind = Literal["title", "input", "answer", "files"]
 
@@ -38,9 +38,9 @@ class SessionList(Op, frozen=True, tag="session_list"):
 
     workspace: Annotated[str | None, doc("Only sessions of this directory; absent: all.")] = None
     archived: Annotated[bool, doc("The archived sessions instead of the others.")] = False
-    limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum sessions in the answer.")] = (
-        100
-    )
+    limit: Annotated[
+        int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
+    ] = 100
     after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
     owner_id: Annotated[IdText | None, doc("Only the sub-agents that work for this session.")] = (
         None
@@ -67,7 +67,7 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
     workspace: OfWorkspace = None
     archived: Annotated[bool, doc("Include archived sessions.")] = False
     limit: Annotated[
-        int, Meta(ge=1, le=SEARCH_LIMIT_MAX), doc("Maximum sessions in the answer.")
+        int, Meta(ge=1, le=SEARCH_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 20
     after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
 
@@ -79,9 +79,9 @@ class InputHistory(Op, frozen=True, tag="input_history"):
     """
 
     workspace: OfWorkspace = None
-    limit: Annotated[int, Meta(ge=1, le=INPUTS_LIMIT_MAX), doc("Maximum inputs in the answer.")] = (
-        100
-    )
+    limit: Annotated[
+        int, Meta(ge=1, le=INPUTS_LIMIT_MAX), doc("Maximum number of inputs in the answer.")
+    ] = 100
     after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
 
 

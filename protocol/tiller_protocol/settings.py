@@ -12,7 +12,7 @@ FollowUps = Literal["one_at_a_time", "all"]
 Action = Literal["allow", "ask", "deny"]
 
 MAX_STEPS_LIMIT = 10_000
-"""Maximum steps that a frontend may ask for in one turn."""
+"""Maximum number of steps that a frontend may ask for in one turn."""
 
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
@@ -29,7 +29,7 @@ SandboxChoice = Annotated[
     SandboxMode | None,
     doc("What commands may do: only read, write in the workspace, or whatever the user may."),
 ]
-StepsChoice = Annotated[Steps | None, doc("Maximum model requests in one turn.")]
+StepsChoice = Annotated[Steps | None, doc("Maximum number of model requests in one turn.")]
 ToolsChoice = Annotated[
     tuple[str, ...] | None,
     doc("Names of the tools to offer, or patterns for MCP tools; absent: the agent's, or all."),

@@ -21,7 +21,7 @@ from tiller_client.acp.updates import (
 from tiller_protocol.items import PDF, Image, Request, ToolCall
 
 OUTPUT_CHARS_MAX = 20_000
-"""Maximum characters of output in one update, its end; `rawOutput` has the whole text."""
+"""Maximum number of characters of output in one update, its end; `rawOutput` has the whole text."""
 
 DOCUMENT_URI = "attachment:document.pdf"
 """Address of a document in the conversation: the log has its content, and not its name."""

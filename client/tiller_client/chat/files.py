@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILES_MAX = 200_000
-"""Maximum files that are kept; they take some 50 MB."""
+"""Maximum number of files that are kept; they take some 50 MB."""
 
 LIST_S_MAX = 10.0
 """How long git may take to list them; then those of the last time stay."""

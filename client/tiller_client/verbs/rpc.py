@@ -43,7 +43,7 @@ from tiller_protocol.rpc import (
 )
 
 FOLLOWS_MAX = 64
-"""Maximum sessions followed at a time; each has a thread and two sockets."""
+"""Maximum number of sessions followed at a time; each has a thread and two sockets."""
 
 RECONNECT_S = 0.2
 """Time between two attempts to find the daemon."""

@@ -13,7 +13,7 @@ from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
 
 SHOWN_CHARS_MAX = 20_000
-"""Maximum characters of a file to show before it is trusted."""
+"""Maximum number of characters of a file to show before it is trusted."""
 
 
 def run(arguments: Namespace) -> int:

@@ -61,7 +61,7 @@ export interface Settings {
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** How queued input is taken: one per turn, or all at once. */
   follow_ups?: "all" | "one_at_a_time" | null;
-  /** Maximum model requests in one turn. */
+  /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
@@ -103,7 +103,7 @@ export interface SessionList {
   workspace?: string | null;
   /** The archived sessions instead of the others. */
   archived?: boolean;
-  /** Maximum sessions in the answer. */
+  /** Maximum number of sessions in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -122,7 +122,7 @@ export interface SessionSearch {
   workspace?: string | null;
   /** Include archived sessions. */
   archived?: boolean;
-  /** Maximum sessions in the answer. */
+  /** Maximum number of sessions in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -133,7 +133,7 @@ export interface InputHistory {
   type: "input_history";
   /** Only sessions of this directory; absent: all. */
   workspace?: string | null;
-  /** Maximum inputs in the answer. */
+  /** Maximum number of inputs in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
@@ -237,7 +237,7 @@ export interface Replay {
   session_id: string;
   /** Return events with a higher `seq` than this. */
   after?: number;
-  /** Maximum events in the answer; it is also limited in bytes (`replay_bytes_max`). */
+  /** Maximum number of events in the answer; `replay_bytes_max` limits it as well. */
   limit?: number;
   /** For a frontend that has the session open: an id of its choice, the same each time. It then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
   follower?: string | null;
@@ -292,7 +292,7 @@ export interface TurnOverrides {
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or whatever the user may. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
-  /** Maximum model requests in one turn. */
+  /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
@@ -1039,7 +1039,7 @@ export interface TurnContextShown {
   variant: string;
   /** What happens where no rule decides about a call. */
   approve: "always" | "ask" | "never";
-  /** Maximum model requests in the turn. */
+  /** Maximum number of model requests in the turn. */
   max_steps: number;
   /** Names of the tools that the model is offered. */
   tools: Array<string>;

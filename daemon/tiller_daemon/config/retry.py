@@ -28,7 +28,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """How often and how long failed requests to models are made again. Times are in seconds."""
 
     attempts: Attempts = RETRY_ATTEMPTS
-    """Maximum attempts of a request, without those that a server refused to connect to."""
+    """Maximum number of attempts of a request, without those that met a refused connection."""
     delay_s: DelaySeconds = RETRY_DELAY_S
     """Longest delay between two attempts if the provider asks for none."""
     retry_after_s: DelaySeconds = RETRY_AFTER_S

@@ -15,7 +15,7 @@ from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox, wit
 log = structlog.get_logger()
 
 BACKGROUND_MAX: Final = 16
-"""Maximum hooks that run in the background; further ones are skipped and logged."""
+"""Maximum number of hooks that run in the background; further ones are skipped and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before", "turn_done")
 """Moments at which a denial still prevents something."""

@@ -7,7 +7,7 @@ from typing import Final
 from tiller_daemon.lsp.messages import ERROR, Diagnostic
 
 SHOWN_MAX: Final = 20
-"""Maximum diagnostics reported per file; they are enough to see what a change broke."""
+"""Maximum number of diagnostics reported per file; they are enough to see what a change broke."""
 
 MESSAGE_CHARS_MAX: Final = 300
 """Longest message of a diagnostic: type checkers print complete types."""

@@ -9,7 +9,7 @@ import trio
 from tiller_daemon.lsp.messages import Diagnostic
 
 OPEN_MAX: Final = 32
-"""Maximum files that a server keeps open; in others it is notified only of our own changes."""
+"""Maximum number of files that a server keeps open; of others it learns only our own changes."""
 
 PUBLISH_DEBOUNCE_S: Final = 0.15
 """How long to wait for more published diagnostics: servers send syntax errors before types."""

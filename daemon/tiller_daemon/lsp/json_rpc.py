@@ -29,7 +29,7 @@ log = structlog.get_logger()
 READ_BYTES: Final = 1 << 16
 
 OUTGOING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Maximum bytes queued for a server that does not read: some thirty files of the largest size."""
+"""Maximum number of bytes queued for a server that does not read: thirty of the largest files."""
 
 RESPONSE_S_MAX: Final = 60.0
 """A server that takes longer to respond has hung: large projects take some ten seconds."""

@@ -30,13 +30,13 @@ REPORT_WAIT_S: Final = 20.0
 """How long a model's request for diagnostics waits: a large project takes long at first."""
 
 FILES_MAX: Final = 10
-"""Maximum files checked per change."""
+"""Maximum number of files checked per change."""
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 """Largest file sent to a server; larger ones are usually generated."""
 
 SERVERS_MAX: Final = 8
-"""Maximum servers that run at the same time; another one replaces the least recently used."""
+"""Maximum number of servers running at once; another one replaces the least recently used."""
 
 CRASHES_MAX: Final = 3
 CRASH_FORGOTTEN_S: Final = 600.0

@@ -17,13 +17,13 @@ from tiller_daemon.turn.output_schema import schema_problem
 log = structlog.get_logger()
 
 TOOLS_MAX: Final = 256
-"""Maximum tools offered of one server; models lose track with fewer."""
+"""Maximum number of tools offered of one server; models lose track with fewer."""
 
 PROMPTS_MAX: Final = 256
-"""Maximum prompts listed of one server."""
+"""Maximum number of prompts listed of one server."""
 
 PAGES_MAX: Final = 64
-"""Maximum pages read of a list, so that an endless one does not block a server."""
+"""Maximum number of pages read of a list, so that an endless one does not block a server."""
 
 DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description of a tool; it is part of every request."""

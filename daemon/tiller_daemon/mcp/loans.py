@@ -16,7 +16,7 @@ from tiller_daemon.session.services import Lent
 from tiller_protocol.lending import LEASE_S
 
 LENDERS_MAX = 8
-"""Maximum frontends that lend to one session; each server is a process."""
+"""Maximum number of frontends that lend to one session; each server is a process."""
 
 LENT_ADVICE = "Its key belongs in the settings of the editor that lends it to this session."
 

@@ -14,7 +14,7 @@ from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
-"""Maximum images of one result; with more than these Anthropic accepts only smaller ones."""
+"""Maximum number of images of one result; with more, Anthropic accepts only smaller ones."""
 
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:

@@ -10,7 +10,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_protocol.lending import LentServer
 
 LENT_CHARS_MAX: Final = 256 * 1024
-"""Maximum characters of all servers of a loan together: more than Linux passes to most programs."""
+"""Maximum number of characters of all servers in a loan; few programs get more from Linux."""
 
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t -~]")
 

@@ -26,10 +26,10 @@ from tiller_daemon.store.transactions import Job, Transactions
 Result = TypeVar("Result")
 
 JOBS_QUEUED_MAX = 1024
-"""Maximum queued reads and writes; further callers wait."""
+"""Maximum number of queued reads and writes; further callers wait."""
 
 GROUP_WRITES_MAX = 256
-"""Maximum writes in one transaction: with more, the cost of the commit no longer matters."""
+"""Maximum number of writes in one transaction: with more, a commit costs next to nothing each."""
 
 GROUP_BYTES_MAX = 4 * 1024 * 1024
 """Total size of bodies after which a transaction takes no further write."""

@@ -23,7 +23,7 @@ INDEX_VERSION = "1"
 """A file of another version is replaced."""
 
 TEXTS_PER_SESSION = 3
-"""Maximum texts that are shown of one session."""
+"""Maximum number of texts that are shown of one session."""
 
 EXCERPT_WORDS = 24
 """Length of an excerpt: two lines of a terminal."""

@@ -14,7 +14,7 @@ BEGIN, END = "\x02", "\x03"
 """Around each match in an excerpt."""
 
 PIECE_CHARS_MAX = 240
-"""Maximum characters of a piece of an excerpt: words can be long, such as encoded data."""
+"""Maximum number of characters of a piece of an excerpt: encoded data makes long words."""
 
 _OWN = str.maketrans("", "", f"\x00{SEPARATOR}{BEGIN}{END}")
 """Removes what has a meaning here; no person reads it."""

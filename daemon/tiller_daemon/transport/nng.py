@@ -33,7 +33,7 @@ from tiller_protocol.codec import TOPIC_END
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 SUBMISSIONS_MAX = 64
-"""Maximum submissions handled at the same time; further ones wait in nng and in their senders."""
+"""Maximum number of submissions handled at once; further ones wait in nng and in their senders."""
 
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of submissions and answers in flight beyond which no submission is received."""

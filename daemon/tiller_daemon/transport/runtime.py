@@ -29,7 +29,7 @@ TOKEN_BYTES = 32
 """Random bytes in the token, which is written as 43 characters of URL-safe base64."""
 
 LOCK_TRIES_MAX = 100
-"""Maximum attempts to lock a file that another process keeps removing."""
+"""Maximum number of attempts to lock a file that another process keeps removing."""
 
 LOCK_PATIENCE_S = 0.05
 """How long to try to lock a file that is locked.

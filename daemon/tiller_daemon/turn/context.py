@@ -106,7 +106,7 @@ class Budgets(Struct, frozen=True):
     """What a turn and its session may spend."""
 
     max_steps: int
-    """Maximum model requests of the turn."""
+    """Maximum number of model requests of the turn."""
     turn: Budget
     """For the turn and its sub-agents."""
     session: Budget

@@ -38,7 +38,7 @@ class RetryWait(Struct, frozen=True):
     attempt: int
     """The number of the next attempt, from 1."""
     limit: int | None
-    """Maximum attempts; None if time limits them, because the server refuses connections."""
+    """Maximum number of attempts; None if time limits them, as the server refuses connections."""
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind

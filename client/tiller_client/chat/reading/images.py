@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 ROWS_MAX = 16
-"""Maximum rows of an image: it is to be recognised, not to fill the screen."""
+"""Maximum number of rows of an image: it is to be recognised, not to fill the screen."""
 
 OPAQUE_MIN = 128
 """Of 255; a pixel that is more transparent is not drawn as a sixel."""
@@ -30,7 +30,7 @@ PIXELS_MAX = 50_000_000
 """Larger images are not decoded: this many take up to 200 MB for a moment."""
 
 CHUNK_CHARS = 4_096
-"""Maximum that one escape of kitty's protocol may carry
+"""Maximum number of characters in one escape sequence of kitty's protocol
 (https://sw.kovidgoyal.net/kitty/graphics-protocol)."""
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
