@@ -14,7 +14,7 @@ from support.contained import CONTAINED
 from support.daemon import marked
 
 LEFT_BEHIND = Path(__file__).parent / "support" / "left_behind.py"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 STARTED_MIN = 5
 """Two shells and three that sleep; the daemon has helpers too."""
 
@@ -47,7 +47,7 @@ class Run:
 
     def until(self, happened: Callable[[], bool]) -> None:
         """Wait until something has happened: nobody reports it."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not happened():
             assert time.monotonic() < deadline, (self.place / "output").read_text()
             time.sleep(0.02)
@@ -94,7 +94,7 @@ def test_a_signal_ends_the_run_and_all_that_its_tests_started(
 ) -> None:
     run = new_run("-n", workers)
     run.process.send_signal(number)
-    run.process.wait(PATIENCE_S)
+    run.process.wait(TIMEOUT_S)
     run.until(lambda: not run.alive())
     if number != signal.SIGKILL and workers == "0":
         assert (run.place / "torn down").exists(), (run.place / "output").read_text()
@@ -106,5 +106,5 @@ def test_a_kill_of_the_very_process_that_runs_the_test_leaves_nothing_either(
     run = new_run("-n", "0")
     assert run.pytest != run.process.pid
     os.kill(run.pytest, signal.SIGKILL)
-    assert run.process.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    assert run.process.wait(TIMEOUT_S) == 128 + signal.SIGKILL
     run.until(lambda: not run.alive())

@@ -24,7 +24,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import ToolCall
 
-MODEL_PATIENCE_S = 1.0
+MODEL_WAIT_SHOWN_AFTER_S = 1.0
 """Silence of the model after which the bottom line says that it is waiting for the model."""
 
 LIVE_LINE_CHARS_MAX = 2_000
@@ -97,7 +97,7 @@ class Activity:
             return cut(f"{text}{seconds(max(0.0, until - now))}", width - 1)
         if not (call := self._shown()):
             waited_s = 0.0 if self._model_since is None else now - self._model_since
-            if waited_s < MODEL_PATIENCE_S:
+            if waited_s < MODEL_WAIT_SHOWN_AFTER_S:
                 return ""
             return cut(f"○ waiting for the model {seconds(waited_s)}", width - 1)
         others = sum(one.since is not None for one in self._calls.values()) - 1

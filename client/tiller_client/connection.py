@@ -131,6 +131,12 @@ class DaemonConnection:
         finally:
             self._only_crashed = False
 
+    @contextlib.contextmanager
+    def unless_stopped(self) -> Generator[None]:
+        """Run the block up to its end, or to where it needs a daemon that the user has stopped."""
+        with contextlib.suppress(NoDaemon), self.starting_only_crashed():
+            yield
+
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
         """Submit an op, under that id and name or a new one and its own, and wait for its answer.
 

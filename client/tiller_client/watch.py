@@ -26,7 +26,7 @@ SILENCE_BUSY_S = 1.0
 SILENCE_IDLE_S = 5.0
 """The same while no turn is running: the first event of the next turn may be lost."""
 
-SHUTDOWN_PATIENCE_S = 30.0
+SHUTDOWN_TIMEOUT_S = 30.0
 """Longest time to retry with a daemon that is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
@@ -276,7 +276,7 @@ class Watch:
         as it may be stopped or have too much to do, until a signal comes. It waits for the next
         daemon after one that the user has ended, and starts none: `tiller daemon stop` is final.
         """
-        deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
+        deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
         stopped = Silence(lambda: STOPPED.format(self._connection.program))
         op = self._follower.replay(self._session_id)
         while True:

@@ -35,7 +35,7 @@ from tiller_protocol.ops import AnyOp, Hello, SessionCreate, Submission, UserInp
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, TOKEN_FILE, Places, find_places
 from tiller_protocol.settings import SandboxMode, Settings
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 """Longest wait for anything; only a defect takes so long."""
 
 MAX_STEPS = 10_000
@@ -83,7 +83,7 @@ class Model:
 
     async def played(self, play_id: str, count: int = 1) -> list[Played]:
         """What was answered in a conversation, once there are `count` answers."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while len(found := self._played.get(play_id, [])) < count:
                 async with self._reading:
                     if len(self._played.get(play_id, [])) < count:
@@ -160,7 +160,7 @@ class Daemon:
             )
             self.pid = self._process.pid
             with open(os.pidfd_open(self.pid), "rb") as ended:  # noqa: PTH123 - a descriptor
-                readable = select.select([ready, ended], [], [], PATIENCE_S)[0]
+                readable = select.select([ready, ended], [], [], TIMEOUT_S)[0]
             if ready not in readable:
                 raise RuntimeError(f"the daemon is not ready; it says: {self._output.read_text()}")
             return time.monotonic() - begun
@@ -215,7 +215,7 @@ class Frontend:
         submission_id = ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
         frame = encode_submission(Submission(submission_id, op, "bench", self._token))
         one = self._idle.pop() if self._idle else self._dial()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             await trio.lowlevel.wait_readable(one.send_fd)
             one.send(frame, block=False)
             while True:
@@ -257,7 +257,7 @@ class Frontend:
 
     async def until(self, session_id: str, kind: type[AnyBody], begin: int = 0) -> Seen:
         """The first event of a kind at or after place `begin` of what was seen of the session."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while True:
                 seen = self.seen[session_id]
                 for place in range(begin, len(seen)):
@@ -309,7 +309,7 @@ async def pid_of(command: tuple[str, ...]) -> int:
     Asking the process itself does not help: in a sandbox it has another pid.
     """
     wanted = b"".join(argument.encode() + b"\0" for argument in command)
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while (found := _pid_of(wanted)) is None:  # noqa: ASYNC110 - nobody tells
             await trio.sleep(0.005)
     return found

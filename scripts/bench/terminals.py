@@ -48,7 +48,7 @@ PROBE_S, KEY_GAP_S, TYPING_S = 0.02, 0.03, 0.05
 SETTLE_S = 0.5
 """A pause before a prompt is sent: some take keys that come fast for a paste."""
 
-LOST_S, PATIENCE_S = 2.0, 60.0
+LOST_S, TIMEOUT_S = 2.0, 60.0
 """After so long a key counts as lost; an agent as broken."""
 
 BACKSPACE = "\x7f"
@@ -131,8 +131,8 @@ class Terminal:
 
     def see_end(self) -> None:
         """Wait for the end of the answer, if it has not been seen."""
-        if not self.ended and not self.read(time.perf_counter() + PATIENCE_S, END):
-            raise SystemExit(f"{self.process.args}: no end within {PATIENCE_S:.0f} s")
+        if not self.ended and not self.read(time.perf_counter() + TIMEOUT_S, END):
+            raise SystemExit(f"{self.process.args}: no end within {TIMEOUT_S:.0f} s")
 
     def ask(self, prompt: str) -> None:
         """Type a prompt as a person does, and send it; returns when the answer has begun.
@@ -144,7 +144,7 @@ class Terminal:
             self.press(key)
             self.read(time.perf_counter() + TYPING_S)
         self.read(time.perf_counter() + SETTLE_S)
-        for _ in range(int(PATIENCE_S / LOST_S)):
+        for _ in range(int(TIMEOUT_S / LOST_S)):
             self.press("\r")
             if self.read(time.perf_counter() + LOST_S, BEGIN):
                 return
@@ -184,7 +184,7 @@ def _memory(pids: list[int]) -> int:
 
 def _wait_for_first_key(terminal: Terminal) -> float:
     """Type until a key is seen; seconds since the start. The keys are taken back."""
-    for number in range(int(PATIENCE_S / PROBE_S)):
+    for number in range(int(TIMEOUT_S / PROBE_S)):
         letters = LETTERS[: number % len(LETTERS) + 1]
         terminal.press(letters[-1])
         if terminal.read(time.perf_counter() + PROBE_S, *letters):

@@ -37,7 +37,7 @@ from tiller_protocol.places import OPS_SOCKET, TOKEN_FILE  # noqa: E402
 
 PAUSE_S = 0.01
 SETTLE_S = 1.0
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 
 
 class Kind(NamedTuple):
@@ -87,7 +87,7 @@ class Watched:
 
     def _ask(self, over: threading.Event) -> None:
         address = f"ipc://{self._daemon.places.runtime / OPS_SOCKET}"
-        with pynng.Req0(dial=address, block_on_dial=True, recv_timeout=PATIENCE_MS) as asker:
+        with pynng.Req0(dial=address, block_on_dial=True, recv_timeout=TIMEOUT_MS) as asker:
             while not over.wait(PAUSE_S):
                 submission = Submission(new_id(), DaemonStatus(), "asker", self._token)
                 began = time.monotonic()

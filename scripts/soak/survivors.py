@@ -21,7 +21,7 @@ from tiller_daemon.sandbox.detect import find_sandbox  # noqa: E402
 
 MODES = {"sandbox": CONFIG.replace('sandbox = { mode = "full_access" }\n', ""), "none": CONFIG}
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 async def end_once(config: str, ending: Ending) -> tuple[float, int]:
@@ -32,7 +32,7 @@ async def end_once(config: str, ending: Ending) -> tuple[float, int]:
                 frontend = await Frontend.connect(daemon, nursery)
                 escape = Escape(Path(workspace))
                 await ending(daemon, frontend, escape)
-                took_s = escape.gone_after_s(PATIENCE_S)
+                took_s = escape.gone_after_s(TIMEOUT_S)
                 survivors = len(escape.alive())
                 escape.kill()
                 await frontend.disconnect()
@@ -60,7 +60,7 @@ def main() -> None:
             survived += sum(alive for _, alive in results)
             tried += len(SHAPES) * rounds
             print(f"{mode:8} {name:14} {max(took_s) * 1000:6.0f} ms at most", flush=True)
-    print(f"{tried} escapes: {late} alive after a second, {survived} after {PATIENCE_S:g} s")
+    print(f"{tried} escapes: {late} alive after a second, {survived} after {TIMEOUT_S:g} s")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from e2e.gates import Gate
 from e2e.words import always, bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.editor import NODE, Editor, Json, an_editor, needs_node, selected
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.items import ToolCall
 from tiller_protocol.lending import SessionLend
@@ -66,7 +66,7 @@ async def test_the_client_of_the_typescript_sdk_lends_its_unsaved_buffer_for_a_w
         text("done"),
     )
     command = ("node", NODE / "buffers.mjs", workspace, model, *ACP)
-    with trio.fail_after(2 * PATIENCE_S):
+    with trio.fail_after(2 * TIMEOUT_S):
         done = await trio.run_process(
             [str(word) for word in command], env=daemon.variables, capture_stdout=True
         )

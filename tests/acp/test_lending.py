@@ -13,7 +13,7 @@ from mcp_servers.test_http import Peer
 from support import mcp_server, tiny_mcp
 from support.daemon import CONFIG, Daemon, gone
 from support.editor import Editor, Json, RpcError, an_editor, selected
-from support.frontend import PATIENCE_S, Frontend, new_id
+from support.frontend import TIMEOUT_S, Frontend, new_id
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import WarningRaised
@@ -83,8 +83,8 @@ async def test_a_server_of_the_editor_serves_its_session_and_sub_agents_until_it
     assert await servers_of(frontend, None) == {}
     assert await servers_of(frontend, await opened(editor, workspace)) == {}
     await editor.ask("session/close", sessionId=session_id)
-    assert gone(int(first), timeout_s=PATIENCE_S)
-    assert gone(int(second), timeout_s=PATIENCE_S)
+    assert gone(int(first), timeout_s=TIMEOUT_S)
+    assert gone(int(second), timeout_s=TIMEOUT_S)
     assert await servers_of(frontend, session_id) == {}
 
 
@@ -152,7 +152,7 @@ async def test_loans_end_with_the_editor_but_survive_a_restart_of_the_daemon(
         before, after = outputs(daemon, session_id)
         assert before != after
         assert await editor.leave() == 0
-    assert gone(int(after), timeout_s=PATIENCE_S)
+    assert gone(int(after), timeout_s=TIMEOUT_S)
 
 
 async def test_a_running_turn_keeps_a_server_that_a_changed_loan_has_no_more(
@@ -175,7 +175,7 @@ async def test_a_running_turn_keeps_a_server_that_a_changed_loan_has_no_more(
     first, _, last = outputs(daemon, session_id)
     assert first == last
     await frontend.must(SessionLend(session_id, "me", (other,)))
-    assert gone(int(first), timeout_s=PATIENCE_S)
+    assert gone(int(first), timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.parametrize(

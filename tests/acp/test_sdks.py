@@ -17,7 +17,7 @@ from e2e.clients import Tillers
 from e2e.words import bash, calls, hang, read, said_in, text
 from support.daemon import Daemon
 from support.editor import NODE, Json, needs_node
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from support.pictures import picture
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.events import Event, ItemCompleted, TurnEnded
@@ -52,7 +52,7 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
     model = script(daemon, workspace)
     image = base64.b64encode(picture()).decode()
     command = ("node", NODE / "client.mjs", workspace, model, image, *ACP)
-    with trio.fail_after(2 * PATIENCE_S):
+    with trio.fail_after(2 * TIMEOUT_S):
         done = await trio.run_process(
             [str(word) for word in command], env=daemon.variables, capture_stdout=True
         )
@@ -101,7 +101,7 @@ async def test_a_terminal_sees_what_the_client_of_the_python_sdk_does(
     frontend.follow(session_id)
     terminal = await tillers(daemon, "attach", "--json", session_id)
     command = (sys.executable, PYTHON_CLIENT, workspace, session_id, *ACP)
-    with trio.fail_after(2 * PATIENCE_S):
+    with trio.fail_after(2 * TIMEOUT_S):
         done = await trio.run_process(
             [str(word) for word in command],
             env=daemon.variables,

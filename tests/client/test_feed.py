@@ -19,7 +19,7 @@ from tiller_protocol.places import TOKEN_FILE, Places
 from tiller_protocol.settings import Settings
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAAASES"
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def pool(places: Places) -> Generator[ConnectionPool]:
 def read(feed: Feed, count: int) -> list[int]:
     """The numbers of the next events."""
     seqs: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(seqs) < count:
         assert time.monotonic() < deadline, seqs
         feed.wait()
@@ -74,7 +74,7 @@ def test_a_daemon_that_was_stopped_is_not_started(
         first.add(SESSION, [SessionCreated("/w", Settings())])
         assert read(feed, 1) == [1]
     (places.runtime / TOKEN_FILE).unlink()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while feed.caught_up:
         assert time.monotonic() < deadline
         feed.wait()
@@ -100,7 +100,7 @@ def test_a_new_log_is_told_and_followed_from_its_start(
     second = FakeDaemon(places.runtime, log_id="log-2")
     second.sessions[SESSION] = first.sessions[SESSION][:1]
     with second:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (update := feed.take()):
             assert time.monotonic() < deadline
             feed.wait()
@@ -125,7 +125,7 @@ def test_close_ends_a_wait_in_another_thread_and_may_be_repeated(
         waiting.start()
         feed.close()
         feed.close()
-        waiting.join(PATIENCE_S)
+        waiting.join(TIMEOUT_S)
         assert not waiting.is_alive()
         feed.wait()
 

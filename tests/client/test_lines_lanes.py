@@ -13,7 +13,7 @@ from tiller_client.lanes import Lanes
 from tiller_client.lines import Line, read_lines
 from tiller_client.watch import Wakeup
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 SMALL_MAX = 8
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_takes_long_keeps_up_its_own_lane_only() -> None:
     def work(lane: str) -> None:
         started.append(lane)
         if lane == "slow":
-            assert go_on.wait(PATIENCE_S)
+            assert go_on.wait(TIMEOUT_S)
         else:
             other_done.set()
 
@@ -99,7 +99,7 @@ def test_a_job_that_takes_long_keeps_up_its_own_lane_only() -> None:
     jobs.put("slow", "slow")
     jobs.put("slow", "slow")
     jobs.put("quick", "quick")
-    assert other_done.wait(PATIENCE_S)
+    assert other_done.wait(TIMEOUT_S)
     assert started == ["slow", "quick"]
     go_on.set()
     jobs.join()

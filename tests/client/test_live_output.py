@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, ended, started, text_item
-from support.terminal import LINES, PATIENCE_S, Screen, Terminal
+from support.terminal import LINES, TIMEOUT_S, Screen, Terminal
 from tiller_client.activity import Activity
 from tiller_client.console import REDRAW_S_MIN, Console
 from tiller_client.render import Piece
@@ -77,7 +77,7 @@ class Stage:
         if not self._began.acquire(blocking=False):
             return  # it is steered
         daemon.add(session_id, [started(), *running()])
-        while self._goes_on.acquire(timeout=PATIENCE_S):
+        while self._goes_on.acquire(timeout=TIMEOUT_S):
             bodies, self.bodies = self.bodies, []
             daemon.add(session_id, bodies)
             if isinstance(bodies[-1], TurnEnded):
@@ -225,7 +225,7 @@ def test_quiet_still_asks_and_says_what_went_wrong(places: Places) -> None:
 
     def play(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), *text_item("a", "Hm."), RequestOpened(request)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         end = TurnEnded("failed", 1, Usage(), 1.0, error=failed)
         daemon.add(session_id, [ErrorRaised("x", failed.message), end])
 
@@ -252,7 +252,7 @@ def test_a_line_typed_below_the_output_steers_and_no_row_stays_of_what_stood_the
         terminal.wait_for("»")
         daemon.started.clear()
         terminal.type("faster")
-        assert daemon.started.wait(PATIENCE_S)
+        assert daemon.started.wait(TIMEOUT_S)
         stage.play(piece("more\n"))
         terminal.wait_for("    more")
         stage.play(done(), ended())

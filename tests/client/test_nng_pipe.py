@@ -28,7 +28,7 @@ from tiller_client.nng_pipe import (
 )
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 REP_GREETING = b"\0SP\0\0\x31\0\0"
 SMALL_ID = b"\x80\0\0\1"
 
@@ -58,7 +58,7 @@ def read_until(pipe: NngPipe, count: int) -> list[bytes]:
     messages: list[bytes] = []
     while len(messages) < count:
         sources = [pipe] if pipe.has_unsent else []
-        readable, writable, _ = select.select([pipe], sources, [], PATIENCE_S)
+        readable, writable, _ = select.select([pipe], sources, [], TIMEOUT_S)
         assert readable or writable
         if writable:
             pipe.write()
@@ -69,7 +69,7 @@ def read_until(pipe: NngPipe, count: int) -> list[bytes]:
 
 def receive(other: socket.socket, count: int) -> bytes:
     data = b""
-    other.settimeout(PATIENCE_S)
+    other.settimeout(TIMEOUT_S)
     while len(data) < count:
         piece = other.recv(count - len(data))
         assert piece

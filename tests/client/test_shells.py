@@ -15,7 +15,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import started
-from support.terminal import PATIENCE_S
+from support.terminal import TIMEOUT_S
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
@@ -85,7 +85,7 @@ def test_zsh_completes_verbs_options_and_sessions_with_their_titles(
 def typed(terminal: int, keys: str, awaited: str) -> str:
     """Type, and read what the terminal shows until the awaited words are there."""
     os.write(terminal, keys.encode())
-    shown, deadline = "", time.monotonic() + PATIENCE_S
+    shown, deadline = "", time.monotonic() + TIMEOUT_S
     while awaited not in CONTROL.sub("", shown):
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], shown
         shown += os.read(terminal, 65536).decode(errors="replace")

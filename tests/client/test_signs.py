@@ -14,7 +14,7 @@ import pytest
 import tiller_client
 from support.fake_daemon import FakeDaemon
 from support.said import ended, started, text_item, tool_call
-from support.terminal import PATIENCE_S, TILLER, Terminal
+from support.terminal import TIMEOUT_S, TILLER, Terminal
 from tiller_client.streams import STAND_INS
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled, StatusChanged
 from tiller_protocol.items import Request
@@ -67,7 +67,7 @@ def run(line: str, variables: dict[str, str]) -> Done:
         capture_output=True,
         env={**os.environ, **variables},
         check=False,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
 
 
@@ -127,7 +127,7 @@ def test_a_locale_of_one_byte_for_a_letter_is_read_and_written(
         capture_output=True,
         env={**os.environ, **variables},
         check=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     assert done.stdout == b"na\xefve <U+65E5><U+672C> -> done\n"
     assert "Gr\u00fc\u00dfe" in [getattr(op, "text", None) for op in daemon.seen.values()]

@@ -20,7 +20,7 @@ from tiller_protocol.events import Event, SessionTitled
 from tiller_protocol.ops import DaemonStatus
 from tiller_protocol.places import OPS_SOCKET, Places
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 REP_GREETING = b"\0SP\0\0\x31\0\0"
 FRONTENDS = 40
 
@@ -31,13 +31,13 @@ class PlainPeer:
     def __init__(self, runtime: Path) -> None:
         runtime.mkdir(mode=0o700, parents=True)
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.settimeout(PATIENCE_S)
+        self.listener.settimeout(TIMEOUT_S)
         self.listener.bind(str(runtime / OPS_SOCKET))
         self.listener.listen()
 
     def accept(self) -> socket.socket:
         connection, _ = self.listener.accept()
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
         assert exactly(connection, 8) == b"\0SP\0\0\x30\0\0"
         connection.sendall(REP_GREETING)
         return connection
@@ -67,7 +67,7 @@ def peer(places: Places) -> Generator[PlainPeer]:
 
 
 def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not happened():
         assert time.monotonic() < deadline
 
@@ -85,7 +85,7 @@ def test_a_late_answer_to_an_earlier_request_is_dropped(places: Places, peer: Pl
             assert first[0] & second[0] & 0x80
             say(other, first[:4] + b"late")
             say(other, second[:4] + b"answer")
-            assert ops.receive(PATIENCE_S) == b"answer"
+            assert ops.receive(TIMEOUT_S) == b"answer"
 
 
 def test_g3_a_new_connection_gets_the_unanswered_request_again(
@@ -96,14 +96,14 @@ def test_g3_a_new_connection_gets_the_unanswered_request_again(
         ops.send(b"op")
         with peer.accept() as other:
             first = next_message(other)
-        assert ops.receive(PATIENCE_S) is None
+        assert ops.receive(TIMEOUT_S) is None
         assert not ops.connected
         assert ops.connect()
         with peer.accept() as other:
             assert next_message(other) == first
             say(other, first[:4] + b"done")
-            assert ops.receive(PATIENCE_S) == b"done"
-        assert ops.receive(PATIENCE_S) is None
+            assert ops.receive(TIMEOUT_S) == b"done"
+        assert ops.receive(TIMEOUT_S) is None
         assert ops.connect()
         with peer.accept() as other:  # what was answered is not sent again
             ops.send(b"next")
@@ -118,7 +118,7 @@ def test_g3_an_unanswered_request_is_sent_again_after_a_while(
         assert ops.connect()
         ops.send(b"op")
         with peer.accept() as other:
-            waiting = threading.Thread(target=ops.receive, args=(PATIENCE_S,))
+            waiting = threading.Thread(target=ops.receive, args=(TIMEOUT_S,))
             waiting.start()
             first = next_message(other)
             assert next_message(other) == first
@@ -135,7 +135,7 @@ def test_an_answer_without_a_number_ends_the_connection(
         ops.send(b"op")
         with peer.accept() as other:
             say(other, answer)
-            assert ops.receive(PATIENCE_S) is None
+            assert ops.receive(TIMEOUT_S) is None
             assert not ops.connected
 
 
@@ -172,7 +172,7 @@ def test_many_frontends_at_once_are_all_answered(places: Places) -> None:
             assert ops.connect()
             ops.send(b"%d" % number)
         for number, ops in enumerate(frontends):
-            assert ops.receive(PATIENCE_S) == b"%d" % number
+            assert ops.receive(TIMEOUT_S) == b"%d" % number
         answering.join()
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from support.fake_daemon import TURN, FakeDaemon
 from support.said import Tiller, ended, started, text_item
-from support.terminal import PATIENCE_S, TILLER, Terminal
+from support.terminal import TIMEOUT_S, TILLER, Terminal
 from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,
@@ -35,7 +35,7 @@ REQUEST = Request(
 
 def asks(daemon: FakeDaemon, session_id: str) -> None:
     daemon.add(session_id, [started(), RequestOpened(REQUEST)])
-    assert daemon.wait_for_answer(PATIENCE_S)
+    assert daemon.wait_for_answer(TIMEOUT_S)
     daemon.add(session_id, [*text_item("i1", "Thanks."), ended("Thanks.")])
 
 
@@ -70,7 +70,7 @@ def test_what_can_be_allowed_for_good_says_where_and_takes_a_word_more(
 
     def asks_that(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(request)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         resolved = RequestResolved(request.id, "always_here", "tiller exec")
         daemon.add(session_id, [resolved, ended()])
 
@@ -97,7 +97,7 @@ def test_a_question_shows_its_choices_and_takes_a_number_or_any_text(
 
     def asks_that(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(question)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, asks_that) as daemon:
@@ -116,7 +116,7 @@ def test_a_choice_that_there_is_not_is_asked_again(places: Places) -> None:
 
     def asks_that(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(question)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, asks_that) as daemon:
@@ -139,9 +139,9 @@ def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
 
     def asks_twice(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(REQUEST)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [RequestOpened(second)])
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, asks_twice) as daemon:
@@ -166,7 +166,7 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
         terminal.wait_for("Hm.")
         assert "Ctrl-C leaves" not in terminal.screen, "a turn runs"
         terminal.type("look at b.py instead")
-        assert daemon.started.wait(PATIENCE_S)
+        assert daemon.started.wait(TIMEOUT_S)
         daemon.add(SESSION, [ended()])
         terminal.wait_for("type the next task · Ctrl-C leaves »")
         terminal.process.send_signal(signal.SIGINT)
@@ -250,7 +250,7 @@ def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places
 def interrupted_after(daemon: FakeDaemon, session_id: str) -> None:
     """A turn with a last message after an interrupt."""
     daemon.add(session_id, [started()])
-    assert daemon.interrupted.wait(PATIENCE_S)
+    assert daemon.interrupted.wait(TIMEOUT_S)
     daemon.add(session_id, [*text_item("i1", "So far."), ended("So far.", "interrupted")])
 
 
@@ -270,9 +270,9 @@ def test_ctrl_c_that_ends_a_tee_as_well_still_interrupts_and_shows_what_was_said
         process.stdout.close()
         process.send_signal(signal.SIGINT)
         err = process.stderr.read().decode()
-        status = process.wait(PATIENCE_S)
+        status = process.wait(TIMEOUT_S)
         process.stderr.close()
-        assert daemon.interrupted.wait(PATIENCE_S)
+        assert daemon.interrupted.wait(TIMEOUT_S)
     assert status == (141 if json else 130)
     assert json or "So far.\n■ interrupted" in err
 
@@ -280,7 +280,7 @@ def test_ctrl_c_that_ends_a_tee_as_well_still_interrupts_and_shows_what_was_said
 def test_a_reader_that_goes_by_itself_is_not_written_to_elsewhere(places: Places) -> None:
     def play(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started()])
-        assert gone.wait(PATIENCE_S)
+        assert gone.wait(TIMEOUT_S)
         daemon.add(session_id, [*text_item("i1", "Done."), ended("Done.")])
 
     gone = threading.Event()
@@ -293,7 +293,7 @@ def test_a_reader_that_goes_by_itself_is_not_written_to_elsewhere(places: Places
         assert process.stderr is not None
         assert "Done." not in process.stderr.read().decode()
         process.stderr.close()
-        assert process.wait(PATIENCE_S) == 141
+        assert process.wait(TIMEOUT_S) == 141
 
 
 def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: Places) -> None:
@@ -335,7 +335,7 @@ def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(places:
         session_id = next(iter(second.sessions))
         second.add(session_id, [*text_item("i2", "after"), ended("after")])
         lines += process.stdout.readlines()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
         process.stdout.close()
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 10))
 
@@ -355,7 +355,7 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
     with FakeDaemon(places.runtime, token="new", log_id="log-2") as second:
         second.add(SESSION, [SessionCreated("/new", Settings()), started(), ended("new")])
         second.add(SESSION, [StatusChanged("idle")])
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=TIMEOUT_S)
     assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
     assert b"a new log" in err
     assert process.returncode == 0

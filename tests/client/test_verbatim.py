@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
 from support.said import Tiller, ended, started, text_item
-from support.terminal import PATIENCE_S, TILLER, Screen, Terminal
+from support.terminal import TIMEOUT_S, TILLER, Screen, Terminal
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, on_screen, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
@@ -95,7 +95,7 @@ def test_whoever_answers_at_the_terminal_has_the_whole_command_above_the_line_th
         daemon.add(session_id, [started()])
         for number, command in enumerate(chosen):
             daemon.add(session_id, [RequestOpened(asked(command, number))])
-            assert daemon.wait_for_answer(PATIENCE_S)
+            assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, play) as daemon:
@@ -123,8 +123,8 @@ def test_of_several_requests_the_one_that_is_asked_stands_right_above_the_line_t
     def play(daemon: FakeDaemon, session_id: str) -> None:
         both = [RequestOpened(asked("rm -r one", 1)), RequestOpened(asked("ls two", 2))]
         daemon.add(session_id, [started(), *both])
-        assert daemon.wait_for_answer(PATIENCE_S)
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, play):
@@ -148,7 +148,7 @@ def test_a_request_from_before_the_first_event_that_is_shown_is_shown_before_it_
         terminal = Terminal("attach", "--after", "3", SESSION)
         terminal.wait_for(ASKS)
         terminal.type("y")
-        assert daemon.wait_for_answer(PATIENCE_S)
+        assert daemon.wait_for_answer(TIMEOUT_S)
         terminal.process.terminate()
         terminal.end()
     screen = Screen(80)
@@ -174,7 +174,7 @@ def test_who_is_told_how_to_answer_from_elsewhere_has_the_whole_command(
         assert process.stdout is not None
         lines = list(takewhile(lambda line: "tiller answer" not in line, process.stdout))
         process.terminate()
-        process.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=TIMEOUT_S)
     assert said_by([line.rstrip("\n") for line in lines]) == [command]
 
 

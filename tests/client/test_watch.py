@@ -17,13 +17,13 @@ from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAAASES"
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
     """Wait until event `seq` has arrived; return all events."""
     seqs: list[int] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while seq not in seqs:
         assert time.monotonic() < deadline, seqs
         seqs += [event.seq for event in watch.wait(busy=busy).events]

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from support.daemon import Daemon, Home
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET
 
@@ -43,7 +43,7 @@ class Client:
     async def until(self, seq: int) -> None:
         """Read its output up to the event of that number."""
         assert self.process.stdout is not None
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while not self.seen or self.seen[-1].seq < seq:
                 piece = await self.process.stdout.receive_some()
                 assert piece, f"it ended with {await self.process.wait()}"

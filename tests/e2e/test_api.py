@@ -17,7 +17,7 @@ import trio
 from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend, new_id
+from support.frontend import TIMEOUT_S, Frontend, new_id
 from tiller_client.api import blocking, for_asyncio, for_trio
 from tiller_client.api.threaded import ThreadedClient
 from tiller_client.errors import RejectedError
@@ -35,7 +35,7 @@ Asynchronously = Callable[[Callable[[type[ThreadedClient]], Coroutine[Any, Any, 
 
 
 async def in_trio(main: Callable[[type[ThreadedClient]], Awaitable[_Result]]) -> _Result:
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         return await main(for_trio.Client)
 
 
@@ -43,7 +43,7 @@ async def in_asyncio(main: Callable[[type[ThreadedClient]], Coroutine[Any, Any, 
     """Run it in a loop of its own, beside trio's."""
 
     async def limited() -> _Result:
-        return await asyncio.wait_for(main(for_asyncio.Client), PATIENCE_S)
+        return await asyncio.wait_for(main(for_asyncio.Client), TIMEOUT_S)
 
     return await trio.to_thread.run_sync(lambda: asyncio.run(limited()))
 
@@ -241,7 +241,7 @@ async def test_threads_share_a_client_and_closing_it_ends_their_streams(
     daemon: Daemon, workspace: Path
 ) -> None:
     def use() -> None:
-        started = threading.Barrier(4, timeout=PATIENCE_S)
+        started = threading.Barrier(4, timeout=TIMEOUT_S)
 
         def follow() -> None:
             stream = session.follow()
@@ -257,7 +257,7 @@ async def test_threads_share_a_client_and_closing_it_ends_their_streams(
             started.wait()
             client.submit(SessionConfigure(session.session_id, title="shared"))
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive()
 
     await trio.to_thread.run_sync(use)

@@ -14,7 +14,7 @@ import trio
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, said_in, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Interrupt, UserInput
@@ -54,7 +54,7 @@ class Exec:
 
     async def _in_time(self, wait: Callable[[], Result]) -> Result:
         try:
-            with trio.fail_after(PATIENCE_S):
+            with trio.fail_after(TIMEOUT_S):
                 return await trio.to_thread.run_sync(wait, abandon_on_cancel=True)
         except BaseException:
             self._process.kill()

@@ -11,7 +11,7 @@ from e2e.clients import Tillers
 from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.codec import encode_event
@@ -101,7 +101,7 @@ async def test_b53_a_stopped_frontend_gets_every_event_once_in_order(
     await client.until(frontend.events(session_id)[-1].seq)
     assert client.seen == (await frontend.log(session_id))[after:]
     client.process.send_signal(signal.SIGINT)
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         assert await client.process.wait() == 0
     await frontend.close()
 

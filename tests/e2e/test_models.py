@@ -20,7 +20,7 @@ from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.ops import Catalog
 from tiller_protocol.prices import Price
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 CONFIG = """
 model = "good/qwen"
@@ -129,7 +129,7 @@ async def test_a_provider_that_never_answers_is_said_soon(
             config_for(server.base_url).replace("[models.", "#").split("context")[0]
         )
         daemon.start()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             models = await asked(daemon, ask=True)
     assert "in time" in models["local/m"].problem
 
@@ -147,7 +147,7 @@ async def test_the_window_that_a_server_tells_is_that_of_the_next_turn_and_of_th
         await frontend.say(session_id)
         await frontend.turn_ended(session_id)
         kept = daemon.places.state / "catalog.json"
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while not await trio.Path(kept).exists():  # noqa: ASYNC110 - another process writes it
                 await trio.sleep(0.02)
         await frontend.say(session_id)

@@ -10,7 +10,7 @@ import trio
 from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ async def test_the_python_frontend_prints_the_answer_of_a_turn(
     daemon: Daemon, workspace: Path
 ) -> None:
     daemon.play("main", calls(bash("cat greeting.txt")), text("one, two, three", 3))
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         done = await trio.run_process(
             [*PYTHON_FRONTEND, str(workspace), "count"],
             env=variables(daemon),
@@ -54,7 +54,7 @@ async def check_it_goes_on(daemon: Daemon, workspace: Path, *command: str) -> No
     await gate.reached()
     assert process.stdout
     async with process.stdout:
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             said = await process.stdout.receive_some()
             daemon.kill9()
             gate.close()

@@ -32,7 +32,7 @@ from tiller_protocol.items import UserMessage
 from tiller_protocol.places import find_places
 
 CUTS = 10
-PATIENCE_S = 45.0
+TIMEOUT_S = 45.0
 CHAT_READY = "write a message"
 
 LISTEN = "0A"
@@ -77,7 +77,7 @@ class Far:
 
     def tiller(self, *words: str, host: str = "box") -> Done:
         with self.start(*words, host=host) as process:
-            out, err = process.communicate(timeout=PATIENCE_S)
+            out, err = process.communicate(timeout=TIMEOUT_S)
             return Done(words, process.returncode, out, err)
 
     @property
@@ -177,7 +177,7 @@ def test_ten_cuts_during_a_turn_lose_and_double_nothing(far: Far, workspace: Pat
     for gate in gates:
         with gate.path.open("w"):
             far.cut()
-    out, err = followed.communicate(timeout=PATIENCE_S)
+    out, err = followed.communicate(timeout=TIMEOUT_S)
     assert followed.returncode == 0, err
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -196,7 +196,7 @@ def test_every_submission_takes_effect_once_however_often_the_link_breaks(
         sent = far.start("send", "--no-reply", session, f"message {number}")
         if pid := far.master():
             os.kill(pid, signal.SIGKILL)
-        _, err = sent.communicate(timeout=PATIENCE_S)
+        _, err = sent.communicate(timeout=TIMEOUT_S)
         if sent.returncode:  # it was cut before it was linked, and says so
             assert "ssh can't reach box" in err
             assert far.tiller("send", "--no-reply", session, f"message {number}").returncode == 0
@@ -281,7 +281,7 @@ def test_a_far_daemon_that_is_silent_is_named_with_its_own_log(far: Far, workspa
                 said = next(line for line in process.stderr if "has not answered" in line)
             finally:
                 os.kill(pid, signal.SIGCONT)
-        out, _ = process.communicate(timeout=PATIENCE_S)
+        out, _ = process.communicate(timeout=TIMEOUT_S)
     assert "see its log: tiller --host box daemon logs; if it hangs: tiller --host box" in said
     assert (process.returncode, out) == (0, "after all\n")
 

@@ -12,7 +12,7 @@ import trio
 from e2e.gates import Gate
 from e2e.words import bash, calls, calls_in, read, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend, new_id
+from support.frontend import TIMEOUT_S, Frontend, new_id
 from support.rpc import Rpc, seqs
 from tiller_client.runtime import lock_is_held
 from tiller_daemon.models.scripted import ScriptStep, TextPart
@@ -312,7 +312,7 @@ async def test_it_ends_when_nobody_reads_it_any_more(
     assert rpc.process.stdout
     await rpc.process.stdout.aclose()
     gate.open()
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         assert await rpc.process.wait() == 128 + signal.SIGPIPE
 
 

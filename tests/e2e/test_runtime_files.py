@@ -14,7 +14,7 @@ from tiller_client.runtime import lock_holder
 from tiller_client.verbs import daemon as daemon_verbs
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ async def test_a_daemon_that_nobody_can_find_any_more_ends(daemon: Daemon, name:
     """Otherwise it would hold the log, and the next daemon could not start."""
     assert daemon.process is not None
     (daemon.places.runtime / name).unlink()
-    assert await trio.to_thread.run_sync(daemon.process.wait, PATIENCE_S) == 0
+    assert await trio.to_thread.run_sync(daemon.process.wait, TIMEOUT_S) == 0
     assert "runtime_file_removed" in daemon.said
     daemon.start()
     assert tiller(daemon, "ls").returncode == 0
@@ -39,7 +39,7 @@ async def test_a_token_that_was_removed_is_written_again(daemon: Daemon) -> None
     token = daemon.places.runtime / TOKEN_FILE
     before = token.read_text()
     token.unlink()
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while not token.exists():  # noqa: ASYNC110 - nothing tells
             await trio.sleep(0.05)
     assert token.read_text() == before
@@ -60,6 +60,6 @@ def test_stop_ends_a_daemon_that_hangs(
     assert lock_holder(daemon.places.runtime) == daemon.process.pid
     daemon.process.send_signal(signal.SIGSTOP)
     assert daemon_verbs.stop(daemon.places, drain=False)
-    assert daemon.process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert daemon.process.wait(TIMEOUT_S) == -signal.SIGKILL
     assert "so it was killed" in capfd.readouterr().err
     assert lock_holder(daemon.places.runtime) is None

@@ -14,7 +14,7 @@ from support.daemon import gone
 from support.systemd import Systemd, running_systemd
 
 UNIT = "tillerd.service"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_client_starts_the_service_and_a_stop_is_no_failure(systemd: Systemd
     systemd.tiller("daemon", "install")
     pid = pid_of(systemd)
     assert systemd.tiller("daemon", "stop").returncode == 0
-    assert gone(pid, timeout_s=PATIENCE_S)
+    assert gone(pid, timeout_s=TIMEOUT_S)
     wait_for(systemd, "ActiveState", "inactive")
     assert systemd.tiller("ls").returncode == 0
     assert pid_of(systemd) not in (0, pid)
@@ -76,7 +76,7 @@ def test_a_killed_or_hung_service_starts_again(systemd: Systemd) -> None:
     systemd.tiller("daemon", "install")
     first = pid_of(systemd)
     os.kill(first, signal.SIGKILL)
-    assert gone(first, timeout_s=PATIENCE_S)
+    assert gone(first, timeout_s=TIMEOUT_S)
     assert systemd.tiller("ls").returncode == 0
     second = pid_of(systemd)
     assert second not in (0, first)
@@ -87,7 +87,7 @@ def test_a_killed_or_hung_service_starts_again(systemd: Systemd) -> None:
     systemd.tiller("daemon", "restart")
     third = pid_of(systemd)
     os.kill(third, signal.SIGSTOP)
-    assert gone(third, timeout_s=PATIENCE_S)
+    assert gone(third, timeout_s=TIMEOUT_S)
     assert systemd.show(UNIT, "Result") in ("watchdog", "success")
     assert systemd.tiller("ls").returncode == 0
     assert pid_of(systemd) not in (0, third)

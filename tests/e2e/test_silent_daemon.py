@@ -11,7 +11,7 @@ from pathlib import Path
 from e2e.words import always
 from support.daemon import Daemon
 from support.frontend import Frontend
-from support.terminal import PATIENCE_S, TILLER
+from support.terminal import TIMEOUT_S, TILLER
 
 VERBS = (
     *(("ls",), ("show",), ("log",), ("attach", "--until-idle"), ("models",), ("requests",)),
@@ -39,7 +39,7 @@ def begin(daemon: Daemon, directory: Path, *verb: str) -> "subprocess.Popen[byte
 def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
     """Read stderr until the text is there."""
     assert process.stderr
-    said, deadline = b"", time.monotonic() + 3 * PATIENCE_S
+    said, deadline = b"", time.monotonic() + 3 * TIMEOUT_S
     while text not in said:
         assert select.select([process.stderr], [], [], deadline - time.monotonic())[0], said
         piece = os.read(process.stderr.fileno(), 4096)
@@ -65,7 +65,7 @@ async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
         finally:
             daemon.process.send_signal(signal.SIGCONT)
         for process, verb in zip(running, VERBS, strict=True):
-            process.communicate(timeout=3 * PATIENCE_S)
+            process.communicate(timeout=3 * TIMEOUT_S)
             assert process.returncode == 0, verb
 
 
@@ -76,6 +76,6 @@ def test_ctrl_c_ends_the_wait_for_a_stopped_daemon(daemon: Daemon) -> None:
         with begin(daemon, Path.cwd(), "ls") as ls:
             read_until(ls, b"press Ctrl-C")
             ls.send_signal(signal.SIGINT)
-            assert ls.wait(PATIENCE_S) == 130
+            assert ls.wait(TIMEOUT_S) == 130
     finally:
         daemon.process.send_signal(signal.SIGCONT)

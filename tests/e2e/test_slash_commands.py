@@ -7,7 +7,7 @@ import pytest
 
 from e2e.words import text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from support.terminal import TILLER
 from tiller_protocol.ops import UserInput
 
@@ -21,7 +21,7 @@ def tiller(daemon: Daemon, workspace: Path, *arguments: str) -> tuple[int, str, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=2 * PATIENCE_S,
+        timeout=2 * TIMEOUT_S,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -22,7 +22,7 @@ SOON_S = 1.0
 TRIES = 3
 """A loaded machine may be late once; the best of so many tries must keep the promise."""
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 """Whoever lives that long will live for ever."""
 
 MODES = {
@@ -50,8 +50,8 @@ async def test_g8_nothing_of_a_command_is_alive_a_second_after_its_end(
         frontend = await Frontend.connect(daemon, nursery)
         escape = Escape(workspace)
         await ending(daemon, frontend, escape)
-        took_s.append(escape.gone_after_s(PATIENCE_S))
-        assert took_s[-1] < PATIENCE_S, f"alive: {escape.alive()}"
+        took_s.append(escape.gone_after_s(TIMEOUT_S))
+        assert took_s[-1] < TIMEOUT_S, f"alive: {escape.alive()}"
         if daemon.process is None:
             daemon.start()
         await frontend.reconnect()
@@ -68,4 +68,4 @@ async def test_all_shapes_do_get_away(tmp_path: Path) -> None:
         assert set(escape.alive()) == set(SHAPES)
     finally:
         escape.kill()
-    assert escape.gone_after_s(PATIENCE_S) < PATIENCE_S
+    assert escape.gone_after_s(TIMEOUT_S) < TIMEOUT_S

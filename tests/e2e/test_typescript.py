@@ -14,7 +14,7 @@ import trio
 from e2e.test_protocol_page import check_it_goes_on, variables
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S, Frontend
+from support.frontend import TIMEOUT_S, Frontend
 from support.typescript import compile_ts, install
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 
@@ -44,7 +44,7 @@ def test_a_stream_gives_every_event_once_however_slow_its_loop_is(built: Path) -
         capture_output=True,
         check=False,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout[-3000:]
 
@@ -59,7 +59,7 @@ async def test_the_example_of_the_readme_runs(built: Path, daemon: Daemon, works
     options = ("--module", "nodenext", "--target", "es2022", "--strict")
     compile_ts(built, *options, "readme.mts")
     daemon.play("main", calls(bash("ls")), text("a greeting", 3))
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         done = await trio.run_process(
             ["node", str(built / "readme.mjs")],
             cwd=workspace,
@@ -86,7 +86,7 @@ async def test_g2_events_come_once_and_in_order_when_the_daemon_is_stopped_and_s
     assert process.stdout
     said = b""
     async with process.stdin, process.stdout:
-        with trio.fail_after(2 * PATIENCE_S):
+        with trio.fail_after(2 * TIMEOUT_S):
             while b"turn\n" not in said:
                 piece = await process.stdout.receive_some()
                 assert piece

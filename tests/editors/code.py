@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 from support.typescript import compile_ts, install
 
 CLIENT = Path(__file__).resolve().parents[2] / "client"
@@ -115,7 +115,7 @@ class Code:
 
     async def until_shown(self, text: str) -> str:
         """Wait until the page shows a text; returns all of it."""
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             while text not in self.screen:
                 await self._read()
             return self.screen
@@ -123,13 +123,13 @@ class Code:
 
     async def until_gone(self, text: str) -> None:
         """Wait until the page no longer shows a text."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while text in self.screen:
                 await self._read()
 
     async def until_report(self, kind: str, number: int = 1) -> Any:
         """Wait for the `number`-th thing of a kind that the extension did."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while len(self.reports(kind)) < number:
                 await self._read()
         return self.reports(kind)[number - 1]
@@ -159,7 +159,7 @@ class Code:
         """Close the window."""
         assert self._process.stdin
         await self._process.stdin.aclose()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             assert await self._process.wait() == 0
 
     async def close(self) -> None:
@@ -174,7 +174,7 @@ class Code:
         await self._process.stdin.send_all(json.dumps(line).encode() + b"\n")
 
     async def _until(self, wanted: Callable[[Object], bool], begin: int) -> Object:
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while True:
                 for one in self.seen[begin:]:
                     if wanted(one):

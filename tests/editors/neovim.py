@@ -18,7 +18,7 @@ import pyte
 import trio
 
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 
 PLUGIN = Path(__file__).resolve().parents[2] / "client" / "editors" / "nvim"
 
@@ -88,7 +88,7 @@ class Neovim:
 
     async def until(self, condition: str) -> None:
         """Wait until a Lua expression is true; Neovim handles its events meanwhile."""
-        wait = f"return vim.wait({PATIENCE_S * 1000:.0f}, function() return {condition} end, 10)"
+        wait = f"return vim.wait({TIMEOUT_S * 1000:.0f}, function() return {condition} end, 10)"
         if not await self.lua(wait):
             raise AssertionError(f"{condition}\nsaid: {await self.said()}\n{await self.chat()}")
 
@@ -128,7 +128,7 @@ class Neovim:
     async def quit(self) -> None:
         """Leave it, as a user does."""
         await self.lua("vim.schedule(function() vim.cmd('qall!') end)")
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             await self._process.wait()
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class Neovim:
     async def _request(self, method: str, *given: object) -> Any:
         assert self._process.stdin
         message = [0, next(self._numbers), method, list(given)]
-        with trio.fail_after(PATIENCE_S + 5):
+        with trio.fail_after(TIMEOUT_S + 5):
             await self._process.stdin.send_all(msgspec.msgpack.encode(message))
             _, _, error, result = await self._receive()
         assert error is None, error[1]
@@ -195,7 +195,7 @@ class NeovimTerminal:
 
     def wait_for(self, text: str) -> None:
         """Read until a row of the screen contains a text."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not any(text in row for row in self.rows()):
             left = max(deadline - time.monotonic(), 0)
             assert select.select([self._master], [], [], left)[0], self.rows()

@@ -21,7 +21,7 @@ from tiller_daemon.processes.environment import child_environment
 
 __all__ = ["ty", "typescript"]
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ class LanguageServerTestbed:
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition without a notification, such as the end of a server."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while not condition():  # noqa: ASYNC110
                 await trio.sleep(0.01)
 

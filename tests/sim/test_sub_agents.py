@@ -54,7 +54,7 @@ from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
 PROGRAMS = int(os.environ.get("TILLER_TREES", "60"))
-PATIENCE_S = 500.0
+TIMEOUT_S = 500.0
 ROUNDS_MAX = 60
 USAGE = ScriptedUsage(input_tokens=100, output_tokens=1)
 
@@ -391,7 +391,7 @@ async def _kill(world: World, action: Action) -> None:
     """Kill the daemon now, or if it is to `die`, before or after one of its next commits."""
     if action.kind == "die":
         world.kill_at_commit(1 + action.number, durable=action.number % 2 == 0)
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             await world.gone.wait()
         world.commits_left = None
     if not world.gone.is_set():
@@ -435,7 +435,7 @@ async def _settle(world: World, boss: str, ended: list[str]) -> None:
         if number > ROUNDS_MAX // 2:
             ended += await _end_background(world, snapshot)
             await world.ask(Interrupt(boss))
-        await trio.sleep(PATIENCE_S)
+        await trio.sleep(TIMEOUT_S)
     raise AssertionError("the boss is stuck busy")
 
 

@@ -15,7 +15,7 @@ import pyte
 import trio
 from pyte.screens import Char
 
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 from tiller_client.chat.painter import BEGIN, END
 
 SCROLLBACK_LINES = 1_000_000
@@ -190,7 +190,7 @@ class ChatTerminal:
 
     async def until(self, wanted: Callable[[], object]) -> None:
         """Read until something holds and the frame in which it does is whole."""
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             while not wanted() or self.written.rfind(BEGIN) > self.written.rfind(END):
                 if not await self.read():
                     break
@@ -206,7 +206,7 @@ class ChatTerminal:
 
     async def end(self) -> int:
         """Read to the end; the exit status."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while await self.read():
                 pass
         return await trio.to_thread.run_sync(self.process.wait)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from support.chat import ChatTerminal
 from support.daemon import Daemon
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 from support.terminal import TILLER
 
 
@@ -36,7 +36,7 @@ class CommandLine:
             capture_output=True,
             text=True,
             check=False,
-            timeout=2 * PATIENCE_S,
+            timeout=2 * TIMEOUT_S,
         )
         return CommandResult(done.returncode, done.stdout, done.stderr)
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from support.daemon import Home
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ class Editor:
 
     async def until(self, wanted: Callable[[Json], bool], number: int = 1) -> Json:
         """Wait for the `number`-th message that is `wanted`."""
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             while True:
                 found = [one for one in self.seen if wanted(one)]
                 if len(found) >= number:
@@ -146,7 +146,7 @@ class Editor:
         """Close the editor's side; returns the exit status."""
         assert self.process.stdin is not None
         await self.process.stdin.aclose()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             return await self.process.wait()
 
     async def listen(self) -> None:

@@ -63,7 +63,7 @@ from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, TOKEN_FILE
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 """Longest wait for anything; only a defect or a dead machine takes so long."""
 
 SILENCE_S = 0.5
@@ -133,7 +133,7 @@ class Frontend:
         if self.daemon.process is None:
             self.daemon.start()
             await self.reconnect()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             for session_id in self._sessions:
                 await self._rest(session_id)
         for session_id in self._sessions:
@@ -166,7 +166,7 @@ class Frontend:
         """Send bytes to the ops socket and return the bytes that come back."""
         one = self._idle.pop() if self._idle else self._dial()
         try:
-            with trio.fail_after(PATIENCE_S):
+            with trio.fail_after(TIMEOUT_S):
                 while not await _sent(one, frame):
                     one.close()
                     one = self._dial()
@@ -225,7 +225,7 @@ class Frontend:
         self, session_id: str, wanted: Callable[[Event], bool], number: int = 1
     ) -> Event:
         """Wait until `number` events that are `wanted` were seen; returns the last of them."""
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             while True:
                 found = [event for event in self.events(session_id) if wanted(event)]
                 if len(found) >= number:

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from support.daemon import Home
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 
 Object = dict[str, Any]
 
@@ -41,12 +41,12 @@ class Rpc:
     async def write(self, data: bytes) -> None:
         """Write bytes."""
         assert self.process.stdin
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             await self.process.stdin.send_all(data)
 
     async def until(self, wanted: Callable[[Object], object], number: int = 1) -> Object:
         """Read until `number` lines were `wanted`; returns the last of them."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while len(found := [line for line in self.seen if wanted(line)]) < number:
                 assert await self.read(), f"it ended; it said {self.seen[-5:]}"
         return found[number - 1]
@@ -102,7 +102,7 @@ class Rpc:
         """Close stdin and read the rest; returns the exit status."""
         assert self.process.stdin
         await self.process.stdin.aclose()
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while await self.read():
                 pass
             return await self.process.wait()

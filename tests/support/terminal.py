@@ -12,7 +12,7 @@ import time
 import pyte
 
 TILLER = (sys.executable, "-m", "tiller_client")
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 LINES = 24
 SCROLLBACK_LINES = 1_000_000
 
@@ -57,7 +57,7 @@ class Terminal:
 
     def wait_for(self, text: str, *, after: int = 0) -> int:
         """Read until `text` is on the screen; returns where it ends. `after`: where to look."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while text not in self.screen[after:]:
             left = deadline - time.monotonic()
             assert left > 0, self.screen
@@ -72,11 +72,11 @@ class Terminal:
 
     def end(self) -> int:
         """Wait for the end of `tiller`; its exit status."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self._read(max(0.0, deadline - time.monotonic())):
             pass
         os.close(self._master)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def _read(self, timeout_s: float) -> bool:
         if not select.select([self._master], [], [], timeout_s)[0]:

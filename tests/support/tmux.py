@@ -15,7 +15,7 @@ import trio
 from pyte.screens import Char
 
 from support.chat import HasVariables, cells_of
-from support.frontend import PATIENCE_S
+from support.frontend import TIMEOUT_S
 
 TMUX = shutil.which("tmux")
 
@@ -142,7 +142,7 @@ class TmuxChat:
 
     async def until(self, wanted: Callable[[], object]) -> None:
         """Wait until something holds."""
-        with trio.move_on_after(PATIENCE_S):
+        with trio.move_on_after(TIMEOUT_S):
             while not wanted():
                 await trio.lowlevel.wait_readable(self._written)
                 os.read(self._written, 1 << 20)

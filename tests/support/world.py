@@ -84,7 +84,7 @@ NO_CONFINER = Confiner(
 EPOCH = 1_700_000_000.0
 """Unix seconds at which every world begins."""
 
-PATIENCE_S = 10_000.0
+TIMEOUT_S = 10_000.0
 """Virtual seconds that a test waits for an event; more than any timeout of the daemon."""
 
 
@@ -401,7 +401,7 @@ class World:
         self, session_id: str, wanted: Callable[[Event], bool], count: int = 1
     ) -> Event:
         """Wait until `count` published events are wanted ones; returns the last of them."""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while True:
                 found = [e for e in self.published.get(session_id, []) if wanted(e)]
                 if len(found) >= count:

@@ -29,7 +29,7 @@ from tiller_daemon.transport.nng import (
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
-    PATIENCE_S,
+    TIMEOUT_S,
     REQ,
     SUB,
     ask,
@@ -59,7 +59,7 @@ def runtime(tmp_path: Path) -> Path:
 
 
 def subscribe(runtime: Path, topic: bytes, **options: int) -> pynng.Sub0:
-    subscriber = pynng.Sub0(topics=[topic], recv_timeout=int(PATIENCE_S * 1000), **options)
+    subscriber = pynng.Sub0(topics=[topic], recv_timeout=int(TIMEOUT_S * 1000), **options)
     subscriber.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=True)
     return subscriber
 
@@ -72,7 +72,7 @@ async def join(transport: NngTransport, subscriber: pynng.Sub0, topic: str) -> N
 async def join_by(
     transport: NngTransport, receive: Callable[[], Awaitable[object]], topic: str
 ) -> None:
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while True:
             transport.publish(topic, b"joining")
             with trio.move_on_after(0.05):
@@ -195,7 +195,7 @@ async def test_what_is_published_reaches_the_subscribers_of_its_topic(runtime: P
 async def receive_until(subscriber: pynng.Sub0, last: bytes) -> list[bytes]:
     """What was published, without the joining, up to `last`."""
     seen: list[bytes] = []
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while not seen or seen[-1] != last:
             seen.append(await subscriber.arecv())
     return [message for message in seen if not message.endswith(b"joining")]
@@ -241,7 +241,7 @@ async def read_numbers(stream: trio.SocketStream, last: int) -> list[int]:
     """The numbers at the beginning of what is published, up to `last`; all that comes is whole."""
     seen: list[int] = []
     data = b"\x01"  # the first byte was taken by whoever joined
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while not seen or seen[-1] != last:
             data += await stream.receive_some(1 << 20)
             while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[1:9], "big"):
@@ -428,7 +428,7 @@ async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
     async with asked_without_reading(runtime) as stream:
         expected = len(greeting(REQ)) + ASKED * len(frame(b"....x"))
         received = b""
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while len(received) < expected:
                 part = await stream.receive_some()
                 assert part, "closed before all was answered"
@@ -465,7 +465,7 @@ async def test_a_connection_that_is_refused_again_and_again_is_closed_and_no_oth
                 for index in range(REFUSALS_MAX):
                     await stream.send_all(frame(struct.pack(">I", 1 << 31 | index) + b"x"))
                 received = b""
-                with trio.fail_after(PATIENCE_S):
+                with trio.fail_after(TIMEOUT_S):
                     while len(received) < expected:
                         received += await stream.receive_some()
                 assert not is_hung_up(stream)
@@ -491,7 +491,7 @@ async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away
     question = frame(struct.pack(">I", 1 << 31) + b"x")
     async with serving(runtime, handler), await connect(runtime) as stream:
         await stream.send_all(greeting(REQ))
-        with trio.fail_after(PATIENCE_S):
+        with trio.fail_after(TIMEOUT_S):
             while not is_hung_up(stream):
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(question * 100)

@@ -18,7 +18,7 @@ from tiller_protocol.ops import Hello, Submission
 from tiller_protocol.places import OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
-    PATIENCE_S,
+    TIMEOUT_S,
     PUSH,
     REQ,
     REQUEST_ID,
@@ -45,7 +45,7 @@ def runtime(tmp_path: Path) -> Path:
 
 async def read_to_end(stream: trio.SocketStream) -> bytes:
     received = b""
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         try:
             while piece := await stream.receive_some(65536):
                 received += piece
@@ -109,7 +109,7 @@ async def test_a_body_of_any_bytes_is_answered(runtime: Path) -> None:
     source = random.Random(58)
     whole = encode_submission(Submission("id", Hello(1, "t"), "t", "k"))
     async with serving(runtime, decoding):
-        with pynng.Req0() as asker, trio.fail_after(PATIENCE_S * 2):
+        with pynng.Req0() as asker, trio.fail_after(TIMEOUT_S * 2):
             asker.dial(f"ipc://{runtime / OPS_SOCKET}", block=False)
             for _ in range(FRAMES // 10):
                 await asker.asend(mutate(source, whole))

@@ -211,7 +211,7 @@ def test_a_frontend_that_asks_whether_a_daemon_runs_keeps_none_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To ask it takes the lock for a moment; the daemon waits for that moment to pass."""
-    monkeypatch.setattr(runtime, "LOCK_PATIENCE_S", 10.0)
+    monkeypatch.setattr(runtime, "LOCK_TIMEOUT_S", 10.0)
     path = tmp_path / "runtime"
     tried = threading.Event()
     path.mkdir(mode=0o700)

@@ -20,7 +20,7 @@ from tiller_protocol.places import OPS_SOCKET
 REQ, PUSH, SUB = 0x30, 0x50, 0x21
 REQUEST_ID = b"\x80\x00\x00\x01"
 MESSAGE_BYTES_MAX = 1 << 20
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 async def echo(submission: bytes) -> bytes:
@@ -43,7 +43,7 @@ def dial(runtime: Path) -> pynng.Req0:
 
 
 async def ask(asker: pynng.Socket | pynng.Context, submission: bytes) -> bytes:
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         await asker.asend(submission)
         return await asker.arecv()
 
@@ -71,6 +71,6 @@ def descriptors() -> int:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for what nng's threads or another process will do."""
-    with trio.fail_after(PATIENCE_S):
+    with trio.fail_after(TIMEOUT_S):
         while not holds():  # noqa: ASYNC110 - nobody can set an event from there
             await trio.sleep(0.005)

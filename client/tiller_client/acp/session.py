@@ -24,7 +24,7 @@ from tiller_client.acp.updates import (
 )
 from tiller_client.acp.view import SessionView, iso_time, usage
 from tiller_client.connection import DaemonConnection
-from tiller_client.errors import NoDaemon, RejectedError, TillerError
+from tiller_client.errors import RejectedError, TillerError
 from tiller_client.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
@@ -116,7 +116,7 @@ class EditorSession:
     def advance(self) -> None:
         """Send what has happened since the last time; raises if the session can't be followed."""
         if self._loan.is_due and self._following.sources:
-            with contextlib.suppress(NoDaemon), self._connection.starting_only_crashed():
+            with self._connection.unless_stopped():
                 self._loan.renew()
         self._take(busy=self._is_awaited)
         if self._prompts.may_be_removed and self._following.caught_up:
@@ -176,7 +176,7 @@ class EditorSession:
     def take_back(self) -> None:
         """End what is lent, unless the daemon that it was lent to is gone."""
         if self._following.sources:
-            with contextlib.suppress(NoDaemon), self._connection.starting_only_crashed():
+            with self._connection.unless_stopped():
                 self._loan.take_back()
 
     def close(self) -> None:
@@ -233,10 +233,7 @@ class EditorSession:
     def _refresh_offer(self) -> None:
         """Tell about commands that have come or gone, such as prompts of an MCP server."""
         before = self._offer
-        with (
-            contextlib.suppress(NoDaemon, RejectedError),
-            self._connection.starting_only_crashed(),
-        ):
+        with contextlib.suppress(RejectedError), self._connection.unless_stopped():
             self._offer = self._ask_offer()
         if self._offer.commands != before.commands:
             self._send(CommandsShown(self._offer.commands))

@@ -58,7 +58,7 @@ HISTORY_ITEMS_MAX = 200
 TOLD_BY_END = {"interrupted": "interrupted", LAST_STEP: "limit_reached"}
 """Notices, by their code, that say the same as the end of a turn with this outcome."""
 
-MODEL_PATIENCE_S = 1.0
+MODEL_WAIT_SHOWN_AFTER_S = 1.0
 """Silence of the model after which the live part says that it waits for the model."""
 
 
@@ -292,7 +292,7 @@ class Conversation:
         if self._retry_at is not None:
             return self._dim(f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}")
         waited_s = now - snapshot.updated_at
-        if waited_s < MODEL_PATIENCE_S:
+        if waited_s < MODEL_WAIT_SHOWN_AFTER_S:
             return ""
         return self._dim(f"○ waiting for the model {seconds(waited_s)}")
 

@@ -1,8 +1,8 @@
 """How often frames are drawn: as often as they can be told apart, and as the terminal takes them.
 
-What is written to a terminal may be on its way for long: ssh and the kernel keep what a slow link
-does not carry yet. So behind each frame the terminal is asked for its status. Until it has
-answered, events draw no other frame, and keys only a few, as their effect is waited for.
+What is written to a terminal may take long to get there: ssh and the kernel buffer what a slow
+link can't carry yet. So each frame ends with a request for the terminal's status. While one is
+unanswered, events draw no other frame. Keys draw a few more, as the user waits to see them.
 """
 
 import asyncio
@@ -10,65 +10,68 @@ import time
 from collections.abc import Callable
 
 FRAME_S = 1 / 30
-"""Shortest time between two frames that events make; more can't be told apart."""
+"""Shortest time between two frames that events cause; more can't be told apart."""
 
-ON_THEIR_WAY_MAX = 4
-"""Frames without an answer at which keys wait, too: at 300 ms, typing 13 keys a second."""
+FRAMES_IN_FLIGHT_MAX = 4
+"""Maximum number of unanswered frames when a key draws: at 300 ms, typing 13 keys a second."""
 
-PATIENCE_S = 2.0
-"""After so long without an answer a frame is drawn all the same: it may have been lost."""
+ANSWER_TIMEOUT_S = 2.0
+"""After so long an answer counts as lost, and the next frame is drawn without it."""
 
 
 class Pace:
-    """Joins the wishes for a new frame. `draw` makes one if `may_draw`, and calls `drawn`."""
+    """Decides when frames are drawn. `draw` makes one if `may_draw`, and calls `drawn`."""
 
-    def __init__(self, draw: Callable[[], None]) -> None:
+    def __init__(
+        self, draw: Callable[[], None], *, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         self.asks = False
-        """Whether frames ask for an answer: once the terminal has given one."""
+        """Whether frames ask for the status: from the terminal's first answer on."""
         self._draw = draw
+        self._answer_timeout_s = answer_timeout_s
         self._drawn_at = 0.0
         self._due: asyncio.TimerHandle | None = None
-        self._on_their_way = 0
-        """Frames that the terminal has not answered."""
-        self._given_up: asyncio.TimerHandle | None = None
+        self._in_flight = 0
+        """Number of frames that the terminal has not answered."""
+        self._timeout: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
         self._is_for_key = False
-        self._is_wanted = False
-        """Whether a frame could not be drawn when it was wanted."""
+        self._is_postponed = False
+        """Whether a frame was asked for and could not be drawn."""
         self._settles = False
 
     def begin(self) -> None:
-        """The terminal was asked for the first time, or anew after another program had it."""
+        """The terminal was asked for the first time, or again after another program had it."""
         self.asks = self._settles = False
         self.asked()
 
     def asked(self) -> None:
-        """The frame that was drawn asks for an answer."""
-        self._on_their_way += 1
+        """The frame just drawn ended with a request for the status."""
+        self._in_flight += 1
         self._all_answered.clear()
-        if self._given_up is not None:
-            self._given_up.cancel()
-        self._given_up = asyncio.get_running_loop().call_later(PATIENCE_S, self._give_up)
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._timeout = asyncio.get_running_loop().call_later(self._answer_timeout_s, self._time_out)
 
     def answered(self) -> None:
         """The terminal has answered, so it shows one more frame."""
         self.asks = not self._settles
-        self._arrived(max(0, self._on_their_way - 1))
+        self._arrived(max(0, self._in_flight - 1))
 
     async def settle(self) -> None:
-        """Ask for no more answers, and return when all have come: other programs want none."""
+        """Ask no more, and return when all answers are here: other programs would read them."""
         self.asks, self._settles = False, True
         await self._all_answered.wait()
 
     def key_came(self) -> None:
-        """The next frame shows what a key does."""
+        """The next frame shows the effect of a key."""
         self._is_for_key = True
 
     def may_draw(self) -> bool:
-        """Whether a frame can be drawn now; if not, one is as soon as that changes."""
-        most = ON_THEIR_WAY_MAX if self._is_for_key else 1
-        self._is_wanted = self.asks and self._on_their_way >= most
-        return not self._is_wanted
+        """Whether a frame may be drawn now; if not, one is drawn as soon as it may."""
+        most = FRAMES_IN_FLIGHT_MAX if self._is_for_key else 1
+        self._is_postponed = self.asks and self._in_flight >= most
+        return not self._is_postponed
 
     def soon(self) -> None:
         """Draw once, as soon as the last frame is old enough."""
@@ -86,7 +89,7 @@ class Pace:
         self.stop()
 
     def stop(self) -> None:
-        """Draw no frame for what events have wished so far."""
+        """Cancel the frame that events have asked for."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -95,16 +98,16 @@ class Pace:
         self._due = None
         self._draw()
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         self._arrived(0)
 
     def _arrived(self, left: int) -> None:
-        self._on_their_way = left
+        self._in_flight = left
         if not left:
             self._all_answered.set()
-            if self._given_up is not None:
-                self._given_up.cancel()
-        if self._is_wanted:
+            if self._timeout is not None:
+                self._timeout.cancel()
+        if self._is_postponed:
             self.soon()
 
     @property

@@ -31,7 +31,7 @@ TOKEN_BYTES = 32
 LOCK_TRIES_MAX = 100
 """Maximum number of attempts to lock a file that another process keeps removing."""
 
-LOCK_PATIENCE_S = 0.05
+LOCK_TIMEOUT_S = 0.05
 """How long to try to lock a file that is locked.
 
 A frontend that asks whether a daemon is running has to take the lock for some microseconds, if none
@@ -218,7 +218,7 @@ def _take_lock(directory: Path) -> int:
 
 def _lock(lock: int) -> None:
     """Lock the open file; raises `BlockingIOError` if another daemon has locked it."""
-    deadline = time.monotonic() + LOCK_PATIENCE_S
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

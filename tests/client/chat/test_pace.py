@@ -7,9 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat import pace as pacing
 from tiller_client.chat.keyboard import ANSWER_SEQUENCE, Keyboard
-from tiller_client.chat.pace import ON_THEIR_WAY_MAX, Pace
+from tiller_client.chat.pace import FRAMES_IN_FLIGHT_MAX, Pace
 
 UP = "\x1b[A"
 
@@ -17,10 +16,12 @@ UP = "\x1b[A"
 class Drawn:
     """A pace on a terminal; its frames are counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, **timeouts: float) -> None:
         self.frames = 0
         self._more = asyncio.Event()
-        self.pace = Pace(self.draw)
+        self.pace = Pace(self.draw, **timeouts)
+        self.pace.begin()
+        self.pace.answered()
 
     def draw(self) -> None:
         if self.pace.may_draw():
@@ -36,26 +37,16 @@ class Drawn:
         await self._more.wait()
 
 
-Plays = Callable[[Callable[[Drawn], Coroutine[object, object, None]]], None]
+def play(body: Callable[[Drawn], Coroutine[object, object, None]], **timeouts: float) -> None:
+    """Play something in a loop, on a terminal that has answered the first time."""
+
+    async def run() -> None:
+        await body(Drawn(**timeouts))
+
+    asyncio.run(run())
 
 
-@pytest.fixture
-def plays() -> Plays:
-    """Plays something in a loop, on a terminal that has answered the first time."""
-
-    def play(body: Callable[[Drawn], Coroutine[object, object, None]]) -> None:
-        async def run() -> None:
-            drawn = Drawn()
-            drawn.pace.begin()
-            drawn.pace.answered()
-            await body(drawn)
-
-        asyncio.run(run())
-
-    return play
-
-
-def test_events_draw_one_frame_until_the_terminal_has_answered(plays: Plays) -> None:
+def test_events_draw_one_frame_until_the_terminal_has_answered() -> None:
     async def body(drawn: Drawn) -> None:
         for _ in range(5):
             drawn.draw()
@@ -64,36 +55,33 @@ def test_events_draw_one_frame_until_the_terminal_has_answered(plays: Plays) -> 
         await drawn.next_frame()
         assert drawn.frames == 2
 
-    plays(body)
+    play(body)
 
 
-def test_keys_are_drawn_while_few_frames_are_on_their_way(plays: Plays) -> None:
+def test_keys_are_drawn_while_few_frames_are_on_their_way() -> None:
     async def body(drawn: Drawn) -> None:
-        for _ in range(2 * ON_THEIR_WAY_MAX):
+        for _ in range(2 * FRAMES_IN_FLIGHT_MAX):
             drawn.pace.key_came()
             drawn.draw()
-        assert drawn.frames == ON_THEIR_WAY_MAX
+        assert drawn.frames == FRAMES_IN_FLIGHT_MAX
         drawn.pace.answered()
         await drawn.next_frame()
-        assert drawn.frames == ON_THEIR_WAY_MAX + 1, "what the other keys did"
+        assert drawn.frames == FRAMES_IN_FLIGHT_MAX + 1, "what the other keys did"
 
-    plays(body)
+    play(body)
 
 
-def test_an_answer_that_never_comes_is_given_up(
-    plays: Plays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_never_comes_is_given_up() -> None:
     async def body(drawn: Drawn) -> None:
-        monkeypatch.setattr(pacing, "PATIENCE_S", 0.0)
         drawn.draw()
         drawn.draw()
         assert drawn.frames == 1
         await drawn.next_frame()
 
-    plays(body)
+    play(body, answer_timeout_s=0.0)
 
 
-def test_the_terminal_is_given_away_when_all_answers_have_come(plays: Plays) -> None:
+def test_the_terminal_is_given_away_when_all_answers_have_come() -> None:
     async def body(drawn: Drawn) -> None:
         for _ in range(2):
             drawn.pace.key_came()
@@ -109,7 +97,7 @@ def test_the_terminal_is_given_away_when_all_answers_have_come(plays: Plays) -> 
         await settled
         assert not drawn.pace.asks
 
-    plays(body)
+    play(body)
 
 
 @pytest.fixture

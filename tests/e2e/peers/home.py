@@ -21,7 +21,7 @@ from tiller_protocol.events import Body, Event
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, Places, find_places
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Longest wait for a command; a busy machine needs seconds."""
 
 POLL_S = 0.02
@@ -190,7 +190,7 @@ def git(repository: Path, *arguments: str) -> str:
 
 def wait_for(path: Path) -> None:
     """Return when a command has made this file."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not path.exists():
         assert time.monotonic() < deadline, f"{path.name} was not made"
         time.sleep(POLL_S)
