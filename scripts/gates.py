@@ -10,6 +10,7 @@ limit when the gate was built: an entry may only shrink, and goes when its code 
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ MEASURED = (*PRODUCT, "scripts")
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+FOLDER_MODULES_MAX = 25
+"""What a folder may contain before a newcomer can't take it in at once; then it is two features."""
+
 FIELDS_MAX = 12
 """What a struct or dataclass may declare: beyond this it is a bag that everything is passed in."""
 
@@ -57,11 +61,13 @@ def main(root: Path) -> int:
 def violations(root: Path) -> Iterator[str]:
     """Yield a line for each violation below a root: where it is, and what is wrong."""
     files: dict[str, int] = {}
+    folders: Counter[str] = Counter()
     functions: dict[str, int] = {}
     bundles: dict[str, int] = {}
     classes: dict[str, int] = {}
     for place, source in _sources(root, MEASURED):
         files[place] = len(source.splitlines())
+        folders[place.rpartition("/")[0]] += not place.endswith("/__init__.py")
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 named = f"{place}:{node.name}"
@@ -73,6 +79,7 @@ def violations(root: Path) -> Iterator[str]:
                 if place.startswith(PRODUCT):
                     yield from _undocumented(node, f"{place}:{node.name}")
     yield from _over("lines", files, FILE_LINES_MAX, {})
+    yield from _over("modules", folders, FOLDER_MODULES_MAX, {})
     yield from _over("lines", functions, FUNCTION_LINES_MAX, {})
     yield from _over("fields", bundles, FIELDS_MAX, LARGE_BUNDLES)
     yield from _over("attributes", classes, ATTRIBUTES_MAX, LARGE_CLASSES)

@@ -67,6 +67,16 @@ def test_what_is_within_the_limits_passes(tmp_path: Path, gates: ModuleType) -> 
     assert gates.main(tmp_path) == 0
 
 
+def test_a_folder_with_too_many_modules_is_reported(tmp_path: Path, gates: ModuleType) -> None:
+    plant(tmp_path, "")
+    for number in range(24):
+        (tmp_path / PLACE).with_name(f"more_{number}.py").touch()
+    assert list(gates.violations(tmp_path)) == []
+    (tmp_path / PLACE).with_name("one_more.py").touch()
+    folder = PLACE.rpartition("/")[0]
+    assert list(gates.violations(tmp_path)) == [f"{folder}: 26 modules, more than 25"]
+
+
 def test_an_exception_can_only_shrink(
     tmp_path: Path, gates: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

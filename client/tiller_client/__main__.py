@@ -11,10 +11,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from tiller_client import streams
-from tiller_client.arguments import parse
+from tiller_client.command_line.arguments import parse
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError, TillerError, UnwritableOutput
 
-THERE = ("config", "init", "doctor", "sandbox", "daemon", "service")
+MACHINE = "machine."
 """Families that are about a machine, its files and its processes: with `--host` they run there."""
 
 HERE = ("schema", "completions", "demo")
@@ -84,7 +84,7 @@ def _parse(command_line: Sequence[str] | None) -> Namespace:
 def run(arguments: Namespace) -> int:
     """Run the verb that `arguments` names; raises `TillerError`."""
     if arguments.host:
-        if arguments.family in THERE:
+        if arguments.family.startswith(MACHINE):
             return _run_there(arguments)
         _choose_host(arguments)
     elif arguments.verb == "exec" and _is_sound(arguments):
@@ -104,17 +104,17 @@ def _runner(family: str) -> Callable[[Namespace], int]:
 
 
 def _run_there(arguments: Namespace) -> int:
-    from tiller_client.remote import RemoteDaemon
-    from tiller_client.runtime import my_places
+    from tiller_client.connecting.remote import RemoteDaemon
+    from tiller_client.connecting.runtime import my_places
 
     return RemoteDaemon(arguments.host, my_places()).run_there(arguments.words)
 
 
 def _choose_host(arguments: Namespace) -> None:
     """Let the verb use the daemon of the host; raises `UsageError` if it uses none."""
+    from tiller_client.connecting.remote import RemoteDaemon
+    from tiller_client.connecting.runtime import choose_remote, my_places
     from tiller_client.errors import UsageError
-    from tiller_client.remote import RemoteDaemon
-    from tiller_client.runtime import choose_remote, my_places
 
     if arguments.family in HERE:
         raise UsageError(f"tiller {arguments.verb} works on this machine only, without --host")
@@ -125,7 +125,7 @@ def _is_sound(arguments: Namespace) -> bool:
     """Whether `exec` surely gets as far as to need the daemon; false if that takes a look."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
-    from tiller_client.runtime import is_piped
+    from tiller_client.connecting.runtime import is_piped
 
     if is_piped():
         return False
@@ -138,8 +138,8 @@ def _is_sound(arguments: Namespace) -> bool:
 
 def _begin_daemon() -> None:
     """Let a daemon that is not running start while this process imports the verb."""
-    from tiller_client.runtime import my_places
-    from tiller_client.starting import begin
+    from tiller_client.connecting.runtime import my_places
+    from tiller_client.connecting.starting import begin
 
     begin(my_places(), os.environ)
 
@@ -169,19 +169,19 @@ def _complain(text: str) -> None:
 
 def _tell_silence() -> None:
     """Let a verb that uses a daemon say that it is silent."""
-    if "tiller_client.silence" in sys.modules:
-        from tiller_client.silence import Silence
+    if "tiller_client.connecting.silence" in sys.modules:
+        from tiller_client.connecting.silence import Silence
 
         Silence.say = _complain
 
 
 def _tell_differences(*, unwanted: bool) -> None:
     """Say at the end, and only to a person who wants it, what a restart would change."""
-    if unwanted or "tiller_client.connection" not in sys.modules:
+    if unwanted or "tiller_client.connecting.connection" not in sys.modules:
         return
     if not (os.isatty(sys.stdout.fileno()) and os.isatty(sys.stderr.fileno())):
         return
-    from tiller_client.connection import DaemonConnection
+    from tiller_client.connecting.connection import DaemonConnection
     from tiller_client.differences import differences
 
     if latest := DaemonConnection.latest:

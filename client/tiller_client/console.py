@@ -16,10 +16,10 @@ import msgspec
 
 from tiller_client import streams
 from tiller_client.errors import UsageError
-from tiller_client.render import Piece
+from tiller_client.rendering.events import Piece
+from tiller_client.rendering.text import Paint, cells, cut, json_line, on_screen, pad
+from tiller_client.rendering.wrap import wrapped
 from tiller_client.streams import put
-from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
-from tiller_client.wrap import wrapped
 
 WIDTH_PIPED = 100
 """Columns if the output is not a terminal."""

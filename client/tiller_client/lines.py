@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tiller_client.following.watch import Wakeup
 from tiller_client.streams import put_bytes
-from tiller_client.watch import Wakeup
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """Longest line: a message of the largest size in base64, which is a third longer, and more."""

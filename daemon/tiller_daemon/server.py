@@ -15,12 +15,12 @@ import tiller_daemon
 import tiller_protocol
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.project_trust import project_answer, trusted_workspace
-from tiller_daemon.session.read_access import may_read
+from tiller_daemon.session.context.project_trust import project_answer, trusted_workspace
+from tiller_daemon.session.context.read_access import may_read
+from tiller_daemon.session.inputs.validation import check_workspace
 from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.session.validation import check_workspace
 from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (

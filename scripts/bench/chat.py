@@ -23,8 +23,8 @@ import trio  # noqa: E402
 
 from support.chat import ChatTerminal  # noqa: E402 - found there
 from support.daemon import Daemon  # noqa: E402
-from tiller_client.chat.painter import BEGIN  # noqa: E402
-from tiller_client.connection import DaemonConnection  # noqa: E402
+from tiller_client.chat.terminal.painter import BEGIN  # noqa: E402
+from tiller_client.connecting.connection import DaemonConnection  # noqa: E402
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart  # noqa: E402
 from tiller_protocol.answers import Created  # noqa: E402
 from tiller_protocol.ops import SessionCreate, UserInput  # noqa: E402

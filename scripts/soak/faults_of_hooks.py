@@ -96,7 +96,7 @@ MOMENTS = (
     ),
     Fault(
         "hooks run on a request",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn._ask",
         "self._hooks().request_opened(request)",
         "pass",
@@ -105,7 +105,7 @@ MOMENTS = (
     ),
     Fault(
         "hooks run on the end of a turn",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn.run",
         "self._hooks().turn_ended(A)",
         "pass",
@@ -114,7 +114,7 @@ MOMENTS = (
     ),
     Fault(
         "hooks run on the end of a sub-agent",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn.run",
         "self._hooks().sub_agent_ended(A, B)",
         "pass",

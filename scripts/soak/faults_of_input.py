@@ -158,7 +158,7 @@ CALLS = (
 QUEUE = (
     Fault(
         "G10 steering is delivered once",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.take_steering",
         '[A for A in B if A.delivery != "steer"]',
         "list(B)",
@@ -166,7 +166,7 @@ QUEUE = (
     ),
     Fault(
         "G10 follow-ups come in order",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.take_follow_ups",
         "A, B = tuple(B[:C]), B[C:]",
         "A, B = tuple(B[-C:]), B[:-C]",
@@ -174,7 +174,7 @@ QUEUE = (
     ),
     Fault(
         "G10 steering that was not taken is handed back",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.hand_back",
         '[A(B, delivery="queue") for B in C]',
         "list(C)",
@@ -183,7 +183,7 @@ QUEUE = (
     ),
     Fault(
         "B21 what is promoted is next",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.promote",
         'A.insert(0, B(C(D), delivery="steer"))',
         'A.append(B(C(D), delivery="steer"))',
@@ -192,7 +192,7 @@ QUEUE = (
     ),
     Fault(
         "G12 the queue is bounded",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.is_full",
         "return len(A) >= B",
         "return False",
@@ -235,7 +235,7 @@ QUEUE = (
     ),
     Fault(
         "B21 an interrupt keeps the queue and says so",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn._close",
         "if A:",
         "if not A:",
@@ -263,7 +263,7 @@ CONTINUING = (
     ),
     Fault(
         "G10 a turn_continue that is refused takes nothing from the queue",
-        SESSION + "starting.py",
+        SESSION + "turns/starting.py",
         "start_turn",
         "A.restore(B().queue)",
         "pass",
@@ -298,7 +298,7 @@ CONTINUING = (
     ),
     Fault(
         "B21 a queue that no turn takes says that it waits",
-        SESSION + "input_queue.py",
+        SESSION + "inputs/input_queue.py",
         "InputQueue.changed",
         "bool(A) and not B",
         "bool(A) and B",

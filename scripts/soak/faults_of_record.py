@@ -115,7 +115,7 @@ ENDING = (
     ),
     Fault(
         "G8 a turn is ended when its tasks are gone",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn.interrupt",
         'A = Ending("interrupted", B)',
         'A = Ending("interrupted", B)\nself._close(A)',
@@ -124,7 +124,7 @@ ENDING = (
     ),
     Fault(
         "G5 a turn has ended when that is in the log",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn._run",
         "A = self._close(B)\nawait C.committed()",
         "A = self._close(B)",
@@ -181,7 +181,7 @@ RECOVERY = (
 RESUMING = (
     Fault(
         "B50 a turn is not resumed for ever",
-        SESSION + "resuming.py",
+        SESSION + "turns/resuming.py",
         "resume",
         "A >= RESUMES_MAX",
         "A > RESUMES_MAX",
@@ -189,7 +189,7 @@ RESUMING = (
     ),
     Fault(
         "B50 what a resumed turn has taken counts",
-        SESSION + "freeze.py",
+        SESSION + "context/freeze.py",
         "freeze_again",
         "steps=A - B, turn_steps=B",
         "turn_steps=B",
@@ -206,7 +206,7 @@ RESUMING = (
     ),
     Fault(
         "B50 the turn of a sub-agent is closed",
-        SESSION + "resuming.py",
+        SESSION + "turns/resuming.py",
         "may_be_resumed",
         "A is None or B.owner_id",
         "A is None",

@@ -52,7 +52,7 @@ LASTING = (
     ),
     Fault(
         "a lasting rule counts in turns that run from when it is granted",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn._rules",
         "self._session.services.user.lasting_rules.of(A)",
         "self.__dict__.setdefault(\n"
@@ -130,7 +130,7 @@ LASTING = (
 MODE = (
     Fault(
         "the model is told of a change of agents",
-        SESSION + "mode_reminder.py",
+        SESSION + "context/mode_reminder.py",
         "mode_notices",
         "A is None or B == C",
         "True",
@@ -138,7 +138,7 @@ MODE = (
     ),
     Fault(
         "the model is told of a change of agents once",
-        SESSION + "mode_reminder.py",
+        SESSION + "context/mode_reminder.py",
         "mode_notices",
         "A is None or B == C",
         "A is None",
@@ -146,7 +146,7 @@ MODE = (
     ),
     Fault(
         "only what the model did decides whether it is told",
-        SESSION + "mode_reminder.py",
+        SESSION + "context/mode_reminder.py",
         "mode_notices",
         "if A.step",
         "",
@@ -154,7 +154,7 @@ MODE = (
     ),
     Fault(
         "what the model is told of its agent is in the log",
-        SESSION + "starting.py",
+        SESSION + "turns/starting.py",
         "_start_turn",
         "for A in (B, *C):",
         "for A in (B,):",
@@ -162,7 +162,7 @@ MODE = (
     ),
     Fault(
         "what the log says of the agent is in the request",
-        SESSION + "starting.py",
+        SESSION + "turns/starting.py",
         "_start_turn",
         "[*A.items, B, *C, *D]",
         "[*A.items, B, *D]",
@@ -178,7 +178,7 @@ MODE = (
     ),
     Fault(
         "a plan is handed over",
-        SESSION + "mode_reminder.py",
+        SESSION + "context/mode_reminder.py",
         "mode_notices",
         "A += _handed_over(B, C)",
         "pass",
@@ -186,7 +186,7 @@ MODE = (
     ),
     Fault(
         "a plan that the model does not see any more is quoted",
-        SESSION + "mode_reminder.py",
+        SESSION + "context/mode_reminder.py",
         "_handed_over",
         "PLAN_ABOVE if A in B else PLAN_QUOTED",
         "PLAN_ABOVE",

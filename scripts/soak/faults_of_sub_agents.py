@@ -21,7 +21,7 @@ BACKGROUND = (
     ),
     Fault(
         "G7 a report that comes while a turn runs steers it",
-        SESSION + "delivering.py",
+        SESSION + "background/delivering.py",
         "deliver_end",
         'A.queue.put(structs.replace(B, delivery="steer"))',
         "pass",
@@ -30,7 +30,7 @@ BACKGROUND = (
     ),
     Fault(
         "G7 a report starts a turn only if its end is recorded as well",
-        SESSION + "delivering.py",
+        SESSION + "background/delivering.py",
         "deliver_end",
         "A.tasks.record_end(B)",
         "pass",
@@ -39,7 +39,7 @@ BACKGROUND = (
     ),
     Fault(
         "G7 a sub-agent that was ended is told of",
-        SESSION + "delivering.py",
+        SESSION + "background/delivering.py",
         "deliver_end",
         "A.put(B, *end_notice(C, D))",
         "pass",
@@ -57,7 +57,7 @@ BACKGROUND = (
     ),
     Fault(
         "B29 an interrupt of the turn leaves the background alone",
-        SESSION + "active_turn.py",
+        SESSION + "turns/active_turn.py",
         "ActiveTurn.interrupt",
         "A._scope.cancel()",
         "A._scope.cancel()\nA._session.tasks.cancel_all()",
@@ -170,7 +170,7 @@ DECLARED = (
     ),
     Fault(
         "B55 a patch has only the files of its own turn",
-        SESSION + "turn_changes.py",
+        SESSION + "turns/turn_changes.py",
         "own_changes",
         "if A(B(C.path))",
         "",
@@ -179,7 +179,7 @@ DECLARED = (
     ),
     Fault(
         "B55 no call of a step begins before the step's first snapshot is complete",
-        SESSION + "turn_changes.py",
+        SESSION + "turns/turn_changes.py",
         "TurnChanges.before",
         "async with A:",
         "if True:",

@@ -152,4 +152,7 @@ def first_failure(tree: Path, where: tuple[str, ...]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        print(__doc__)
+    else:
+        sys.exit(main(sys.argv[1:]))

@@ -11,9 +11,9 @@ from e2e.words import bash, calls, read, text
 from support.daemon import Daemon
 from support.editor import Editor
 from support.frontend import Frontend, new_id
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import RejectedError
-from tiller_client.snapshots import read_snapshot
+from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import Created, Rejected, SessionResult
 from tiller_protocol.ops import SessionCreate, SessionFork, SessionGet, UserInput
 

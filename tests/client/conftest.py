@@ -6,7 +6,7 @@ import pytest
 
 from support.said import Tiller
 from tiller_client.__main__ import main
-from tiller_client.runtime import my_places
+from tiller_client.connecting.runtime import my_places
 from tiller_protocol.places import Places
 
 

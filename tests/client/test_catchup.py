@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.catchup import Follower
+from tiller_client.following.catchup import Follower
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event, SessionTitled
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, started
-from tiller_client.choices import read_budget, read_tools
+from tiller_client.command_line.choices import read_budget, read_tools
 from tiller_client.errors import UsageError
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.ops import Op, SessionConfigure, SessionCreate, UserInput

@@ -11,7 +11,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import ended, started, text_item, tool_call
-from support.terminal import TIMEOUT_S, TILLER
+from support.terminal import TILLER, TIMEOUT_S
 from tiller_client.__main__ import STATUS_BROKEN_PIPE
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled
 from tiller_protocol.items import Request

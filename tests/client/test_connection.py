@@ -11,13 +11,13 @@ import pytest
 from support.fake_daemon import FakeDaemon, Refusal, program
 from support.said import Tiller
 from support.terminal import TILLER
-from tiller_client import connection as connection_module
-from tiller_client import daemons as daemons_module
-from tiller_client import starting
-from tiller_client.connection import DaemonConnection
-from tiller_client.daemons import LocalDaemon
+from tiller_client.connecting import connection as connection_module
+from tiller_client.connecting import daemons as daemons_module
+from tiller_client.connecting import starting
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.daemons import LocalDaemon
+from tiller_client.connecting.runtime import lock_is_held
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
-from tiller_client.runtime import lock_is_held
 from tiller_protocol.answers import Created, DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Hello, SessionCreate
 from tiller_protocol.places import TOKEN_FILE, Places

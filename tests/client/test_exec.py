@@ -15,7 +15,7 @@ import pytest
 from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
 from support.terminal import TILLER
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.events import RequestOpened, SessionCreated, StatusChanged
 from tiller_protocol.items import Request

@@ -12,9 +12,9 @@ import pytest
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, ended, started
 from support.terminal import TILLER
-from tiller_client import connection, silence
-from tiller_client.piped import CONTEXT_BYTES_MAX
-from tiller_client.turn_arguments import duration
+from tiller_client.command_line.piped import CONTEXT_BYTES_MAX
+from tiller_client.command_line.turn_arguments import duration
+from tiller_client.connecting import connection, silence
 from tiller_protocol.events import RequestOpened
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Interrupt, Replay, UserInput

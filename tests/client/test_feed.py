@@ -10,10 +10,10 @@ from msgspec import structs
 
 from support.fake_daemon import FakeDaemon, program
 from support.said import Tiller
+from tiller_client.connecting.pool import ConnectionPool
+from tiller_client.connecting.starting import wait_for_daemons
 from tiller_client.errors import RejectedError
-from tiller_client.feed import Feed
-from tiller_client.pool import ConnectionPool
-from tiller_client.starting import wait_for_daemons
+from tiller_client.following.feed import Feed
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import TOKEN_FILE, Places
 from tiller_protocol.settings import Settings

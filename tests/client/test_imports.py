@@ -15,14 +15,14 @@ import pytest
 import tiller_client
 from support.fake_daemon import FakeDaemon
 from support.said import ended
-from tiller_client import arguments
-from tiller_client.arguments import parse
+from tiller_client.command_line import arguments
+from tiller_client.command_line.arguments import parse
 from tiller_protocol.places import Places
 
-HELP_MODULES_MAX = 83
+HELP_MODULES_MAX = 84
 """Modules in memory after `tiller --help`; Python begins with 33."""
 
-EXEC_MODULES_MAX = 146
+EXEC_MODULES_MAX = 149
 """Modules in memory when `tiller exec` submits its turn to a running daemon."""
 
 HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "rich", "httpx2"} | {
@@ -31,7 +31,7 @@ HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "
 FOREIGN_TO_HELP = HEAVY | {"msgspec", "pathlib", "socket", "subprocess", "json", "tiller_daemon"}
 FOREIGN_TO_EXEC = HEAVY | {
     *("typing_extensions", "dataclasses", "hashlib", "json", "subprocess", "sqlite3"),
-    *("tiller_daemon", "tiller_client.render", "tiller_client.console"),
+    *("tiller_daemon", "tiller_client.rendering.events", "tiller_client.console"),
 }
 
 HELP = """

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_client import lanes, lines
+from tiller_client.following.watch import Wakeup
 from tiller_client.lanes import Lanes
 from tiller_client.lines import Line, read_lines
-from tiller_client.watch import Wakeup
 
 TIMEOUT_S = 10.0
 SMALL_MAX = 8

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, ended, started, text_item
 from support.terminal import LINES, TIMEOUT_S, Screen, Terminal
-from tiller_client.activity import Activity
 from tiller_client.console import REDRAW_S_MIN, Console
-from tiller_client.render import Piece
+from tiller_client.rendering.activity import Activity
+from tiller_client.rendering.events import Piece
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,

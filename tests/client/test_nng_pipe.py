@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.errors import TillerError
-from tiller_client.nng_pipe import (
+from tiller_client.connecting.nng_pipe import (
     GREETING_BYTES,
     HEADER_BYTES,
     PUB,
@@ -26,6 +25,7 @@ from tiller_client.nng_pipe import (
     ConnectionLost,
     NngPipe,
 )
+from tiller_client.errors import TillerError
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 
 TIMEOUT_S = 10.0

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from support.said import CONTEXT, ended, started, text_item, tool_call
-from tiller_client.render import Renderer
-from tiller_client.render_item import call_lines, call_title, diff_lines, item_block
-from tiller_client.render_line import turn_end_line
-from tiller_client.render_request import request_block
-from tiller_client.text import Paint, cells, local_time
-from tiller_client.transcript import transcript
+from tiller_client.rendering.events import Renderer
+from tiller_client.rendering.items import call_lines, call_title, diff_lines, item_block
+from tiller_client.rendering.lines import turn_end_line
+from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import Paint, cells, local_time
+from tiller_client.rendering.transcript import transcript
 from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (

@@ -6,7 +6,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller
-from tiller_client.text import Paint, on_screen
+from tiller_client.rendering.text import Paint, on_screen
 from tiller_client.verbs.search import query_of, text_line
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places

@@ -18,7 +18,7 @@ from tiller_client.service import find_service, start_command
 from tiller_client.service.definition import Definition, define
 from tiller_client.service.launchd import LaunchAgent
 from tiller_client.service.systemd import SystemdUnit, _path, _quoted
-from tiller_client.verbs import service as verb
+from tiller_client.verbs.machine import service as verb
 from tiller_protocol.places import find_places
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)

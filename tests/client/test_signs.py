@@ -14,7 +14,7 @@ import pytest
 import tiller_client
 from support.fake_daemon import FakeDaemon
 from support.said import ended, started, text_item, tool_call
-from support.terminal import TIMEOUT_S, TILLER, Terminal
+from support.terminal import TILLER, TIMEOUT_S, Terminal
 from tiller_client.streams import STAND_INS
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled, StatusChanged
 from tiller_protocol.items import Request

@@ -12,9 +12,9 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import started
-from tiller_client import sockets as sockets_module
-from tiller_client.connection import DaemonConnection
-from tiller_client.sockets import EventSocket, RequestSocket
+from tiller_client.connecting import sockets as sockets_module
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.sockets import EventSocket, RequestSocket
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.events import Event, SessionTitled
 from tiller_protocol.ops import DaemonStatus

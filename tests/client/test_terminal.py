@@ -11,7 +11,7 @@ from msgspec import structs
 
 from support.fake_daemon import TURN, FakeDaemon
 from support.said import Tiller, ended, started, text_item
-from support.terminal import TIMEOUT_S, TILLER, Terminal
+from support.terminal import TILLER, TIMEOUT_S, Terminal
 from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.text import (
+from tiller_client.rendering.text import (
     Paint,
     age,
     cells,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
 from support.said import Tiller, ended, started, text_item
-from support.terminal import TIMEOUT_S, TILLER, Screen, Terminal
-from tiller_client.render_request import request_block
-from tiller_client.text import Paint, on_screen, verbatim
+from support.terminal import TILLER, TIMEOUT_S, Screen, Terminal
+from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import Paint, on_screen, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places

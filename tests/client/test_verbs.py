@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from support.fake_daemon import TURN, FakeDaemon, Refusal
 from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
-from tiller_client.arguments import parse
-from tiller_client.text import Paint, cells
+from tiller_client.command_line.arguments import parse
+from tiller_client.rendering.text import Paint, cells
 from tiller_client.verbs.sessions import table_line
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (
@@ -465,7 +465,7 @@ def test_schema_is_a_json_schema(tiller: Tiller) -> None:
 def test_a_bug_is_a_short_line_and_the_whole_on_demand(
     tiller: Tiller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiller_client.verbs.config.my_places", lambda: 1 / 0)
+    monkeypatch.setattr("tiller_client.verbs.machine.config.my_places", lambda: 1 / 0)
     status, _, err = tiller("config", "path")
     assert status == 1
     assert err.startswith("tiller: this is a bug: ZeroDivisionError")

@@ -9,9 +9,9 @@ import pytest
 
 from support.fake_daemon import FakeDaemon
 from support.said import started
-from tiller_client import watch as watch_module
-from tiller_client.connection import DaemonConnection
-from tiller_client.watch import Signals, Watch
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.following import watch as watch_module
+from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings

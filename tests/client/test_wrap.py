@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.text import cells
-from tiller_client.wrap import Wrap
+from tiller_client.rendering.text import cells
+from tiller_client.rendering.wrap import Wrap
 
 PROSE = "The quick brown fox jumps over the lazy dog, and then it rests a while."
 

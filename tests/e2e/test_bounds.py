@@ -16,7 +16,7 @@ from support.frontend import Frontend
 from support.strangers import Flood, flood
 from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.processes.capture import SPILL_BYTES_MAX
-from tiller_daemon.session.input_queue import QUEUED_INPUTS_MAX
+from tiller_daemon.session.inputs.input_queue import QUEUED_INPUTS_MAX
 from tiller_daemon.transport.nng import REFUSALS_MAX
 from tiller_daemon.turn.call import LIVE_OUTPUT_CHARS_MAX
 from tiller_protocol.answers import Created, DaemonStatusResult, ReplayResult

@@ -26,7 +26,7 @@ from support.pictures import picture
 from support.rpc import Rpc
 from support.sshd import SshServer, link_to_tiller, running_sshd
 from support.watching import assert_all_see_the_same
-from tiller_client.remote import RemoteDaemon
+from tiller_client.connecting.remote import RemoteDaemon
 from tiller_protocol.events import TurnEnded
 from tiller_protocol.items import UserMessage
 from tiller_protocol.places import find_places

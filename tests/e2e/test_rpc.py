@@ -14,7 +14,7 @@ from e2e.words import bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.frontend import TIMEOUT_S, Frontend, new_id
 from support.rpc import Rpc, seqs
-from tiller_client.runtime import lock_is_held
+from tiller_client.connecting.runtime import lock_is_held
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 from tiller_protocol.lending import LentServer, SessionLend
 from tiller_protocol.ops import Replay

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from support.daemon import Daemon
-from tiller_client import connection as connection_module
-from tiller_client.runtime import lock_holder
-from tiller_client.verbs import daemon as daemon_verbs
+from tiller_client.connecting import connection as connection_module
+from tiller_client.connecting.runtime import lock_holder
+from tiller_client.verbs.machine import daemon as daemon_verbs
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
 
 TIMEOUT_S = 30

@@ -11,7 +11,7 @@ from pathlib import Path
 from e2e.words import always
 from support.daemon import Daemon
 from support.frontend import Frontend
-from support.terminal import TIMEOUT_S, TILLER
+from support.terminal import TILLER, TIMEOUT_S
 
 VERBS = (
     *(("ls",), ("show",), ("log",), ("attach", "--until-idle"), ("models",), ("requests",)),

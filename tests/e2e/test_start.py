@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.daemon import CONFIG, START_S, Daemon, DaemonEnded
+from tiller_client.connecting.runtime import lock_is_held, token_stamp
+from tiller_client.connecting.starting import DaemonStart
 from tiller_client.errors import NoDaemon
-from tiller_client.runtime import lock_is_held, token_stamp
-from tiller_client.starting import DaemonStart
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, LOG_FILE, OPS_SOCKET, TOKEN_FILE, Places
 
 NewDaemon = Callable[..., Daemon]

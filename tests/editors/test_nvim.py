@@ -21,7 +21,7 @@ from editors.words import (
 )
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_client.text import sanitized, verbatim
+from tiller_client.rendering.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
 from tiller_protocol.answers import RulesResult
 from tiller_protocol.lending import LentServer, SessionLend

@@ -34,7 +34,7 @@ from editors.words import (
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.typescript import install
-from tiller_client.text import sanitized, verbatim
+from tiller_client.rendering.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_protocol.answers import RulesResult

@@ -9,7 +9,7 @@ from support.pdfs import locked, pdf
 from support.pictures import decode, picture
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
-from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
+from tiller_daemon.session.inputs.attachments import FILES_MAX, IMAGES_MAX
 from tiller_protocol.answers import (
     Accepted,
     Queued,

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Failure, HangPart, Script, ScriptStep, TextPart
-from tiller_daemon.session.starting import CONTINUED
+from tiller_daemon.session.turns.starting import CONTINUED
 from tiller_protocol.answers import Queued, SessionResult, Started
 from tiller_protocol.events import QueueChanged, StepStarted, TurnContextShown, TurnStarted
 from tiller_protocol.items import Notice, UserMessage

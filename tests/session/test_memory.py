@@ -11,9 +11,9 @@ from msgspec import structs
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
-from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
+from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_protocol.ops import Interrupt, SessionDelete
 from tiller_protocol.snapshot import Snapshot
 

@@ -8,7 +8,7 @@ from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
-from tiller_daemon.session.mode_reminder import CODE, mode_notices
+from tiller_daemon.session.context.mode_reminder import CODE, mode_notices
 from tiller_protocol.answers import Created, Started
 from tiller_protocol.events import TurnStarted
 from tiller_protocol.items import Notice

@@ -16,7 +16,7 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
-from tiller_daemon.session.resuming import RESUMES_MAX
+from tiller_daemon.session.turns.resuming import RESUMES_MAX
 from tiller_protocol.events import (
     StepStarted,
     ToolCallUpdated,

@@ -5,7 +5,7 @@ import trio
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_daemon.session.actor import SUBMISSIONS_WAITING_MAX
-from tiller_daemon.session.input_queue import QUEUED_INPUTS_MAX
+from tiller_daemon.session.inputs.input_queue import QUEUED_INPUTS_MAX
 from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
 from tiller_protocol.answers import Accepted, Queued, Rejected, SessionListResult, SessionResult
 from tiller_protocol.events import SessionArchived, SessionConfigured, StepStarted

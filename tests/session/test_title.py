@@ -15,7 +15,7 @@ from tiller_daemon.models.scripted import (
     TextPart,
     WaitPart,
 )
-from tiller_daemon.session.title import (
+from tiller_daemon.session.turns.title import (
     FAILURES_MAX,
     TITLE_CHARS_MAX,
     TITLE_S_MAX,

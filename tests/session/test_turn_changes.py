@@ -18,11 +18,11 @@ from msgspec import structs
 
 from support.world import World
 from tiller_daemon.models.scripted import Script
+from tiller_daemon.session.background.claims import Claim, Claims
 from tiller_daemon.session.calls.write_limits import WriteLimits
-from tiller_daemon.session.claims import Claim, Claims
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.turn_changes import TurnChanges
+from tiller_daemon.session.turns.turn_changes import TurnChanges
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import Patch

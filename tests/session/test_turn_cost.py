@@ -21,9 +21,9 @@ from tiller_daemon.models.dialects.anthropic_messages import request as messages
 from tiller_daemon.models.dialects.openai_chat import request as chat
 from tiller_daemon.models.dialects.openai_responses import request as responses
 from tiller_daemon.models.scripted import CallPart, Script, ScriptedUsage, ScriptStep, TextPart
-from tiller_daemon.session import resting_histories
 from tiller_daemon.session.loaded_sessions import UNLOAD_CHECK_S
-from tiller_daemon.session.resting_histories import REST_S_MAX, SESSIONS_MAX
+from tiller_daemon.session.turns import resting_histories
+from tiller_daemon.session.turns.resting_histories import REST_S_MAX, SESSIONS_MAX
 from tiller_daemon.turn.history import History
 from tiller_protocol.events import TurnEnded
 from tiller_protocol.ops import Revert, SessionDelete

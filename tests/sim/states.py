@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from sim.player import Seen
-from tiller_daemon.session.title import TITLE_S_MAX
+from tiller_daemon.session.turns.title import TITLE_S_MAX
 from tiller_protocol.events import (
     Event,
     ItemCompleted,

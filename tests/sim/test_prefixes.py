@@ -17,7 +17,7 @@ from sim.player import SessionSeen
 from support.wires import check_on_every_wire
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.session.recovery import load_snapshot, recovery_of
-from tiller_daemon.session.resuming import may_be_resumed
+from tiller_daemon.session.turns.resuming import may_be_resumed
 from tiller_daemon.store.base import Log
 from tiller_daemon.turn.closing import resuming_bodies
 from tiller_daemon.turn.history import History

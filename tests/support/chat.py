@@ -16,7 +16,7 @@ import trio
 from pyte.screens import Char
 
 from support.frontend import TIMEOUT_S
-from tiller_client.chat.painter import BEGIN, END
+from tiller_client.chat.terminal.painter import BEGIN, END
 
 SCROLLBACK_LINES = 1_000_000
 

@@ -9,7 +9,7 @@ from e2e.words import bash, calls, text
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.tmux import TmuxChat
-from tiller_client.runtime import lock_holder
+from tiller_client.connecting.runtime import lock_holder
 
 READY = "write a message"
 STEPS = 400

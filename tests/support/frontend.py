@@ -15,7 +15,7 @@ import trio
 
 from support.daemon import Daemon, marked
 from support.wires import check_on_every_wire
-from tiller_client.catchup import Follower
+from tiller_client.following.catchup import Follower
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.scripted import ScriptStep
 from tiller_protocol import PROTOCOL_VERSION

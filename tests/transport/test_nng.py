@@ -29,9 +29,9 @@ from tiller_daemon.transport.nng import (
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
-    TIMEOUT_S,
     REQ,
     SUB,
+    TIMEOUT_S,
     ask,
     ask_once,
     connect,

@@ -18,10 +18,10 @@ from tiller_protocol.ops import Hello, Submission
 from tiller_protocol.places import OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
-    TIMEOUT_S,
     PUSH,
     REQ,
     REQUEST_ID,
+    TIMEOUT_S,
     ask_once,
     connect,
     descriptors,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tiller_client.runtime import token_stamp
+from tiller_client.connecting.runtime import token_stamp
 from tiller_daemon.transport import runtime
 from tiller_daemon.transport.runtime import (
     AlreadyRunning,

@@ -20,10 +20,10 @@ from tiller_daemon.config import SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
 from tiller_daemon.session.clock import Clock
+from tiller_daemon.session.context.system_prompt import build_system_prompt
+from tiller_daemon.session.inputs.slash_commands import expand_input
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.slash_commands import expand_input
 from tiller_daemon.session.sub_agents.agents import list_agents
-from tiller_daemon.session.system_prompt import build_system_prompt
 from tiller_daemon.stamps import StampedCache, Stamps, look_along, look_at, look_into, one_moment
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import GivenPrompt

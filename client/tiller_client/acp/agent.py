@@ -31,7 +31,7 @@ from tiller_client.acp.rpc import (
 from tiller_client.acp.session import EditorSession
 from tiller_client.acp.updates import ListedSession, ListResult, Opened
 from tiller_client.acp.view import iso_time
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
 from tiller_protocol.answers import Created, SessionListResult

@@ -23,7 +23,7 @@ from tiller_client.acp.updates import (
     WithdrawParams,
 )
 from tiller_client.acp.view import find_call
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
 from tiller_protocol.ids import CallId, ItemId

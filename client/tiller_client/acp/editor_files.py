@@ -10,9 +10,9 @@ from msgspec import Raw
 from tiller_client.acp.rpc import Peer, RpcError
 from tiller_client.acp.schema import FileContent
 from tiller_client.acp.updates import ReadFileParams
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import TillerError
-from tiller_client.sockets import EventSocket
 from tiller_protocol.codec import decode_file_wanted
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.lending import LENT_TEXT_CHARS_MAX, FileWanted, LentFile, lender_topic

@@ -2,11 +2,11 @@
 
 import time
 
-from tiller_client.catchup import RENEW_S, Follower, ReplayedEvents
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import NoDaemon, RejectedError
-from tiller_client.sockets import EventSocket
-from tiller_client.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
+from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
+from tiller_client.following.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
 from tiller_protocol.answers import ReplayResult
 
 RESTART_S = 1.0

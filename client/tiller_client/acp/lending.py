@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tiller_client.acp.rpc import INVALID_PARAMS, RpcFailure
 from tiller_client.acp.schema import McpServer, NamedValue
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import RejectedError
 from tiller_protocol.lending import LEASE_S, LentServer, SessionLend
 

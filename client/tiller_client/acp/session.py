@@ -23,9 +23,9 @@ from tiller_client.acp.updates import (
     SessionUpdate,
 )
 from tiller_client.acp.view import SessionView, iso_time, usage
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import RejectedError, TillerError
-from tiller_client.snapshots import read_snapshot
+from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
     CatalogResult,

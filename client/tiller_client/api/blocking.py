@@ -27,10 +27,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.errors import StartedOver
-from tiller_client.feed import Feed
-from tiller_client.pool import ConnectionPool
-from tiller_client.snapshots import read_snapshot
+from tiller_client.following.feed import Feed
+from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
     Created,

@@ -10,11 +10,11 @@ from tiller_client.chat.choosing import Menus
 from tiller_client.chat.commands import COMMANDS, NAMES
 from tiller_client.chat.keys import KEYS_SHOWN
 from tiller_client.chat.live_session import Done, Failed
-from tiller_client.chat.outside import Outside
 from tiller_client.chat.rows import explained_rows
+from tiller_client.chat.terminal.outside import Outside
+from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
-from tiller_client.parser import similar
-from tiller_client.text import one_line
+from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import AnyResult, Created, RevertResult
 from tiller_protocol.ops import (
     Answer,

@@ -22,21 +22,21 @@ from tiller_client.chat.catalog import LoadedCatalog
 from tiller_client.chat.completing import InputCompleter
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.editor import Editor
-from tiller_client.chat.keyboard import Keyboard, type_ahead
 from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import LiveSession
-from tiller_client.chat.look import Look
 from tiller_client.chat.menu import Menu
-from tiller_client.chat.painter import Painter
 from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.reading.style import theme_for
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.status import Notes
 from tiller_client.chat.sub_agents import SubAgents, working
+from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
+from tiller_client.chat.terminal.look import Look
+from tiller_client.chat.terminal.painter import Painter
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
-from tiller_client.runtime import my_places
-from tiller_client.text import SHORT_ID_CHARS, on_screen, one_line
+from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
 from tiller_protocol.ops import Catalog

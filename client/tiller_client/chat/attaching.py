@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tiller_client.prompt import read_images
-from tiller_client.runtime import chosen_remote
+from tiller_client.command_line.prompt import read_images
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_protocol.items import Image
 
 _MENTION = re.compile(r"(?<!\S)@(\S+)")

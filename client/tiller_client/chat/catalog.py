@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tiller_client.chat.files import WorkspaceFiles
-from tiller_client.runtime import chosen_remote
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_protocol.answers import AgentSummary, CatalogResult, CommandSummary, ModelSummary
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import points
-from tiller_client.render_item import input_line
-from tiller_client.text import age, one_line
+from tiller_client.rendering.items import input_line
+from tiller_client.rendering.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
 from tiller_protocol.ops import (
     AnyOp,

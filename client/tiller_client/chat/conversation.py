@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tiller_client.chat.look import Look
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Row, Span
-from tiller_client.render_item import background_line, citation_lines, is_shown
-from tiller_client.render_line import (
+from tiller_client.chat.terminal.look import Look
+from tiller_client.rendering.items import background_line, citation_lines, is_shown
+from tiller_client.rendering.lines import (
     compaction_line,
     resolution_line,
     retry_line,
     revert_line,
     turn_end_line,
 )
-from tiller_client.text import on_screen, one_line, sanitized, seconds
+from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
 from tiller_protocol.events import (
     BackgroundChanged,
     ErrorRaised,

@@ -8,7 +8,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import InMemoryHistory
 
-from tiller_client.text import cells, sanitized
+from tiller_client.rendering.text import cells, sanitized
 
 PASTED_LINES_MIN = 10
 """A pasted text of so many lines is folded to one word."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiller_client.chat.painter import Frame
+from tiller_client.chat.terminal.painter import Frame
 
 
 @dataclass(frozen=True)

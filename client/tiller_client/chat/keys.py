@@ -7,7 +7,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat.keyboard import FOCUS_IN, FOCUS_OUT
+from tiller_client.chat.terminal.keyboard import FOCUS_IN, FOCUS_OUT
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat

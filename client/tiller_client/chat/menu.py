@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tiller_client.text import Paint, cut, one_line, pad
+from tiller_client.rendering.text import Paint, cut, one_line, pad
 
 ROWS_MAX = 10
 """Entries that are shown at once."""

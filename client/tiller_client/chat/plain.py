@@ -5,11 +5,11 @@ last; else it is a command, or input for the model.
 """
 
 from tiller_client.chat.attaching import attachments
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import Console
 from tiller_client.errors import UsageError
-from tiller_client.interactive import InteractiveSession
-from tiller_client.watch import Signals, Watch
+from tiller_client.following.interactive import InteractiveSession
+from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.ops import (
     AnyOp,
     Compact,

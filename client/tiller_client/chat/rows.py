@@ -11,9 +11,9 @@ from tiller_client.chat.asking import Asking, choices
 from tiller_client.chat.editor import GOES_ON
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.style import Span, text_of
-from tiller_client.render_item import input_line
-from tiller_client.render_line import fork_line
-from tiller_client.text import Paint, cells, cut, on_screen, one_line, pad
+from tiller_client.rendering.items import input_line
+from tiller_client.rendering.lines import fork_line
+from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot
 

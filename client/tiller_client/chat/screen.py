@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.frame import Parts, compose
-from tiller_client.chat.look import Look
-from tiller_client.chat.notifying import Notifier
-from tiller_client.chat.pace import Pace
-from tiller_client.chat.painter import ASK, Painter
 from tiller_client.chat.rows import answer_rows, completion_rows, how_to_answer, queue_rows
 from tiller_client.chat.status import Facts, status_rows
-from tiller_client.render_request import request_block
-from tiller_client.text import on_screen
+from tiller_client.chat.terminal.look import Look
+from tiller_client.chat.terminal.notifying import Notifier
+from tiller_client.chat.terminal.pace import Pace
+from tiller_client.chat.terminal.painter import ASK, Painter
+from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import on_screen
 from tiller_protocol.items import Request
 
 if TYPE_CHECKING:

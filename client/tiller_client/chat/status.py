@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tiller_client.render_line import BRANCH_COLUMNS
-from tiller_client.text import cells, cut, dollars, one_line, rows, seconds
-from tiller_client.wrap import Wrap
+from tiller_client.rendering.lines import BRANCH_COLUMNS
+from tiller_client.rendering.text import cells, cut, dollars, one_line, rows, seconds
+from tiller_client.rendering.wrap import Wrap
 from tiller_protocol.snapshot import Snapshot
 
 SEPARATOR = " · "

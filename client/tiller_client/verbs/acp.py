@@ -6,9 +6,9 @@ from argparse import Namespace
 
 from tiller_client.acp.agent import Agent
 from tiller_client.acp.rpc import Peer
-from tiller_client.choices import read_settings
-from tiller_client.connection import DaemonConnection
-from tiller_client.runtime import my_places
+from tiller_client.command_line.choices import read_settings
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.streams import show_all
 
 WAIT_S_MAX = 60.0

@@ -6,11 +6,11 @@
 from argparse import Namespace
 from collections.abc import Iterable
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
-from tiller_client.prompt import read_workspace
-from tiller_client.runtime import my_places
-from tiller_client.text import Paint, cells, count, cut, dollars, one_line
+from tiller_client.rendering.text import Paint, cells, count, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
     CatalogResult,

@@ -7,13 +7,13 @@ import sys
 from argparse import Namespace
 from contextlib import nullcontext
 
-from tiller_client import choose
-from tiller_client.chat.typed_ahead import kept
-from tiller_client.choices import read_settings
-from tiller_client.connection import DaemonConnection
+from tiller_client.chat.terminal.typed_ahead import kept
+from tiller_client.command_line import choose
+from tiller_client.command_line.choices import read_settings
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import chosen_remote, my_places
 from tiller_client.errors import UsageError
-from tiller_client.prompt import read_workspace
-from tiller_client.runtime import chosen_remote, my_places
 from tiller_protocol.answers import Created
 from tiller_protocol.ops import SessionConfigure, SessionCreate
 from tiller_protocol.settings import Settings

@@ -18,19 +18,19 @@ from argparse import Namespace
 from collections.abc import Generator
 from pathlib import Path
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.starting import wait_for_daemons
 from tiller_client.console import Console, print_json
 from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configuration, script
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
-from tiller_client.render import Renderer
-from tiller_client.render_item import UNCUT, call_label, diff_lines
-from tiller_client.snapshots import read_snapshot
-from tiller_client.starting import wait_for_daemons
-from tiller_client.text import cut, pad, seconds
-from tiller_client.turn import status_of
-from tiller_client.typed import prompt_for
-from tiller_client.verbs.daemon import stop
-from tiller_client.watch import Signals, Watch
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.following.turn import status_of
+from tiller_client.following.typed import prompt_for
+from tiller_client.following.watch import Signals, Watch
+from tiller_client.rendering.events import Renderer
+from tiller_client.rendering.items import UNCUT, call_label, diff_lines
+from tiller_client.rendering.text import cut, pad, seconds
+from tiller_client.verbs.machine.daemon import stop
 from tiller_protocol.answers import Created, Started
 from tiller_protocol.events import Event, RequestOpened, ToolCallUpdated, TurnEnded
 from tiller_protocol.items import ToolCall

@@ -3,16 +3,16 @@
 from argparse import Namespace
 from collections.abc import Iterator
 
-from tiller_client import choose
-from tiller_client.catchup import Follower
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import Console, print_json
 from tiller_client.errors import UsageError
-from tiller_client.interactive import InteractiveSession
-from tiller_client.render import Renderer
-from tiller_client.render_item import is_shown
-from tiller_client.runtime import my_places
-from tiller_client.watch import Signals, Watch
+from tiller_client.following.catchup import Follower
+from tiller_client.following.interactive import InteractiveSession
+from tiller_client.following.watch import Signals, Watch
+from tiller_client.rendering.events import Renderer
+from tiller_client.rendering.items import is_shown
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ops import Replay

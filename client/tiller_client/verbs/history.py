@@ -2,8 +2,9 @@
 
 from argparse import Namespace
 
-from tiller_client import choose
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import (
     complain,
     is_piped,
@@ -15,10 +16,9 @@ from tiller_client.console import (
     stdout_width,
 )
 from tiller_client.errors import UsageError
-from tiller_client.render_item import call_label, change_line, diff_lines
-from tiller_client.runtime import my_places
-from tiller_client.snapshots import read_snapshot
-from tiller_client.text import cut, one_line
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.items import call_label, change_line, diff_lines
+from tiller_client.rendering.text import cut, one_line
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import RevertResult, SessionDiffResult

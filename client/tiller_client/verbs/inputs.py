@@ -2,16 +2,16 @@
 
 from argparse import Namespace
 
-from tiller_client import choose
-from tiller_client.choices import read_overrides
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.command_line.choices import read_overrides
+from tiller_client.command_line.prompt import name_files, read_images, read_text
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import complain, is_piped, print_json, say
 from tiller_client.errors import RejectedError, UsageError
-from tiller_client.prompt import name_files, read_images, read_text
-from tiller_client.render_item import NO_TURN_BEGAN, input_line, waiting_line
-from tiller_client.runtime import my_places
-from tiller_client.snapshots import read_snapshot
-from tiller_client.text import SHORT_ID_CHARS
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.items import NO_TURN_BEGAN, input_line, waiting_line
+from tiller_client.rendering.text import SHORT_ID_CHARS
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered

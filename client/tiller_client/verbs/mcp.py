@@ -7,11 +7,11 @@ import time
 from argparse import Namespace
 from typing import Final
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import complain, flush, print_json, say, stdout_paint
 from tiller_client.errors import RejectedError, UsageError
-from tiller_client.runtime import my_places
-from tiller_client.text import one_line
+from tiller_client.rendering.text import one_line
 from tiller_client.verbs.catalog import server_line
 from tiller_protocol.answers import CatalogResult, McpLoginResult
 from tiller_protocol.ops import Catalog, McpLogin

@@ -4,11 +4,11 @@ from argparse import Namespace
 
 import msgspec
 
-from tiller_client import choose
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
-from tiller_client.render_request import request_block
-from tiller_client.runtime import my_places
+from tiller_client.rendering.requests import request_block
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from tiller_client.connecting.pool import ConnectionPool
+from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import RejectedError, TillerError
-from tiller_client.feed import Feed
+from tiller_client.following.feed import Feed
+from tiller_client.following.watch import Wakeup
 from tiller_client.lanes import Lanes
 from tiller_client.lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
-from tiller_client.pool import ConnectionPool
-from tiller_client.runtime import my_places
-from tiller_client.sockets import EventSocket
-from tiller_client.watch import Wakeup
 from tiller_protocol.codec import TOPIC_END, decode_event, decode_file_wanted
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC

@@ -4,13 +4,13 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from tiller_client import choose
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
-from tiller_client.prompt import read_workspace
-from tiller_client.runtime import my_places
-from tiller_client.text import one_line, verbatim
+from tiller_client.rendering.text import one_line, verbatim
 from tiller_protocol.answers import RulesResult, RuleSummary
 from tiller_protocol.ops import RuleRevoke, RulesList
 

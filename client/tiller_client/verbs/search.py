@@ -4,11 +4,11 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
-from tiller_client.prompt import read_workspace
-from tiller_client.runtime import my_places
-from tiller_client.text import Paint, sanitized
+from tiller_client.rendering.text import Paint, sanitized
 from tiller_client.verbs.sessions import table_line
 from tiller_protocol.searching import (
     SEARCH_LIMIT_MAX,

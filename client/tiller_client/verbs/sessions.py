@@ -5,10 +5,11 @@ from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 
-from tiller_client import choose
-from tiller_client.catchup import Follower
-from tiller_client.choices import read_settings
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.command_line.choices import read_settings
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import (
     confirm,
     is_piped,
@@ -19,11 +20,10 @@ from tiller_client.console import (
     stdout_paint,
     stdout_width,
 )
-from tiller_client.prompt import read_workspace
-from tiller_client.render_line import branch_line, context_line, fork_line
-from tiller_client.runtime import my_places
-from tiller_client.snapshots import read_snapshot
-from tiller_client.text import (
+from tiller_client.following.catchup import Follower
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.lines import branch_line, context_line, fork_line
+from tiller_client.rendering.text import (
     Paint,
     age,
     cells,
@@ -34,7 +34,7 @@ from tiller_client.text import (
     pad,
     sanitized,
 )
-from tiller_client.transcript import transcript
+from tiller_client.rendering.transcript import transcript
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
 from tiller_protocol.answers import Created, ReplayResult, SessionResult

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from tiller_client import choose
-from tiller_client.choices import read_budget, read_tools
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.command_line.choices import read_budget, read_tools
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.errors import UsageError
-from tiller_client.runtime import my_places
-from tiller_client.snapshots import read_snapshot
-from tiller_client.text import one_line
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.text import one_line
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.ops import SessionConfigure
 from tiller_protocol.settings import Settings

@@ -1,6 +1,6 @@
 """Submits ops for verbs that print little more than the answer."""
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import print_json, say
 from tiller_protocol.answers import Accepted
 from tiller_protocol.ops import AnyOp

@@ -3,12 +3,12 @@
 from argparse import Namespace
 from pathlib import Path
 
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
 from tiller_client.console import confirm, print_json, say, stdout_width
-from tiller_client.prompt import read_workspace
-from tiller_client.render_request import block
-from tiller_client.runtime import my_places
-from tiller_client.text import one_line, sanitized, verbatim
+from tiller_client.rendering.requests import block
+from tiller_client.rendering.text import one_line, sanitized, verbatim
 from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
 

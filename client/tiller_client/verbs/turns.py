@@ -10,18 +10,18 @@ from collections.abc import Generator
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from tiller_client.choices import read_overrides, read_settings
-from tiller_client.connection import DaemonConnection
-from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
-from tiller_client.prompt import (
+from tiller_client.command_line.choices import read_overrides, read_settings
+from tiller_client.command_line.prompt import (
     name_files,
     read_images,
     read_prompt,
     read_schema,
     read_workspace,
 )
-from tiller_client.runtime import my_places
-from tiller_client.watch import Signals, Watch
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
+from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
+from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.answers import Created, Queued, ReplayResult, Started, Steered
 from tiller_protocol.events import StatusChanged
 from tiller_protocol.ops import (
@@ -158,7 +158,7 @@ def follow_turn(
         Watch(connection, op.session_id, signals, after, patient=True) as watch,
     ):
         started = _start(connection, op, watch, signals, waits=ending.waits_for_rest)
-        from tiller_client.turn import RunningTurn
+        from tiller_client.following.turn import RunningTurn
 
         turn = RunningTurn(connection, op, watch, signals, arguments, asks=ending.asks)
         try:
@@ -203,7 +203,7 @@ def _await_rest(watch: Watch, signals: Signals) -> None:
 
 def join(connection: DaemonConnection, reference: str, directory: str = ".") -> tuple[str, int]:
     """The id of a session, and the `seq` of its last event."""
-    from tiller_client import choose
+    from tiller_client.command_line import choose
 
     session_id = choose.session_id(connection, reference, directory, changes=True)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head

@@ -3,14 +3,14 @@
 from argparse import Namespace
 from collections.abc import Sequence
 
-from tiller_client import choose
-from tiller_client.catchup import Follower
-from tiller_client.connection import DaemonConnection
+from tiller_client.command_line import choose
+from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
-from tiller_client.render_item import call_label, call_state
-from tiller_client.snapshots import read_snapshot
-from tiller_client.text import Paint, one_line, sanitized
+from tiller_client.following.catchup import Follower
+from tiller_client.following.snapshots import read_snapshot
+from tiller_client.rendering.items import call_label, call_state
+from tiller_client.rendering.text import Paint, one_line, sanitized
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, Request, ToolCall

@@ -12,9 +12,8 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.handlers import handle, overloaded
-from tiller_daemon.session.input_queue import CLIENT
+from tiller_daemon.session.inputs.input_queue import CLIENT
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
@@ -24,13 +23,14 @@ from tiller_daemon.session.requests import (
     already_resolved,
     unknown_request,
 )
-from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import background_sub_agents, put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, report_text
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.session.turns.active_turn import ActiveTurn
+from tiller_daemon.session.turns.resuming import resume
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_daemon.turn.history import History

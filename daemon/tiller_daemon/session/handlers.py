@@ -7,33 +7,33 @@ commit. A handler raises its rejection before it puts anything.
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.active_turn import ActiveTurn
-from tiller_daemon.session.attachments import check_image_support, file_references
-from tiller_daemon.session.delivering import deliver_end
-from tiller_daemon.session.freeze import (
+from tiller_daemon.session.background.delivering import deliver_end
+from tiller_daemon.session.context.freeze import (
     cleared_settings,
     freeze_context,
     merge_settings,
 )
-from tiller_daemon.session.model_choice import continued_choices, without_foreign_variant
-from tiller_daemon.session.reverting import files_kept_warnings
-from tiller_daemon.session.rules import answer_request, revoke_session_rule
-from tiller_daemon.session.session_end import notify_session_end
-from tiller_daemon.session.slash_commands import (
+from tiller_daemon.session.context.model_choice import continued_choices, without_foreign_variant
+from tiller_daemon.session.inputs.attachments import check_image_support, file_references
+from tiller_daemon.session.inputs.slash_commands import (
     ExpandedInput,
     edited_sub_agents,
     expand_input,
 )
-from tiller_daemon.session.starting import first_message, start_turn, start_without_input
-from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.title import given_title
-from tiller_daemon.session.validation import (
+from tiller_daemon.session.inputs.validation import (
     check_input,
     check_overrides,
     check_settings,
     check_workspace,
     input_data,
 )
+from tiller_daemon.session.reverting import files_kept_warnings
+from tiller_daemon.session.rules import answer_request, revoke_session_rule
+from tiller_daemon.session.session_end import notify_session_end
+from tiller_daemon.session.state import PendingSubmission, SessionState
+from tiller_daemon.session.turns.active_turn import ActiveTurn
+from tiller_daemon.session.turns.starting import first_message, start_turn, start_without_input
+from tiller_daemon.session.turns.title import given_title
 from tiller_daemon.stamps import one_moment
 from tiller_daemon.turn.decide import is_answered
 from tiller_daemon.turn.loop import run_compaction

@@ -12,8 +12,8 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.recovery import load_snapshot
-from tiller_daemon.session.resuming import may_be_resumed
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.turns.resuming import may_be_resumed
 from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, LOG_FAILED
 from tiller_protocol.errors import ErrorInfo

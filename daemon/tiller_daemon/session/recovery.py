@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tiller_daemon.session.background_list import lost_entries
-from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.background.listing import lost_entries
+from tiller_daemon.session.inputs.input_queue import InputQueue
 from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies

@@ -16,11 +16,11 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.files.paths import printable
 from tiller_daemon.files.restore import FileRestore, GitEntry
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.session.read_access import session_rules
+from tiller_daemon.session.context.read_access import session_rules
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
-from tiller_daemon.session.turn_changes import file_change, own_changes
+from tiller_daemon.session.turns.turn_changes import file_change, own_changes
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_daemon.store.base import Log, LogError
 from tiller_protocol.answers import RevertResult, SessionDiffResult

@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.input_queue import CLIENT
+from tiller_daemon.session.inputs.input_queue import CLIENT
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import (
     BadCursor,

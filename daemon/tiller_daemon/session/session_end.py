@@ -5,10 +5,10 @@ from functools import partial
 import structlog
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.freeze import freeze_context
+from tiller_daemon.session.context.freeze import freeze_context
+from tiller_daemon.session.context.project_trust import configuration_for, project_hook_sandbox
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.outbox import Outbox
-from tiller_daemon.session.project_trust import configuration_for, project_hook_sandbox
 from tiller_daemon.session.services import Services
 from tiller_protocol.settings import TurnChoices
 

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from tiller_daemon.session.background import Background
-from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.background.commands import Background
+from tiller_daemon.session.inputs.input_queue import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services

@@ -5,21 +5,21 @@ from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.session.active_turn import ActiveTurn
-from tiller_daemon.session.background import Background
+from tiller_daemon.session.background.commands import Background
 from tiller_daemon.session.clock import SessionClock
-from tiller_daemon.session.freeze import with_grants
-from tiller_daemon.session.input_queue import InputQueue
-from tiller_daemon.session.notices import Notices
+from tiller_daemon.session.context.freeze import with_grants
+from tiller_daemon.session.context.notices import Notices
+from tiller_daemon.session.inputs.input_queue import InputQueue
+from tiller_daemon.session.inputs.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
-from tiller_daemon.session.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_parts import SessionParts
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
-from tiller_daemon.session.title import WantedTitle
+from tiller_daemon.session.turns.active_turn import ActiveTurn
+from tiller_daemon.session.turns.title import WantedTitle
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult

@@ -12,8 +12,10 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
-from tiller_daemon.session.attachments import fit_images
-from tiller_daemon.session.freeze import merge_settings
+from tiller_daemon.session.context.freeze import merge_settings
+from tiller_daemon.session.inputs.attachments import fit_images
+from tiller_daemon.session.inputs.server_content import read_server_content
+from tiller_daemon.session.inputs.validation import check_settings, check_workspace
 from tiller_daemon.session.lending import checked_servers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.queries import Queries, Query
@@ -22,11 +24,9 @@ from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.rules import revoke_lasting_rule
 from tiller_daemon.session.searching import SearchableSessions
-from tiller_daemon.session.server_content import read_server_content
 from tiller_daemon.session.services import Lent, Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
-from tiller_daemon.session.validation import check_settings, check_workspace
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, Created
 from tiller_protocol.codec import decode_answer, encode_answer

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_client.chat.editor import PASTED_LINES_MIN, PROMPT, ROWS_MAX, Editor, wrapped
-from tiller_client.text import cells
+from tiller_client.rendering.text import cells
 
 TEXTS = st.text("ab 界é\n", max_size=200)
 

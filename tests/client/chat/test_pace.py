@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat.keyboard import ANSWER_SEQUENCE, Keyboard
-from tiller_client.chat.pace import FRAMES_IN_FLIGHT_MAX, Pace
+from tiller_client.chat.terminal.keyboard import ANSWER_SEQUENCE, Keyboard
+from tiller_client.chat.terminal.pace import FRAMES_IN_FLIGHT_MAX, Pace
 
 UP = "\x1b[A"
 

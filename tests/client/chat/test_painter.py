@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiller_client.chat.painter import BEGIN, END, Frame, Painter
+from tiller_client.chat.terminal.painter import BEGIN, END, Frame, Painter
 
 COLUMNS, LINES = 20, 8
 LETTERS = "ab界é "

@@ -14,7 +14,7 @@ from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.images import CHUNK_CHARS, ROWS_MAX, image_label, image_lines
 from tiller_client.chat.reading.items import PROMPT_ROWS_SHOWN, item_lines, plan_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, width
-from tiller_client.text import sanitized
+from tiller_client.rendering.text import sanitized
 from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (

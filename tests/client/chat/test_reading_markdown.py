@@ -13,7 +13,7 @@ from tiller_client.chat.reading import blocks
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.markdown import MarkdownStream, markdown_lines
 from tiller_client.chat.reading.style import TRUECOLOR, Theme, theme_for, width
-from tiller_client.text import Paint, on_screen, sanitized
+from tiller_client.rendering.text import Paint, on_screen, sanitized
 
 PLAIN = Theme()
 COLOURED = Theme("dark", TRUECOLOR, links=True)

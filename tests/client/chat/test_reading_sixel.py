@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from support.pictures import encode
-from tiller_client.chat.painter import Painter
 from tiller_client.chat.reading.images import OPAQUE_MIN, ROWS_MAX, image_lines
 from tiller_client.chat.reading.sixel import CLEAR, COLOURS_MAX, sixels
 from tiller_client.chat.reading.style import CELL, Theme, theme_for
+from tiller_client.chat.terminal.painter import Painter
 from tiller_protocol.items import Image
 
 SIXEL = Theme("dark", 256, pictures="sixel")

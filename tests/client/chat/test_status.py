@@ -2,7 +2,7 @@
 
 from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.status import NOTE_ROWS_MAX, Facts, Notes, beside, status_rows
-from tiller_client.text import Paint, cells
+from tiller_client.rendering.text import Paint, cells
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 

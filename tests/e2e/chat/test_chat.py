@@ -14,7 +14,7 @@ from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.chat.editor import PROMPT
-from tiller_client.runtime import lock_holder
+from tiller_client.connecting.runtime import lock_holder
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Answer, SessionList

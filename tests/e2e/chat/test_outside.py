@@ -10,8 +10,8 @@ from e2e.words import bash, calls
 from support.chat import ChatTerminal
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_client.chat.pace import ANSWER_TIMEOUT_S, FRAMES_IN_FLIGHT_MAX
-from tiller_client.chat.painter import ASK
+from tiller_client.chat.terminal.pace import ANSWER_TIMEOUT_S, FRAMES_IN_FLIGHT_MAX
+from tiller_client.chat.terminal.painter import ASK
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
 
 SPOKEN = "Said in the meantime."

@@ -18,7 +18,7 @@ from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, WaitPart
-from tiller_daemon.session.delivering import TURNS_MAX
+from tiller_daemon.session.background.delivering import TURNS_MAX
 from tiller_daemon.session.sub_agents.background_tasks import RUNNING_MAX
 from tiller_daemon.turn.history import for_request
 from tiller_protocol.events import (

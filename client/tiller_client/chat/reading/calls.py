@@ -8,7 +8,7 @@ from tiller_client.chat.reading.facts import Facts
 from tiller_client.chat.reading.images import image_lines
 from tiller_client.chat.reading.layout import folded, row_cells, safe_span
 from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme, safe
-from tiller_client.render_item import (
+from tiller_client.rendering.items import (
     COMMAND_LINES_SHOWN,
     DIFF_LINES_SHOWN,
     UNCUT,
@@ -18,7 +18,7 @@ from tiller_client.render_item import (
     lines_shown,
     more_lines,
 )
-from tiller_client.text import count, cut, dollars, one_line, seconds
+from tiller_client.rendering.text import count, cut, dollars, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,

@@ -13,7 +13,7 @@ from typing import Literal
 from tiller_client.chat.reading.code import Highlighter
 from tiller_client.chat.reading.layout import folded, row_cells
 from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme
-from tiller_client.render_item import UNCUT, more_lines
+from tiller_client.rendering.items import UNCUT, more_lines
 
 WORD_LINES_MAX = 40
 """Changed lines in a row whose words are compared; of more, only the lines are marked."""

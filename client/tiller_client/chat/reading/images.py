@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tiller_client.chat.reading.layout import folded
 from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.chat.reading.style import Pictures, Span, Theme
-from tiller_client.text import one_line
+from tiller_client.rendering.text import one_line
 from tiller_protocol.items import Image
 
 if TYPE_CHECKING:

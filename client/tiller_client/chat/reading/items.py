@@ -14,8 +14,8 @@ from tiller_client.chat.reading.images import image_lines
 from tiller_client.chat.reading.layout import row_cells, safe_span, wrapped
 from tiller_client.chat.reading.markdown import markdown_lines
 from tiller_client.chat.reading.style import Row, Span, Theme
-from tiller_client.render_item import change_line, citation_lines, more_lines, patch_title
-from tiller_client.text import Paint, cut, one_line, seconds
+from tiller_client.rendering.items import change_line, citation_lines, more_lines, patch_title
+from tiller_client.rendering.text import Paint, cut, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,

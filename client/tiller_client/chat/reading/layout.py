@@ -6,8 +6,8 @@ Words stay whole where they fit into a line; scripts without spaces break anywhe
 from collections.abc import Iterable
 
 from tiller_client.chat.reading.style import Row, Span, safe
-from tiller_client.text import cells
-from tiller_client.wrap import TOKEN
+from tiller_client.rendering.text import cells
+from tiller_client.rendering.wrap import TOKEN
 
 COLUMNS_MIN = 2
 """Narrowest column for text: one wide character."""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from tiller_client.chat.reading.colours import COLOURS, Colour
-from tiller_client.text import cells, sanitized
+from tiller_client.rendering.text import cells, sanitized
 
 Kind = Literal["dark", "light", "none"]
 Pictures = Literal["kitty", "iterm2", "sixel", "none"]

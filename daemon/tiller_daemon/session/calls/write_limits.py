@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tiller_daemon.session.claims import Claims
+from tiller_daemon.session.background.claims import Claims
 from tiller_daemon.tools.base import Requirement, Tool
 from tiller_daemon.tools.write_scope import WriteScope
 

@@ -12,8 +12,8 @@ from msgspec import structs
 from tiller_daemon.config import Agent
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.project_trust import trusted_workspace
-from tiller_daemon.session.read_access import read_with_rules
+from tiller_daemon.session.context.project_trust import trusted_workspace
+from tiller_daemon.session.context.read_access import read_with_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.prompt import EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT

@@ -12,8 +12,8 @@ from typing import Protocol
 import trio
 from msgspec import structs
 
-from tiller_daemon.session.background_list import listed_with, next_id
-from tiller_daemon.session.claims import Claim, Claims
+from tiller_daemon.session.background.claims import Claim, Claims
+from tiller_daemon.session.background.listing import listed_with, next_id
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.sub_agents.report import report_of

@@ -10,7 +10,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.background import Background
+from tiller_daemon.session.background.commands import Background
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
 from tiller_daemon.session.sub_agents.report import report_of
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, SubAgentRun

@@ -9,7 +9,7 @@ from typing import Protocol
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.session.claims import Claims
+from tiller_daemon.session.background.claims import Claims
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import Permissions, TurnContext

@@ -1,0 +1,1 @@
+"""The terminal that a chat runs in: keys, frames, notifications."""

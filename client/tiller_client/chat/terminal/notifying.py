@@ -1,0 +1,46 @@
+"""Tells a user who looks elsewhere that a turn has ended or something is asked."""
+
+from tiller_client.rendering.text import one_line
+from tiller_protocol.snapshot import Snapshot
+
+BELL = "\a"
+TITLE_CHARS_MAX = 80
+
+
+class Notifier:
+    """What is written to the terminal besides the frame: its title, a bell, a notification."""
+
+    def __init__(self) -> None:
+        self.has_focus = True
+        """Until the terminal says otherwise; many never do."""
+        self._happened = False
+        self._title = ""
+
+    def happened(self) -> None:
+        """Something happened that the user may wait for."""
+        self._happened = True
+
+    def take(self, snapshot: Snapshot) -> str:
+        """The escapes to write with the next frame."""
+        extra = ""
+        title = _title(snapshot)
+        if title != self._title:
+            self._title = title
+            extra += f"\x1b]2;{title}\x1b\\"
+        if self._happened:
+            self._happened = False
+            if not self.has_focus:
+                extra += f"\x1b]9;{title}\x1b\\{BELL}"
+        return extra
+
+
+def _title(snapshot: Snapshot) -> str:
+    """What the session is doing, and its name."""
+    if snapshot.requests:
+        mark = "? "
+    elif snapshot.turn is not None:
+        mark = "● "
+    else:
+        mark = ""
+    name = snapshot.title or snapshot.workspace.rpartition("/")[2]
+    return f"{mark}{one_line(name)} · tiller"[:TITLE_CHARS_MAX]

@@ -1,0 +1,1 @@
+"""The command line: its verbs and options, and what they refer to."""

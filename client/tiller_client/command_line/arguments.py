@@ -1,0 +1,396 @@
+"""The command line: every verb and its options. What a verb does is in `verbs`.
+
+Imports the standard library only, as every start needs this module, even `--help`. `family` is
+the module in `verbs` that implements a verb.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tiller_client.command_line.daemon_arguments import add_actions
+from tiller_client.command_line.parser import DESCRIPTION, EPILOG, RPC_EPILOG, Parser, similar
+from tiller_client.command_line.turn_arguments import (
+    SESSION_HELP,
+    add_amount,
+    add_attachments,
+    add_choices,
+    add_ending,
+    add_opening,
+    add_prompt,
+    add_rules,
+    add_sandbox,
+    add_session,
+    add_span,
+    event_number,
+    positive,
+)
+from tiller_protocol import VERSION
+
+_AddParser = Callable[..., Parser]
+"""Type of the method `add_parser`; argparse has no public name for the class that has it."""
+
+SETTINGS = (
+    *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
+    *("session-budget", "tools", "follow-ups", "title"),
+)
+"""What `set` changes."""
+
+MISUSE = 2
+"""The exit status that argparse uses."""
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the verb and its options; raises `SystemExit` after help (0) or misuse (2)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "_ARGCOMPLETE" in os.environ:
+        from tiller_client.command_line.completion import complete
+
+        complete(_parser(""))
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    host = _take_host(words)
+    parser = _parser(words[0] if words else "")
+    if host == "" or (host or "").startswith("-"):
+        parser.error("--host needs a name as for ssh: --host USER@BOX, before the verb")
+    _suggest_verb(parser, words)
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        verb = f" {parsed.verb}" if parsed.verb else ""
+        parser.error(f"unknown: {' '.join(unknown)}; see: tiller{verb} --help")
+    if parsed.verb is None and _is_terminal():
+        parsed = parser.parse_args(["chat"])
+    if parsed.verb is None:
+        parser.print_help(sys.stderr)
+        parser.exit(MISUSE)
+    parsed.host, parsed.words = host or "", words
+    return parsed
+
+
+def _is_terminal() -> bool:
+    """Whether there is somebody to chat with."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _take_host(words: list[str]) -> str | None:
+    """Remove the option `--host` from before the verb; returns its value, "" if that is missing."""
+    option, equals, value = words[0].partition("=") if words else ("", "", "")
+    if option != "--host":
+        return None
+    del words[0]
+    if equals:
+        return value
+    return words.pop(0) if words else ""
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    """The parser of all verbs, or of some if `verb` is one of them: the rest takes 8 ms."""
+    parser = Parser(
+        prog="tiller",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-V",
+        "--version",
+        action="version",
+        version=f"tiller {VERSION}",
+        help="print the version and exit",
+    )
+    parser.add_argument(
+        "--host", metavar="USER@BOX", help="use the daemon on that machine, over ssh"
+    )
+    # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
+    add = parser.add_subparsers(
+        title="verbs", metavar="VERB", dest="verb", prog="tiller"
+    ).add_parser
+    builders = [builder for builder, verbs in _VERBS.items() if verb in verbs]
+    for builder in builders or _VERBS:
+        builder(add)
+    return parser
+
+
+def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Exit with a suggestion if the first word is no verb."""
+    word = next(iter(words), "-")
+    verbs = [verb for verbs in _VERBS.values() for verb in verbs]
+    if word in verbs or word.startswith("-"):
+        return
+    suggestion = similar(word, verbs)
+    if suggestion:
+        hint = f"did you mean: tiller {suggestion}?"
+    elif len(words) == 1 and " " in word:
+        hint = "to give it as a task: tiller exec PROMPT"
+    else:
+        hint = "see: tiller --help"
+    parser.error(f"there is no verb {word!r}; {hint}")
+
+
+def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
+    parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.set_defaults(family=family, verb=name, quiet=False)
+    return parser
+
+
+def _add_turns(add: _AddParser) -> None:
+    parser = _verb(add, "chat", "chat", "work in a session here; also: tiller")
+    add_opening(parser)
+    add_choices(parser)
+    add_rules(parser)
+    add_session(parser, default="")
+    parser = _verb(add, "turns", "exec", "run one turn and stream it")
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_choices(parser)
+    add_rules(parser)
+    parser.add_argument(
+        "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
+    )
+    parser.add_argument(
+        "--output-schema", metavar="F", help="file with a JSON Schema for the final message"
+    )
+    add_attachments(parser)
+    add_amount(parser)
+    add_ending(parser)
+    add_prompt(parser)
+    parser = _verb(add, "turns", "resume", "go on without a new message")
+    add_choices(parser)
+    add_rules(parser)
+    add_amount(parser)
+    add_ending(parser)
+    add_session(parser)
+
+    parser = _verb(add, "follow", "attach", "follow a session from its first event on")
+    add_span(parser)
+    parser.add_argument("--until-idle", action="store_true", help="exit when no turn is running")
+    add_amount(parser)
+    add_session(parser, default="last")
+    parser = _verb(add, "follow", "log", "show the events of a session so far")
+    add_span(parser)
+    add_amount(parser, quiet=False)
+    add_session(parser, default="last")
+
+
+def _add_sessions(add: _AddParser) -> None:
+    parser = _verb(add, "sessions", "new", "create a session without a turn")
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_choices(parser)
+    add_rules(parser)
+    parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
+    parser.add_argument(
+        "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
+    )
+    parser.add_argument("--archived", action="store_true", help="the archived sessions instead")
+    parser.add_argument("--of", metavar="SESSION", help="the sub-agents of this session instead")
+    parser.add_argument(
+        "-n",
+        dest="limit",
+        type=positive,
+        default=20,
+        help="list at most this many; default: 20",
+    )
+    parser.add_argument("--all", action="store_true", help="list all of them")
+    text = "find sessions by what was said in them"
+    parser = _verb(add, "search", "search", text)
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    parser.add_argument("--all", action="store_true", help="in all workspaces")
+    parser.add_argument("--archived", action="store_true", help="archived sessions as well")
+    parser.add_argument(
+        "-n", dest="limit", type=positive, default=20, help="list at most this many; default: 20"
+    )
+    parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
+    parser = _verb(add, "sessions", "show", "show a session as it is now")
+    parser.add_argument("--full", action="store_true", help="with the whole output of calls")
+    parser.add_argument("--tail", type=positive, metavar="N", help="only the last N items")
+    parser.add_argument(
+        "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
+    )
+    parser.add_argument(
+        "--why",
+        metavar="CALL",
+        help="print why a tool call was allowed: its id, words from its line, or: last",
+    )
+    add_session(parser, default="last")
+    parser = _verb(add, "sessions", "archive", "archive a session")
+    parser.add_argument("--undo", action="store_true", help="take it out of the archive")
+    add_session(parser)
+    parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_session(parser)
+    parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
+    parser.add_argument(
+        "--at", type=event_number, metavar="N", help="share events up to N; default: all"
+    )
+    add_session(parser)
+    parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
+    add_session(parser)
+    parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
+    parser.add_argument("value", metavar="VALUE", help='"" takes the setting back')
+
+
+def _add_inputs(add: _AddParser) -> None:
+    parser = _verb(add, "inputs", "send", "start a turn, or steer the running one")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--queue", action="store_true", help="wait until the running turn ends")
+    how.add_argument("--no-reply", action="store_true", help="add it to history without a turn")
+    parser.add_argument(
+        "--wait", action="store_true", help="show the turn that takes it; Ctrl-C leaves it running"
+    )
+    add_amount(parser)
+    add_choices(parser)
+    add_attachments(parser)
+    add_session(parser)
+    parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
+    parser = _verb(add, "inputs", "steer", "send a message to the running turn")
+    parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
+    add_attachments(parser)
+    add_session(parser)
+    parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
+    parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
+    parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
+    parser.add_argument("--background", metavar="ID", help="end this background command instead")
+    add_session(parser)
+    parser = _verb(add, "inputs", "queue", "show or change queued inputs")
+    add_session(parser)
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--remove", metavar="INPUT", help="drop this input")
+    change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
+    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
+    change.add_argument(
+        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move it to this place; 0 is next"
+    )
+
+
+def _add_requests(add: _AddParser) -> None:
+    parser = _verb(add, "requests", "requests", "list open requests")
+    add_session(parser, default="")
+    parser = _verb(add, "requests", "answer", "answer a request")
+    parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
+    parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="?",
+        default="",
+        help="the answer, or why you reject it; without a reason that ends the turn",
+    )
+    parser = _verb(add, "rules", "rules", "list or revoke what you allowed for good")
+    parser.intermixed = True
+    parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
+    parser.add_argument("rules", metavar="RULE", nargs="*", help="the ids of rules to revoke")
+    parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
+    parser.add_argument("--session", metavar="SESSION", help="include the rules of this session")
+
+
+def _add_history(add: _AddParser) -> None:
+    parser = _verb(add, "history", "compact", "summarise a session's history now")
+    add_amount(parser)
+    add_session(parser)
+    parser = _verb(add, "history", "revert", "take history and files back to before a turn")
+    parser.add_argument(
+        "--step", type=positive, metavar="N", help="undo only step N and later ones"
+    )
+    add_session(parser)
+    parser.add_argument(
+        "turn", metavar="TURN", nargs="?", default="last", help="its id, or: last (default)"
+    )
+    parser = _verb(add, "history", "unrevert", "undo the last revert")
+    add_session(parser)
+    parser = _verb(add, "history", "diff", "show what a session changed in files")
+    parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
+    add_session(parser, default="last")
+    parser.add_argument(
+        "turn", metavar="TURN", nargs="?", help="only this turn: its id, or: last; default: all"
+    )
+    parser = _verb(add, "history", "shell", "run your own command in the workspace")
+    add_amount(parser)
+    add_session(parser)
+    parser.add_argument("command", metavar="COMMAND")
+
+
+def _add_catalog(add: _AddParser) -> None:
+    for name, text in (
+        ("models", "list the models, and check them with their providers"),
+        ("agents", "list the agents"),
+        ("tools", "list the tools that there are for models"),
+        ("commands", "list the custom commands (typed as /NAME)"),
+    ):
+        parser = _verb(add, "catalog", name, text)
+        parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        if name == "models":
+            parser.add_argument(
+                "--all", action="store_true", help="include every model that providers list"
+            )
+    parser = _verb(add, "machine.config", "config", "show, find or check the configuration")
+    parser.add_argument(
+        "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
+    )
+    text = "find a model, write a first configuration and try it"
+    parser = _verb(add, "machine.init", "init", text)
+    parser.add_argument("--yes", action="store_true", help="take the first model that is found")
+    parser.add_argument("--no-try", action="store_true", help="send nothing to the model")
+    for name, text in (
+        ("trust", "trust a project's .tiller in its present state"),
+        ("untrust", "stop trusting a project's .tiller"),
+    ):
+        parser = _verb(add, "trust", name, text)
+        parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        if name == "trust":
+            parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to one, or out")
+    parser.intermixed = True
+    parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
+    parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="only print the address of the login"
+    )
+    parser = _verb(add, "machine.doctor", "doctor", "check the installation and the configuration")
+    parser.add_argument("--online", action="store_true", help="ask the providers, too")
+    text = "run a command in the sandbox, or show what sandbox there is"
+    parser = _verb(add, "machine.sandbox", "sandbox", text)
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_sandbox(parser)
+    parser.add_argument("command", metavar="CMD", nargs="*", help="after --, with its arguments")
+
+
+def _add_daemon(add: _AddParser) -> None:
+    parser = add("daemon", help="run, start, stop, inspect or install the daemon")
+    action = parser.add_subparsers(metavar="ACTION", dest="action", required=True).add_parser
+    add_actions(partial(_verb, action))
+
+
+def _add_rest(add: _AddParser) -> None:
+    parser = _verb(add, "rpc", "rpc", "talk to a program, such as an editor, in lines of JSON")
+    parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = RPC_EPILOG
+    parser = _verb(add, "acp", "acp", "serve an editor: the Agent Client Protocol on stdio")
+    add_choices(parser)
+    add_rules(parser)
+    parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
+    parser.add_argument("--typescript", action="store_true", help="as TypeScript types instead")
+    parser = _verb(add, "completions", "completions", "print a script that completes tiller")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
+    parser.add_argument(
+        "--remove", action="store_true", help="remove all files of the demo at its end"
+    )
+
+
+_VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
+    _add_turns: ("chat", "exec", "resume", "attach", "log"),
+    _add_sessions: ("new", "ls", "search", "show", "archive", "rm", "fork", "set"),
+    _add_inputs: ("send", "steer", "interrupt", "queue"),
+    _add_requests: ("requests", "answer", "rules"),
+    _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
+    _add_catalog: (
+        *("models", "agents", "tools", "commands"),
+        *("config", "init", "trust", "untrust", "mcp", "doctor", "sandbox"),
+    ),
+    _add_daemon: ("daemon",),
+    _add_rest: ("rpc", "acp", "schema", "completions", "demo"),
+}
+"""The verbs that each function adds, in the order in which help lists them."""

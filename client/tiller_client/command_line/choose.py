@@ -1,0 +1,205 @@
+"""Finds the session, request or turn that a word on the command line refers to."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tiller_client.command_line.prompt import read_workspace
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import chosen_remote
+from tiller_client.console import complain
+from tiller_client.errors import UsageError
+from tiller_client.rendering.text import SHORT_ID_CHARS, cut, one_line
+from tiller_protocol.answers import SessionListResult
+from tiller_protocol.ids import ULID_CHARS
+from tiller_protocol.items import QueuedInput, Request
+from tiller_protocol.searching import LIST_LIMIT_MAX, SessionList
+from tiller_protocol.snapshot import SessionSummary, Snapshot
+
+PIECE_CHARS_MIN = 4
+"""Fewer characters of an id would soon match several sessions."""
+
+LAST = "last"
+SHOWN_MAX = 4
+
+SUGGESTED_MAX = 2
+LIKENESS_MIN = 0.75
+"""One character in four may be wrong."""
+
+TITLE_COLUMNS = 40
+"""Of a title that only helps to recognise a session."""
+
+
+def list_sessions(
+    connection: DaemonConnection,
+    workspace: str | None = None,
+    *,
+    archived: bool = False,
+    owner_id: str | None = None,
+    sub_agents: bool = False,
+    limit: int | None = None,
+) -> Iterator[SessionSummary]:
+    """Yield sessions, newest activity first; pages are fetched as they are consumed.
+
+    Sub-agents are left out, unless `owner_id` asks for those of a session, or `sub_agents` for all.
+    """
+    after: str | None = None
+    left = limit
+    while left is None or left > 0:
+        page_limit = LIST_LIMIT_MAX if left is None else min(left, LIST_LIMIT_MAX)
+        op = SessionList(workspace, archived, page_limit, after, owner_id, sub_agents)
+        page = connection.ask(op, SessionListResult)
+        if after is None:
+            for problem in page.problems:
+                complain(problem)
+        yield from page.sessions
+        left = None if left is None else left - len(page.sessions)
+        after = page.next
+        if after is None:
+            return
+
+
+def session_id(
+    connection: DaemonConnection,
+    reference: str,
+    directory: str = ".",
+    *,
+    changes: bool = False,
+    archived: bool = False,
+) -> str:
+    """The session id that `reference` means, as for `session`."""
+    if len(reference) == ULID_CHARS:
+        return reference.upper()
+    found = session(connection, reference, directory, changes=changes, archived=archived)
+    return found.session_id
+
+
+def session(
+    connection: DaemonConnection,
+    reference: str,
+    directory: str = ".",
+    *,
+    changes: bool = False,
+    archived: bool = False,
+) -> SessionSummary:
+    """The session that `reference` means, archived ones included.
+
+    `reference` is `last` in a `directory` (see `_last`), an id, or a unique beginning or end of one
+    with at least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
+    """
+    if reference == LAST:
+        return _last(connection, directory, changes=changes, archived=archived)
+    if len(reference) < PIECE_CHARS_MIN:
+        raise UsageError(
+            f"{one_line(reference)!r} is too short to name a session: give at least "
+            f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
+        )
+    known = {s.session_id: s for s in _all_sessions(connection)}
+    return known[_unique(list(known), reference, "session", "tiller ls --all")]
+
+
+def request_id(connection: DaemonConnection, reference: str) -> str:
+    """The open request that `reference` means, by the same rules without `last`.
+
+    A whole id is not looked up: the daemon can then report who has answered the request already.
+    """
+    if len(reference) >= ULID_CHARS:
+        return reference.upper() if len(reference) == ULID_CHARS else reference
+    known = [request.id for _, request in open_requests(connection)]
+    return _unique(known, reference, "open request", "tiller requests")
+
+
+def open_requests(connection: DaemonConnection) -> list[tuple[str, Request]]:
+    """The open requests, each with the session that shows it; if several do, the user's.
+
+    Sub-agents' requests show in the session that they work for, except those in the background.
+    """
+    found: dict[str, tuple[str, Request]] = {}
+    sessions = list_sessions(connection, sub_agents=True)
+    # The sessions of sub-agents are newer than those that they work for.
+    for one in sorted(sessions, key=lambda session: session.created_at):
+        for request in one.requests:
+            found.setdefault(request.id, (one.session_id, request))
+    return list(found.values())
+
+
+def turn_id(turns: list[str], reference: str) -> str:
+    """The turn that `reference` means, by the same rules; `turns` are in order."""
+    if not turns:
+        raise UsageError("this session has no turn yet")
+    if reference == LAST:
+        return turns[-1]
+    return _unique(turns, reference, "turn of this session", "tiller log --json")
+
+
+def session_name(session: SessionSummary | Snapshot) -> str:
+    """A session in words: the end of its id, its title, and where it works."""
+    title = f" “{cut(one_line(session.title), TITLE_COLUMNS)}”" if session.title else ""
+    end = session.session_id[-SHORT_ID_CHARS:]
+    return f"session {end}{title} in {one_line(session.workspace)}"
+
+
+def _last(
+    connection: DaemonConnection, directory: str, *, changes: bool, archived: bool
+) -> SessionSummary:
+    """The session with the newest activity in `directory`, or in the nearest one above it.
+
+    If there is none, the newest of all is taken, and said, unless the verb `changes` something:
+    `revert last` must not revert another repository.
+    """
+    here = Path(read_workspace(directory))
+    remote = chosen_remote()
+    if remote and str(here) == remote.home():  # the default, as no directory there is the current
+        for newest in list_sessions(connection, archived=archived, limit=1):
+            return newest
+    for place in (here, *here.parents):
+        for found in list_sessions(connection, str(place), archived=archived, limit=1):
+            return found
+    kind = "archived session" if archived else "session"
+    for newest in list_sessions(connection, archived=archived, limit=1):
+        name = session_name(newest)
+        if changes:
+            raise UsageError(
+                f"this directory has no {kind}; the newest of all is {name}; "
+                f"to use it, give its id: {newest.session_id[-SHORT_ID_CHARS:]}"
+            )
+        complain(f"this directory has no {kind}; taking the newest of all, {name}")
+        return newest
+    if archived:
+        raise UsageError("no session is archived")
+    raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
+
+
+def input_id(queued: Iterable[QueuedInput], reference: str) -> str:
+    """The queued input that `reference` means, by the same rules."""
+    return _unique([one.id for one in queued], reference, "queued input", "tiller queue SESSION")
+
+
+def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:
+    yield from list_sessions(connection, sub_agents=True)
+    yield from list_sessions(connection, archived=True, sub_agents=True)
+
+
+def _matches(identifier: str, reference: str) -> bool:
+    piece = reference.upper()
+    return identifier.upper().startswith(piece) or identifier.upper().endswith(piece)
+
+
+def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
+    matches = [one for one in known if _matches(one, reference)]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        similar = " or ".join(_similar(known, reference))
+        hint = f"did you mean {similar}? see" if similar else "see"
+        raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; {hint}: {verb}")
+    shown = ", ".join(matches[:SHOWN_MAX]) + (" …" if len(matches) > SHOWN_MAX else "")
+    raise UsageError(f"{one_line(reference)!r} matches {len(matches)} {kind}s: {shown}")
+
+
+def _similar(known: list[str], reference: str) -> list[str]:
+    """Ids whose end, as lists show it, is similar to `reference`."""
+    import difflib
+
+    ends = {one.upper()[-len(reference) :]: one for one in known}
+    matches = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
+    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in matches]

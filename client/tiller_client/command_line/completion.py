@@ -1,0 +1,97 @@
+"""Completes a command line for the shell: verbs, options, sessions, requests, models, agents.
+
+The shell runs `tiller` with `_ARGCOMPLETE` set (`tiller completions`). No daemon is started for it.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import cast
+
+import argcomplete
+
+from tiller_client.command_line import choose
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
+from tiller_client.errors import TillerError
+from tiller_client.rendering.text import age, cut, one_line
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.ops import Catalog
+
+SESSIONS_MAX = 50
+"""More could not be told apart in a shell."""
+
+Values = dict[str, str]
+"""What can be typed, each with a description, which zsh and fish show."""
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Print what can follow, and exit."""
+    _attach(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False)
+
+
+def _attach(parser: argparse.ArgumentParser) -> None:
+    """Give arguments that name something of the daemon's their values."""
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            verbs = cast("dict[str, argparse.ArgumentParser]", action.choices)
+            for below in verbs.values():
+                _attach(below)
+        elif values := _VALUES.get(action.dest):
+            # argcomplete reads this attribute.
+            action.completer = _completer(values)  # type: ignore[attr-defined]
+
+
+def _completer(values: Callable[[DaemonConnection], Values]) -> Callable[..., Values]:
+    def complete_value(**_details: object) -> Values:
+        try:
+            with DaemonConnection(my_places(), "tiller completions", may_start=False) as connection:
+                return values(connection)
+        except (TillerError, OSError):
+            return {}
+
+    return complete_value
+
+
+def _sessions(connection: DaemonConnection) -> Values:
+    import time
+
+    now = time.time()
+    found = {choose.LAST: "the newest session in this directory"}
+    for session in choose.list_sessions(connection, limit=SESSIONS_MAX):
+        title = cut(one_line(session.title), choose.TITLE_COLUMNS)
+        when = age(now - session.updated_at)
+        found[session.session_id[-choose.SHORT_ID_CHARS :]] = f"{when} {session.workspace} {title}"
+    return found
+
+
+def _requests(connection: DaemonConnection) -> Values:
+    return {
+        request.id[-choose.SHORT_ID_CHARS :]: one_line(request.title)
+        for session in choose.list_sessions(connection)
+        for request in session.requests
+    }
+
+
+def _models(connection: DaemonConnection) -> Values:
+    return {model.name: "" for model in _catalog(connection).models}
+
+
+def _agents(connection: DaemonConnection) -> Values:
+    return {agent.name: one_line(agent.description) for agent in _catalog(connection).agents}
+
+
+def _catalog(connection: DaemonConnection) -> CatalogResult:
+    from tiller_client.command_line.prompt import read_workspace
+
+    return connection.ask(Catalog(read_workspace(".")), CatalogResult)
+
+
+_VALUES: dict[str, Callable[[DaemonConnection], Values]] = {
+    "session": _sessions,
+    "of": _sessions,
+    "request": _requests,
+    "model": _models,
+    "agent": _agents,
+}
+"""By the name of the argument."""

@@ -1,0 +1,67 @@
+"""A parser of command lines that suggests words, with messages that are safe to print.
+
+Imports the standard library only, as every start needs this module.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tiller_client.streams import put
+
+DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
+EPILOG = """\
+first steps: tiller demo · tiller init · tiller exec "what is in this directory?" · tiller doctor
+exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
+130 interrupted"""
+
+RPC_EPILOG = """\
+stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
+        {"follow": SESSION, "after": N}   {"unfollow": SESSION}   {"follow": "daemon"}
+stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
+        {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
+one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose error messages are safe to print on a terminal."""
+
+    intermixed = False
+    """Whether options may stand between operands of which some are optional."""
+
+    def parse_known_args(  # type: ignore[override] - a subset of the original's types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what is known; an unknown option of a verb ends with a suggestion."""
+        namespace = namespace or argparse.Namespace()
+        if self.intermixed:
+            # It parses twice: the options, then the operands.
+            self.intermixed = False
+            return self.parse_known_intermixed_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
+        for word in unknown:
+            option = word.partition("=")[0]
+            if option.startswith("--") and (
+                suggestion := similar(option, list(self._option_string_actions))
+            ):
+                self.error(f"there is no option {option}; did you mean {suggestion}?")
+        return parsed, unknown
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Write help or an error; argparse would ignore that it can't be written."""
+        if message:
+            put(sys.stdout if file is sys.stdout else sys.stderr, message)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, then exit."""
+        from tiller_client.rendering.text import sanitized
+
+        super().error(sanitized(message))
+
+
+def similar(word: str, known: Sequence[str]) -> str:
+    """The known word that is most like `word`; empty if none is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1)), "")

@@ -1,0 +1,126 @@
+"""Reads text and files that the command line names, and checks them before anything is sent."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from tiller_client.connecting.runtime import chosen_remote, is_piped
+from tiller_client.errors import UsageError
+from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.items import Image
+
+FROM_STDIN = "-"
+
+
+def read_prompt(argument: str | None) -> tuple[str, str]:
+    """Return the prompt and its context, either of which stdin may have; raises `UsageError`."""
+    if argument is None:
+        if not is_piped():
+            raise UsageError("there is no task; give PROMPT, or pipe it into stdin")
+        argument = FROM_STDIN
+    if argument == FROM_STDIN or not is_piped():
+        return read_text(argument), ""
+    from tiller_client.command_line.piped import read_context  # most prompts have none
+
+    # The prompt first: a bad one is no reason to wait for stdin.
+    return read_text(argument), read_context()
+
+
+def read_text(argument: str) -> str:
+    """Return `argument`, or the content of stdin if it is `-`.
+
+    Raises `UsageError` if the text is empty, longer than `INPUT_BYTES_MAX` or not UTF-8.
+    """
+    if argument == FROM_STDIN:
+        data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
+    else:
+        data = _bytes_of(argument)
+    if len(data) > INPUT_BYTES_MAX:
+        raise UsageError(
+            f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
+            "in the workspace and give its name"
+        )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the text is not UTF-8: byte {error.start + 1} is invalid") from None
+    if not text.strip():
+        raise UsageError("the text is empty; give the task")
+    return text
+
+
+def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
+    """Read image files, without checking their content; raises `UsageError`."""
+    images = tuple(_read_image(argument) for argument in arguments)
+    if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
+        raise UsageError(
+            f"the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB together; "
+            "let the model read them itself: --file PATH"
+        )
+    return images
+
+
+def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Absolute paths of files; relative ones are resolved against the current directory.
+
+    On another machine that is the user's home there.
+    """
+    if remote := chosen_remote():
+        return tuple(map(remote.path, arguments))
+    return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
+
+
+def read_workspace(argument: str) -> str:
+    """The absolute path of an existing directory; raises `UsageError`.
+
+    On another machine it is relative to the user's home there, and the daemon looks whether it
+    exists.
+    """
+    if remote := chosen_remote():
+        return remote.path(argument)
+    path = Path(argument)
+    if not path.is_dir():
+        raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")
+    try:
+        return str(path.resolve())
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory no longer exists; change to another one, or name the workspace "
+            "with -C DIR"
+        ) from None
+
+
+def read_schema(argument: str) -> dict[str, Any]:
+    """The JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
+    import json
+
+    try:
+        schema: object = json.loads(Path(argument).read_bytes())
+    except OSError as error:
+        raise UsageError(f"{argument} can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{argument} is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise UsageError(f"{argument} is not a JSON Schema: it must contain a JSON object")
+    return cast("dict[str, Any]", schema)
+
+
+def _bytes_of(argument: str) -> bytes:
+    """The UTF-8 of a word of the command line; one that its locale can't decode is taken for it."""
+    try:
+        return argument.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(argument)
+
+
+def _read_image(argument: str) -> Image:
+    import mimetypes
+
+    try:
+        with Path(argument).open("rb") as file:
+            data = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{argument} can't be read: {error.strerror}") from None
+    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)

@@ -1,0 +1,1 @@
+"""Finding, starting and reaching the daemon."""

@@ -1,0 +1,261 @@
+"""Submits ops to the daemon over one REQ socket, and starts the daemon if none is running.
+
+An op without an answer is sent again with the same id; the daemon executes an id once. Events
+come through `watch`.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import ClassVar, Self, TypeVar
+
+from tiller_client.connecting.daemons import POLL_S, daemon_at
+from tiller_client.connecting.runtime import check_runtime
+from tiller_client.connecting.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
+from tiller_client.connecting.sockets import RequestSocket
+from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
+from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
+from tiller_protocol.codec import decode_answer, encode_submission
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.ops import AnyOp, Hello, Submission
+from tiller_protocol.places import Places
+
+ANSWER_DEADLINE_S = 30.0
+"""Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
+
+GREETING_DEADLINE_S = 5.0
+"""Longest time to try tokens: by then no daemon is being replaced any more."""
+
+_Kind = TypeVar("_Kind", bound=AnyResult)
+
+
+class DaemonConnection:
+    """A frontend's connection to the daemon; a context manager, for one thread at a time.
+
+    `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start` a
+    daemon is started if none is running, now or at any later op.
+    """
+
+    hello: HelloResult
+
+    leave = LEAVE
+    """How the user ends a wait for an answer."""
+
+    latest: ClassVar["DaemonConnection | None"] = None
+    """The one that was greeted last in this process, until its daemon is stopped."""
+
+    def __init__(
+        self,
+        places: Places,
+        name: str,
+        *,
+        may_start: bool = True,
+        only_crashed: bool = False,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Connect and say hello as `name`; `environ` is for a daemon that this starts.
+
+        With `only_crashed` this start is only for a daemon that has crashed.
+        Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
+        daemon speaks another version of the protocol.
+        """
+        self.places = places
+        self._name = name
+        self._may_start = may_start
+        self._only_crashed = only_crashed
+        self.environ = environ
+        self._daemon = daemon_at(places, environ)
+        self._socket = RequestSocket(places.runtime)
+        self._token = ""
+        self._ulids = Ulids()
+        self._searches_model = False
+        self._silence_was_said = False
+        try:
+            self._handshake()
+        except BaseException:
+            self.close()
+            raise
+        self._only_crashed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def program(self) -> str:
+        """How command lines that are about this daemon begin."""
+        return self._daemon.program
+
+    def close(self) -> None:
+        """Close the socket; the daemon keeps running."""
+        self._socket.close()
+
+    def ask(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
+        """Submit an op and return its result of type `kind`; raises as `submit`."""
+        result = self.submit(op).result
+        if not isinstance(result, kind):
+            raise TillerError(
+                f"the daemon answered {type(op).__name__} with {type(result).__name__}: "
+                f"its version is different; try: {self.program} daemon restart"
+            )
+        return result
+
+    def look(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
+        """`ask` without starting a daemon that the user has stopped; raises `NoDaemon` then.
+
+        One that has crashed is started.
+        """
+        with self.starting_only_crashed():
+            return self.ask(op, kind)
+
+    @contextlib.contextmanager
+    def starting_only_crashed(self) -> Generator[None]:
+        """Within it, raise `NoDaemon` instead of starting a daemon that the user has stopped.
+
+        It is for what no user waits for: whoever stops a daemon means it.
+        """
+        self._only_crashed = True
+        try:
+            yield
+        finally:
+            self._only_crashed = False
+
+    @contextlib.contextmanager
+    def unless_stopped(self) -> Generator[None]:
+        """Run the block up to its end, or to where it needs a daemon that the user has stopped."""
+        with contextlib.suppress(NoDaemon), self.starting_only_crashed():
+            yield
+
+    def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
+        """Submit an op, under that id and name or a new one and its own, and wait for its answer.
+
+        Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
+        if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
+        """
+        submission_id = submission_id or self._new_id()
+        deadline = time.monotonic() + ANSWER_DEADLINE_S
+        answer = self._exchange(op, submission_id, client)
+        while _is_for_another_daemon(answer) and time.monotonic() < deadline:
+            self._handshake()
+            answer = self._exchange(op, submission_id, client)
+        if isinstance(answer, Rejected):
+            raise RejectedError(answer)
+        return answer
+
+    def _handshake(self) -> None:
+        """Read the token of the running daemon and say hello.
+
+        Between the two the daemon may end and another one start, however often that happens.
+        """
+        deadline = time.monotonic() + GREETING_DEADLINE_S
+        while True:
+            self._token = self._read_token()
+            answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
+            if not _is_for_another_daemon(answer) or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        match answer:
+            case Rejected(code="unsupported_protocol"):
+                raise RejectedError(
+                    answer,
+                    f"this tiller speaks protocol {PROTOCOL_VERSION}, but the running daemon "
+                    f"speaks another; {self._daemon.restart}",
+                )
+            case Rejected():
+                raise RejectedError(answer)
+            case Accepted(result=HelloResult() as hello):
+                self.hello, self._searches_model = hello, hello.searches_model
+                DaemonConnection.latest = self
+            case _:
+                raise TillerError(
+                    "the process on the daemon's socket does not speak tiller's protocol"
+                )
+
+    def _new_id(self) -> str:
+        """A fresh submission id."""
+        return self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
+
+    def _read_token(self) -> str:
+        """Read the token of the daemon that listens, which has written it before."""
+        deadline = time.monotonic() + self._daemon.token_deadline_s
+        while True:
+            self._reach()
+            try:
+                return self._daemon.token()
+            except (NoDaemon, LinkLost):  # it has stopped since it was connected
+                if time.monotonic() > deadline:
+                    raise
+                self._socket.close()
+                time.sleep(POLL_S)
+
+    def _reach(self) -> None:
+        """Connect if there is no connection; start the daemon if none is running."""
+        self._daemon.reach(
+            self._connect, may_start=self._may_start, only_crashed=self._only_crashed
+        )
+
+    def _connect(self) -> bool:
+        """Connect if a daemon listens; refuses a runtime directory that others can access."""
+        if self._socket.connected:
+            return True
+        try:
+            check_runtime(self.places.runtime)
+        except NoDaemon:
+            return False
+        return self._socket.connect(self._daemon.greeting_s)
+
+    def _exchange(self, op: AnyOp, submission_id: str, client: str = "") -> AnyAnswer:
+        """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
+        submission = Submission(submission_id, op, client or self._name, self._token)
+        frame = encode_submission(submission)
+        deadline = time.monotonic() + ANSWER_DEADLINE_S
+        silence = self._silence(op)
+        self._socket.send(frame)
+        while (left := deadline - time.monotonic()) > 0:
+            begun = time.monotonic()
+            self._reach()
+            if self._daemon.is_remote:  # a network that is gone is no daemon that hangs
+                deadline += time.monotonic() - begun
+            if (data := self._socket.receive(min(left, silence.left_s))) is not None:
+                self._silence_was_said = False
+                return _decode(data)
+            silence.check()
+            self._silence_was_said = silence.was_said
+            time.sleep(POLL_S)
+        raise NoAnswer(
+            f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
+            f"see its log: {self.program} daemon logs"
+        )
+
+    def _silence(self, op: AnyOp) -> Silence:
+        """The wait for the answer to an op; it is said once until the next answer."""
+        was_said = self._silence_was_said
+        if isinstance(op, NEED_MODEL) and self._searches_model:
+            return Silence(lambda: SEARCH, soon=True, was_said=was_said)
+        runtime, program = self.places.runtime, self.program
+        return Silence(
+            lambda: f"{waits_for(op, runtime, program)}; {self.leave}", was_said=was_said
+        )
+
+
+def _is_for_another_daemon(answer: AnyAnswer) -> bool:
+    """Whether the daemon that got the op has another token than the one it was sent with."""
+    return isinstance(answer, Rejected) and answer.code == "unauthorized"
+
+
+def _decode(data: bytes) -> AnyAnswer:
+    try:
+        return decode_answer(data)
+    except BadMessage as error:
+        raise TillerError(f"the daemon's answer can't be decoded: {error}") from None

@@ -1,0 +1,98 @@
+"""Where a connection finds its daemon: on this machine. The other place is in `remote`."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tiller_client.connecting.runtime import chosen_remote, lock_is_held, read_token, token_stamp
+from tiller_client.connecting.silence import not_listening
+from tiller_client.connecting.starting import start_daemon
+from tiller_client.errors import NoAnswer, NoDaemon
+from tiller_protocol.places import Places
+
+CONNECT_DEADLINE_S = 15.0
+"""Longest wait for a daemon that is starting or stopping to listen or to end."""
+
+POLL_S = 0.01
+"""Time between two attempts to connect."""
+
+
+class Daemon(Protocol):
+    """A daemon, running or not."""
+
+    greeting_s: float
+    """How long a new connection may take to show that a daemon is behind it; 0 if that is sure."""
+    token_deadline_s: float
+    """Longest wait for the token of a daemon that listens."""
+    is_remote: bool
+    """Whether reaching it may take long, because there is a network in between."""
+    program: str
+    """How command lines that are about this daemon begin."""
+    restart: str
+    """What brings a daemon of this version."""
+
+    def token(self) -> str:
+        """Return the token of the daemon that is running; raises `NoDaemon` if none is."""
+        ...
+
+    def reach(
+        self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
+    ) -> None:
+        """Return once `connect` succeeds; starts the daemon if none is running, and it may.
+
+        With `only_crashed` it starts none on this machine that was stopped.
+        """
+        ...
+
+
+class LocalDaemon:
+    """The daemon of this user on this machine."""
+
+    greeting_s = 0.0
+    token_deadline_s = 0.25
+    is_remote = False
+    program = "tiller"
+    restart = "once no turn is running, run: tiller daemon restart"
+
+    def __init__(self, places: Places, environ: Mapping[str, str]) -> None:
+        """`environ` is for a daemon that this starts."""
+        self._places = places
+        self._environ = environ
+
+    def token(self) -> str:
+        """Read the token; raises `NoDaemon` or `NotPrivate`."""
+        return read_token(self._places.runtime)
+
+    def reach(
+        self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
+    ) -> None:
+        """Connect; raises `NoDaemon`, `StartFailed` or `NoAnswer`.
+
+        A daemon that holds its lock and does not listen is starting or stopping.
+        """
+        deadline = time.monotonic() + CONNECT_DEADLINE_S
+        silence = not_listening(self._places.runtime)
+
+        def is_connected() -> bool:
+            silence.check()
+            return connect()
+
+        while not is_connected():
+            if not lock_is_held(self._places.runtime):
+                stamp = token_stamp(self._places.runtime) if only_crashed else ""
+                if not may_start or (only_crashed and not stamp):
+                    raise NoDaemon("no daemon is running; start one with: tiller daemon start")
+                start_daemon(self._places, self._environ, is_connected, stamp)
+            elif time.monotonic() > deadline:
+                raise NoAnswer(
+                    "a daemon is running but has accepted no connection for "
+                    f"{CONNECT_DEADLINE_S:g} s; see its log: tiller daemon logs"
+                )
+            else:
+                time.sleep(POLL_S)
+
+
+def daemon_at(places: Places, environ: Mapping[str, str]) -> Daemon:
+    """The daemon of these places, which `my_places` returned or the caller made."""
+    remote = chosen_remote()
+    return remote if remote and remote.places == places else LocalDaemon(places, environ)

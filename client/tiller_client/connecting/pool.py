@@ -1,0 +1,86 @@
+"""Connections to the daemon for several threads: each submission takes one and gives it back."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Mapping
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import has_crashed
+from tiller_client.errors import NoDaemon, RejectedError
+from tiller_protocol.places import Places
+
+IDLE_MAX = 4
+"""Connections that are kept for later; more are closed after use."""
+
+
+class ConnectionPool:
+    """Connections of one frontend, for any thread; starts a daemon if none is running."""
+
+    def __init__(
+        self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """Connect nowhere yet; `environ` is for a daemon that this starts."""
+        self.places = places
+        self.name = name
+        self._environ = environ
+        self._idle: list[DaemonConnection] = []
+        self._closed = False
+        self._lock = threading.Lock()
+        self._starting = threading.Lock()
+
+    @contextlib.contextmanager
+    def connection(self) -> Generator[DaemonConnection]:
+        """Lend a connection; raises as `DaemonConnection`. One that failed is not used again."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self.connect()
+        try:
+            yield connection
+        except RejectedError:
+            self._keep(connection)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
+
+    def start_crashed(self) -> bool:
+        """Start the daemon if it has crashed; false if it was stopped. Raises as `connection`.
+
+        Threads that notice a crash at the same time start one daemon, not one each.
+        """
+        with self._starting:
+            if not has_crashed(self.places.runtime):
+                return False
+            try:
+                # An idle connection would notice only when it is used.
+                self._keep(self.connect(only_crashed=True))
+            except NoDaemon:
+                return False
+            return True
+
+    def connect(self, *, may_start: bool = True, only_crashed: bool = False) -> DaemonConnection:
+        """Make a connection that the caller closes; see `DaemonConnection`."""
+        return DaemonConnection(
+            self.places,
+            self.name,
+            may_start=may_start,
+            only_crashed=only_crashed,
+            environ=self._environ,
+        )
+
+    def close(self) -> None:
+        """Close the idle connections now, and those in use once they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _keep(self, connection: DaemonConnection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()

@@ -1,0 +1,139 @@
+"""Checks the runtime directory (its owner and mode, the token, whether a daemon runs) and stdin.
+
+Nothing here opens a socket or starts a process.
+"""
+
+import fcntl
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tiller_client.errors import NoDaemon, NotPrivate
+from tiller_protocol.places import LOCK_FILE, TOKEN_FILE, Places, find_places
+
+if TYPE_CHECKING:
+    from tiller_client.connecting.remote import RemoteDaemon
+
+TOKEN_BYTES_MAX = 4096
+"""Far more than a token needs."""
+
+STDIN = 0
+
+_FOR_OTHERS = 0o077
+
+
+_chosen: list["RemoteDaemon"] = []
+"""The daemon on another machine that this process talks to, if there is one."""
+
+
+def choose_remote(daemon: "RemoteDaemon") -> None:
+    """Let `my_places` be those of this daemon from now on."""
+    _chosen.append(daemon)
+
+
+def chosen_remote() -> "RemoteDaemon | None":
+    """The daemon on another machine that was chosen, if one was."""
+    return _chosen[0] if _chosen else None
+
+
+def my_places() -> Places:
+    """This user's directories, according to the environment of this process.
+
+    With a remote daemon, `runtime` is where its sockets are forwarded to.
+    """
+    if _chosen:
+        return _chosen[0].places
+    return find_places(os.environ, sys.platform, os.getuid())
+
+
+def check_runtime(directory: Path) -> None:
+    """Raise `NotPrivate` if other users can access `directory`, `NoDaemon` if it is missing."""
+    try:
+        status = directory.lstat()
+    except FileNotFoundError:
+        raise NoDaemon("no daemon has run here yet; start one with: tiller daemon start") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotPrivate(f"{directory} is not a directory; move it away and try again")
+    if status.st_uid != os.getuid():
+        raise NotPrivate(
+            f"{directory} belongs to uid {status.st_uid}, not to you; set TILLER_HOME to a "
+            "directory of your own"
+        )
+    if status.st_mode & _FOR_OTHERS:
+        raise NotPrivate(f"other users can access {directory}; fix it with: chmod 700 {directory}")
+
+
+def read_token(runtime: Path) -> str:
+    """Read the token of the running daemon; raises `NoDaemon` or `NotPrivate`."""
+    check_runtime(runtime)
+    path = runtime / TOKEN_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NoDaemon("no daemon is running; start one with: tiller daemon start") from None
+    except OSError as error:
+        raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.getuid() or status.st_mode & _FOR_OTHERS:
+            raise NotPrivate(
+                f"other users can read {path}; restart the daemon: tiller daemon restart"
+            )
+        return file.read(TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
+
+
+def lock_holder(runtime: Path) -> int | None:
+    """The pid of the running daemon, if one is running.
+
+    The daemon writes it when it has the lock. As it holds the lock until it ends, the pid is its.
+    """
+    try:
+        text = (runtime / LOCK_FILE).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdecimal() and lock_is_held(runtime) else None
+
+
+def has_crashed(runtime: Path) -> bool:
+    """Whether the last daemon ended without removing its token, as it does when it is stopped."""
+    # In this order: a daemon that stops removes its token before it releases the lock.
+    return not lock_is_held(runtime) and bool(token_stamp(runtime))
+
+
+def token_stamp(runtime: Path) -> str:
+    """What tells the latest daemon's token from others; empty if it was removed."""
+    try:
+        status = (runtime / TOKEN_FILE).lstat()
+    except OSError:
+        return ""
+    return f"{status.st_ino}-{status.st_mtime_ns}"
+
+
+def lock_is_held(runtime: Path) -> bool:
+    """Whether a daemon is running: it holds the lock before, while and after it listens.
+
+    A connection that is made only to see whether a daemon listens would cost the next frontend
+    100 ms, as nng then waits before it accepts again.
+    """
+    try:
+        descriptor = os.open(runtime / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def is_piped() -> bool:
+    """Whether stdin is a pipe, a file or a socket: no terminal, not /dev/null, not closed."""
+    try:
+        mode = os.fstat(STDIN).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)

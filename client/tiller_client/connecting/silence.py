@@ -1,0 +1,91 @@
+"""Says what a verb waits for, once the daemon has been silent for a while.
+
+Only the command line does so: whoever uses the library is told by an exception at the deadline.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from tiller_client.connecting.runtime import lock_holder
+from tiller_protocol.ops import AnyOp, Catalog, SessionCreate, TurnContinue, UserInput
+
+SAID_AFTER_S = 3.0
+"""The daemon answers once an op is in its log, which takes milliseconds."""
+
+SEARCH_SAID_AFTER_S = 0.5
+"""The same while a model is looked for, as a new user does not know that."""
+
+LEAVE = "to leave, press Ctrl-C"
+
+SEARCH = (
+    "no model is configured; looking for a model server on this machine (Ollama, llama.cpp, "
+    "LM Studio, vLLM)"
+)
+NEED_MODEL = (SessionCreate, UserInput, TurnContinue)
+
+
+class Silence:
+    """A wait for the daemon: `check` says once that it takes long."""
+
+    say: ClassVar[Callable[[str], None] | None] = None
+    """How the user is told, if at all."""
+
+    def __init__(
+        self, describe: Callable[[], str], *, soon: bool = False, was_said: bool = False
+    ) -> None:
+        """`describe` is called when it is time to say something; `was_said`: it has been.
+
+        `soon`: after `SEARCH_SAID_AFTER_S`.
+        """
+        self._describe = describe
+        self.was_said = was_said
+        """Whether the user was told."""
+        after_s = SEARCH_SAID_AFTER_S if soon else SAID_AFTER_S
+        self._due = time.monotonic() + after_s if self.say and not was_said else math.inf
+
+    @property
+    def left_s(self) -> float:
+        """The time until `check` has something to say; infinite afterwards."""
+        return max(0.0, self._due - time.monotonic())
+
+    def check(self) -> None:
+        """Tell the user, if it is time."""
+        if time.monotonic() >= self._due:
+            self._due, self.was_said = math.inf, True
+            assert Silence.say
+            Silence.say(self._describe())
+
+
+def not_listening(runtime: Path) -> Silence:
+    """The wait for a daemon that starts or stops."""
+    text = "the daemon is still starting or stopping; see its log: tiller daemon logs"
+    return Silence(lambda: f"{_stopped(runtime) or text}; {LEAVE}")
+
+
+def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
+    """What the answer to an op is waited for, and what the user can do, by `Daemon.program`."""
+    match op:
+        case Catalog(start_servers=True):
+            return "still waiting for MCP servers to start"
+        case Catalog(ask=True):
+            return "still waiting for providers to list their models"
+        case _:
+            return _stopped(runtime) or (
+                f"the daemon has not answered for {SAID_AFTER_S:g} s; still waiting for it; see "
+                f"its log: {program} daemon logs; if it hangs: {program} daemon restart"
+            )
+
+
+def _stopped(runtime: Path) -> str:
+    """The sentence about a daemon that a signal has stopped; empty if it runs."""
+    pid = lock_holder(runtime)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # there is no /proc, or no daemon on this machine
+        return ""
+    if stat.rpartition(")")[2].split()[0] not in ("T", "t"):
+        return ""
+    return f"the daemon is suspended; still waiting for it; to resume it: kill -CONT {pid}"

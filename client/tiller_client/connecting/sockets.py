@@ -1,0 +1,233 @@
+"""The two sockets of a frontend: REQ for ops, SUB for the events of one topic.
+
+All waits have a timeout, so that Ctrl-C works at once. No thread reads or reconnects in the
+background: a socket does so when it is used.
+"""
+
+import contextlib
+import errno
+import math
+import os
+import select
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tiller_client.connecting.nng_pipe import PUB, REP, REQ, SUB, ConnectionLost, NngPipe
+from tiller_client.errors import TillerError
+from tiller_protocol.codec import TOPIC_END, decode_event
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.events import Event
+from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
+
+RESEND_S = 10.0
+"""After this, an unanswered request is sent again; on a new connection at once."""
+
+RECONNECT_S = 0.05
+"""Shortest time between two attempts to connect for events."""
+
+JOIN_DEADLINE_S = 1.0
+"""Longest wait for the first connection; without one, events come late, by replay."""
+
+REQUEST_ID_BYTES = 4
+LAST_PART = 0x8000_0000
+"""The bit that marks the last number of a route in nng; the only number here."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class RequestSocket:
+    """REQ socket for ops. One request at a time: a new one replaces the previous one."""
+
+    def __init__(self, runtime: Path) -> None:
+        """Prepare the socket; `connect` connects it."""
+        self._path = runtime / OPS_SOCKET
+        self._pipe: NngPipe | None = None
+        self._number = int.from_bytes(os.urandom(REQUEST_ID_BYTES), "big")
+        self._id = b""
+        self._frame: bytes | None = None
+        self._sent_at = 0.0
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._pipe is not None
+
+    def connect(self, greeting_s: float = 0.0) -> bool:
+        """Connect if there is no connection; false if nothing listens.
+
+        With `greeting_s`, something that does not greet within this time does not listen. A new
+        connection gets the unanswered request again.
+        """
+        if self._pipe is None:
+            self._pipe = _open(self._path, REQ, REP)
+            if self._pipe and greeting_s and not _is_greeted(self._pipe, greeting_s):
+                self.close()
+            self._send()
+        return self._pipe is not None
+
+    def send(self, frame: bytes) -> None:
+        """Send a request, now or once there is a connection."""
+        self._number += 1
+        self._id = (self._number & (LAST_PART - 1) | LAST_PART).to_bytes(REQUEST_ID_BYTES, "big")
+        self._frame = frame
+        self._send()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """Return the answer; `None` if there is none in time or the connection is lost."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            while self._pipe and (left := deadline - time.monotonic()) > 0:
+                if time.monotonic() - self._sent_at > RESEND_S and not self._pipe.has_unsent:
+                    self._send()
+                if (answer := self._take(self._pipe, min(left, RESEND_S))) is not None:
+                    self._frame = None
+                    return answer
+        except ConnectionLost:
+            self.close()
+        return None
+
+    def close(self) -> None:
+        """Close the connection; a pending answer is dropped."""
+        if self._pipe:
+            self._pipe.close()
+            self._pipe = None
+
+    def _send(self) -> None:
+        if self._pipe and self._frame is not None:
+            self._pipe.send((self._id, self._frame))
+            self._sent_at = time.monotonic()
+
+    def _take(self, pipe: NngPipe, timeout_s: float) -> bytes | None:
+        """Wait for the connection once; returns the answer if it is there."""
+        unsent = [pipe] if pipe.has_unsent else []
+        readable, writable, _ = select.select([pipe], unsent, [], timeout_s)
+        if writable:
+            pipe.write()
+        for message in pipe.read() if readable else ():
+            if len(message) < REQUEST_ID_BYTES:
+                raise ConnectionLost
+            if message.startswith(self._id):
+                return message[REQUEST_ID_BYTES:]
+        return None
+
+
+class EventSocket:
+    """SUB socket for the events of one topic; a context manager. It does not detect lost events.
+
+    If `select` says that one of `sources` is readable, `drain` may have events.
+    """
+
+    def __init__(self, runtime: Path, topic: str) -> None:
+        """Subscribe, and wait at most `JOIN_DEADLINE_S` for the connection.
+
+        Events that come with the connection are dropped, so ask for a replay after this.
+        """
+        self._path = runtime / EVENTS_SOCKET
+        self._prefix = topic.encode() + TOPIC_END
+        self._pipe: NngPipe | None = None
+        self._tried_at = -math.inf
+        self._joined = False
+        try:
+            self._await_joined(time.monotonic() + JOIN_DEADLINE_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def sources(self) -> list[int]:
+        """The descriptor to wait for; none without a connection."""
+        return [self._pipe.fileno()] if self._pipe else []
+
+    @property
+    def wait_s_max(self) -> float:
+        """The longest time until the next `drain`, which also connects again."""
+        return math.inf if self._pipe else RECONNECT_S
+
+    def close(self) -> None:
+        """Close the connection; pending events are dropped."""
+        if self._pipe:
+            self._pipe.close()
+            self._pipe = None
+
+    def drain(self) -> list[Event]:
+        """Return the events that have arrived, `READ_BYTES` of them at most; never blocks.
+
+        An event that can't be decoded is dropped; a replay fills the gap.
+        """
+        events: list[Event] = []
+        for body in self.drain_bodies():
+            with contextlib.suppress(BadMessage):
+                events.append(decode_event(body))
+        return events
+
+    def drain_bodies(self) -> list[bytes]:
+        """Return what has arrived under the topic, as `drain` does, without decoding it."""
+        start = len(self._prefix)
+        return [one[start:] for one in self.drain_all() if one.startswith(self._prefix)]
+
+    def drain_all(self) -> list[bytes]:
+        """Return what has arrived, topics and bodies: the daemon sends every topic to everyone."""
+        return self._read()
+
+    def take_joined(self) -> bool:
+        """Whether there was a new connection since the last call: events may be missing."""
+        joined, self._joined = self._joined, False
+        return joined
+
+    def _await_joined(self, deadline: float) -> None:
+        self._read()
+        while not self.take_joined() and (left := deadline - time.monotonic()) > 0:
+            select.select(self.sources, [], [], min(left, self.wait_s_max))
+            self._read()
+
+    def _read(self) -> list[bytes]:
+        """Messages that have arrived; connects again if the connection was lost."""
+        now = time.monotonic()
+        if self._pipe is None and now - self._tried_at > RECONNECT_S:
+            self._tried_at = now
+            self._pipe = _open(self._path, SUB, PUB)
+        if self._pipe is None:
+            return []
+        was_greeted = self._pipe.greeted
+        try:
+            messages = self._pipe.read()
+        except ConnectionLost:
+            self.close()
+            return []
+        self._joined = self._joined or (self._pipe.greeted and not was_greeted)
+        return messages
+
+
+def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:
+    """Wait until the peer has greeted; false if it has gone or does not."""
+    deadline = time.monotonic() + timeout_s
+    with contextlib.suppress(ConnectionLost):
+        while not pipe.greeted and (left := deadline - time.monotonic()) > 0:
+            if select.select([pipe], [], [], left)[0]:
+                pipe.read()
+    return pipe.greeted
+
+
+def _open(path: Path, own: int, peer: int) -> NngPipe | None:
+    """Connect; `None` if nothing listens, or too many connections wait to be accepted."""
+    try:
+        return NngPipe(path, own, peer)
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise TillerError(
+                f"the system allows no more open files ({error.strerror}); end some programs first"
+            ) from None
+        return None

@@ -1,0 +1,175 @@
+"""Starts the daemon in the background, with its output in a file, and waits until it listens.
+
+If the daemon is installed as a service, the service manager starts it.
+
+If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
+exit at once, and every frontend connects to the winner. A frontend that only replaces a crashed
+daemon says which one: if the winner is stopped at that moment, no other takes its place.
+
+Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they do it
+at the same time; so this module imports little.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tiller_client.connecting.runtime import check_runtime, lock_is_held
+from tiller_client.errors import NoDaemon, NotPrivate, StartFailed
+from tiller_client.service import start_command
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+
+START_DEADLINE_S = 15.0
+"""Longest wait for a new daemon; it usually takes a quarter of a second."""
+
+POLL_S = 0.002
+SPAWN_AGAIN_S = 1.0
+"""The loser of a race exits with status 0. If no daemon listens after this, start another."""
+
+OUTPUT_LINES_SHOWN = 8
+OUTPUT_TAIL_BYTES = 16 * 1024
+
+DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
+"""`-P` keeps Python from running a directory of that name in the current directory instead."""
+
+STOPPED_SINCE = "no daemon is running: the one started after the crash has stopped, too"
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+class DaemonStart:
+    """A daemon that was started, or a service manager that starts it; it may not listen yet.
+
+    Its process has its own process session and outlives this one; it need not be waited for.
+    """
+
+    def __init__(self, places: Places, environ: Mapping[str, str], after_crash: str = "") -> None:
+        """Start it; raises `OSError` if its output has no place.
+
+        With the stamp `after_crash` it only replaces the daemon that left that token.
+        """
+        self.places = places
+        self._environ = environ
+        command = start_command(environ)
+        # A service manager starts one at a time, and knows what was stopped.
+        self._after_crash = "" if command else after_crash
+        arguments = ("--after-crash", after_crash) if after_crash else ()
+        self._command = command or (*DAEMON_COMMAND, *arguments)
+        self._output = places.state / DAEMON_OUTPUT_FILE
+        for directory in (*reversed(places.state.parents), places.state):
+            directory.mkdir(exist_ok=True, mode=0o700)
+        self._offset = self._output.stat().st_size if self._output.exists() else 0
+        self.process = _spawn(self._command, self._output, environ)
+        _starts[:] = [start for start in _starts if start.process.poll() is None] + [self]
+
+    def wait(self, is_up: Callable[[], bool]) -> None:
+        """Return once `is_up`; raises `StartFailed` with the last lines of the output.
+
+        Raises `NoDaemon` if another one has replaced the crashed one, and was stopped.
+        """
+        deadline = time.monotonic() + START_DEADLINE_S
+        ended_at: float | None = None
+        while not is_up():
+            now = time.monotonic()
+            if now > deadline:
+                raise StartFailed(
+                    f"the daemon did not start within {START_DEADLINE_S:g} s; "
+                    f"the end of {self._output}:\n{_tail(self._output, self._offset)}"
+                )
+            if self.process.poll():
+                raise StartFailed(
+                    f"the daemon could not start; its output:\n{_tail(self._output, self._offset)}"
+                )
+            if self.process.returncode == 0:
+                if self._after_crash and not lock_is_held(self.places.runtime):
+                    raise NoDaemon(STOPPED_SINCE)
+                ended_at = ended_at or now
+                if now - ended_at > SPAWN_AGAIN_S:
+                    self.process, ended_at = (
+                        _spawn(self._command, self._output, self._environ),
+                        None,
+                    )
+            time.sleep(POLL_S)
+
+
+_starts: list[DaemonStart] = []
+"""The daemons that this process started. Python warns if a handle is dropped while its process is
+running, as a daemon is meant to be."""
+
+_begun: list[DaemonStart] = []
+"""The start that `begin` began, until somebody waits for it."""
+
+
+def begin(places: Places, environ: Mapping[str, str]) -> None:
+    """Start a daemon if none is running, without waiting; `start_daemon` reports failures."""
+    with suppress(OSError, NotPrivate):
+        with suppress(NoDaemon):
+            check_runtime(places.runtime)
+        if not lock_is_held(places.runtime):
+            _begun[:] = [DaemonStart(places, environ)]
+
+
+def start_daemon(
+    places: Places,
+    environ: Mapping[str, str],
+    is_up: Callable[[], bool],
+    after_crash: str = "",
+) -> None:
+    """Start a daemon, unless `begin` has, and return once `is_up`.
+
+    Raises as `DaemonStart.wait`.
+    """
+    begun = _begun.pop() if _begun else None
+    if begun is None or begun.places != places:
+        begun = DaemonStart(places, environ, after_crash)
+    begun.wait(is_up)
+
+
+def wait_for_daemons(places: Places) -> None:
+    """Wait until the daemons that this process started there have ended."""
+    for start in [start for start in _starts if start.places == places]:
+        start.process.wait()
+
+
+def last_lines(path: Path, count: int, offset: int = 0) -> str:
+    """The last `count` lines of a file after byte `offset`; empty if there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(offset, size - OUTPUT_TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-count:])
+
+
+def _spawn(
+    command: Sequence[str], output: Path, environ: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    import subprocess
+
+    variables = dict(environ)
+    if home := variables.get("TILLER_HOME"):
+        variables["TILLER_HOME"] = str(Path(home).absolute())
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd="/",
+            env=variables,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _tail(output: Path, offset: int) -> str:
+    return last_lines(output, OUTPUT_LINES_SHOWN, offset) or "(nothing)"

@@ -1,0 +1,1 @@
+"""Following sessions: every event once, in order."""

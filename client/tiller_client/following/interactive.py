@@ -1,0 +1,302 @@
+"""Follows one session: shows its events, asks its requests, sends typed lines.
+
+Shared by all verbs that follow a session; they decide when it ends and what Ctrl-C does.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.silence import Silence
+from tiller_client.console import Console, complain, print_json
+from tiller_client.errors import RejectedError, UsageError
+from tiller_client.following.typed import Reply, is_reply, prompt_for, read_reply
+from tiller_client.following.watch import Watch, WatchUpdate
+from tiller_client.rendering.events import Renderer
+from tiller_client.rendering.text import one_line
+from tiller_protocol.events import (
+    Event,
+    ItemStarted,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    StatusChanged,
+    TurnEnded,
+    TurnStarted,
+)
+from tiller_protocol.items import Request, UserMessage
+from tiller_protocol.ops import Answer, AnyOp, UserInput
+from tiller_protocol.snapshot import SessionSummary
+
+STEER_HINT = "»"
+"""The bottom line below the output of a running call."""
+
+IDLE_HINT = "type the next task · Ctrl-C leaves »"
+"""The bottom line when a typed line would start a turn."""
+
+
+class _OpenRequests:
+    """The open requests of a session, oldest first, and which of them the user is dealing with."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Request] = {}
+        self.shown = ""
+        """The one that was shown last: an answer must not go to another one."""
+        self.asked = ""
+        """The one that typed lines answer."""
+        self.answered = ""
+        """The one whose answer was accepted, until its resolution is shown."""
+        self.rejecting = ""
+        """The one whose reason for a rejection is being typed."""
+        self._hinted: set[str] = set()
+
+    def clear(self) -> None:
+        """Forget all of them: their turn has ended, or the log is a new one."""
+        self.by_id.clear()
+        self.answered = ""
+
+    def resolve(self, request_id: str) -> None:
+        """Forget one of them."""
+        self.by_id.pop(request_id, None)
+        if self.rejecting == request_id:
+            self.rejecting = ""
+        if self.answered == request_id:
+            self.answered = ""
+
+    def take_unhinted(self) -> list[Request]:
+        """Return those that this has not returned before."""
+        new = [request for request in self.by_id.values() if request.id not in self._hinted]
+        self._hinted.update(request.id for request in new)
+        return new
+
+
+class InteractiveSession:
+    """A session on a console.
+
+    `busy`: a turn is running, according to the events so far. `idle`: the session has become idle,
+    which is the last event after a turn. If `ends_with` is set to the id of a turn, that turn's end
+    is stored in `ended` and is the last event shown. With `ends_with_input`, the id of a queued
+    input, that is the turn that takes it; if the running turn does not, `ends_with` stays None.
+    """
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        session_id: str,
+        watch: Watch,
+        console: Console,
+        *,
+        json: bool,
+        prompts: bool,
+        whole: bool,
+        delivery: Literal["auto", "steer"],
+        says_how_to_answer: bool = True,
+        op_of: Callable[[str], AnyOp | None] | None = None,
+    ) -> None:
+        """`prompts`: show input that starts turns; `delivery`: of typed lines.
+
+        `op_of`: what a typed line that answers nothing submits, if anything; by default input.
+
+        `whole`: show the whole output of calls. `says_how_to_answer`: without a keyboard, show how
+        to answer requests from elsewhere.
+        """
+        self._connection = connection
+        self.session_id = session_id
+        self._watch = watch
+        self._console = console
+        self._json = json
+        Silence.say = console.complain
+        self._delivery: Literal["auto", "steer"] = delivery
+        self._renderer = Renderer(
+            console.paint,
+            console.width,
+            prompts=prompts,
+            wraps=console.terminal,
+            whole=whole,
+        )
+        self._op_of = op_of or self._input
+        self._requests = _OpenRequests()
+        self._says_how_to_answer = says_how_to_answer
+        self._is_queued = False
+        self.busy = False
+        self.idle = True
+        self.ends_with: str | None = None
+        self.ends_with_input: str | None = None
+        self.ended: TurnEnded | None = None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether something is asked that has not been answered."""
+        return bool(self._requests.by_id)
+
+    def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
+        """Set the state to begin with; the events that follow update it."""
+        self._requests.by_id = {request.id: request for request in requests}
+        self.busy, self.idle = busy, not busy
+
+    def follow(self, session: SessionSummary, is_done: Callable[[], bool]) -> None:
+        """Show the session from its present state, until the user leaves or `is_done`."""
+        self.start_from(session.requests, busy=session.status != "idle")
+        try:
+            while True:
+                update = self.advance()
+                if update.interrupted or update.input_ended or is_done():
+                    return
+        finally:
+            self.show_end()
+
+    def advance(self) -> WatchUpdate:
+        """Wait for the next update, show it, ask the next request, send typed lines."""
+        update = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
+        self._renderer.width = self._console.width
+        if update.continued:
+            self._console.moved()
+        if update.started_over:
+            self._requests.clear()
+            self._console.show(self._renderer.end_line())
+            complain("the daemon has a new log; following the session from its start")
+        for event in update.events:
+            self._note(event)
+            self._show(event)
+            if isinstance(event.body, TurnEnded) and self._is_last(event):
+                self.ended = event.body
+                return update
+        if update.line is not None:
+            self._console.entered()
+            self._take_line(update.line.rstrip("\r\n"))
+        if self._watch.caught_up:
+            self._ask_next()
+        return update
+
+    def show_end(self) -> None:
+        """Remove the bottom line and end an unfinished line."""
+        self._console.bottom()
+        self._console.show(self._renderer.end_line())
+
+    def _note(self, event: Event) -> None:
+        match event.body:
+            case QueueChanged(queue) if any(one.id == self.ends_with_input for one in queue):
+                self._is_queued = True
+            case ItemStarted(UserMessage(input_id)) if input_id == self.ends_with_input:
+                self.ends_with = event.turn_id
+            case StatusChanged(status):
+                self.idle = status == "idle"
+            case TurnStarted():
+                self.busy, self.idle = True, False
+            case TurnEnded():
+                self.busy = False
+                self._requests.clear()
+            case RequestOpened(request):
+                self._requests.by_id[request.id] = request
+            case RequestResolved(request_id):
+                self._requests.resolve(request_id)
+            case _:
+                pass
+
+    def _is_last(self, event: Event) -> bool:
+        """Whether the end of this turn is the one to wait for."""
+        if self.ends_with_input and self.ends_with is None:
+            return self._is_queued
+        return event.turn_id == self.ends_with
+
+    def _show(self, event: Event) -> None:
+        if self._json:
+            print_json(event)
+            return
+        others = self.ends_with_input and self.ends_with is None
+        if isinstance(event.body, TurnEnded) and not others:
+            interrupted = event.body.outcome == "interrupted"
+            self._console.final(event.body.last_message, interrupted=interrupted)
+        self._console.show(self._renderer.feed(event))
+        if isinstance(event.body, RequestOpened):
+            self._requests.shown = event.body.request.id
+
+    def _ask_next(self) -> None:
+        """Ask the oldest open request here, or without a keyboard show how to answer it."""
+        if self._console.keyboard is None:
+            for request in self._requests.take_unhinted():
+                self._show_whole(request)
+                if self._says_how_to_answer:
+                    complain(_how_to_answer(request))
+            self._show_activity()
+            return
+        request = next(iter(self._requests.by_id.values()), None)
+        if request is None or self._requests.answered:  # its resolution is shown first
+            self._show_activity()
+            return
+        if request.id != self._requests.asked:
+            for line in self._watch.typed_ahead(self._console.keyboard):
+                self._console.entered()
+                self._send(line.rstrip("\r\n"))
+            self._requests.asked = request.id
+        self._show_whole(request)
+        rejecting = self._requests.rejecting == request.id
+        self._console.ask(prompt_for(request, rejecting=rejecting), request.id)
+
+    def _show_whole(self, request: Request) -> None:
+        """Show this request unless it was shown last."""
+        if self._requests.shown != request.id:
+            self._requests.shown = request.id
+            self._console.show(self._renderer.ask(request))
+
+    def _show_activity(self) -> None:
+        """Show at the bottom what is going on, with the output of a running call below it."""
+        if not self._renderer.at_line_start:
+            self._console.bottom()
+        elif not self.busy and not self._json and self._delivery == "auto":
+            self._console.ask(IDLE_HINT)
+        elif self._console.quiet:
+            self._console.bottom()
+        else:
+            output = self._renderer.live_output()
+            hint = (STEER_HINT,) if output and self._console.keyboard is not None else ()
+            self._console.bottom(self._renderer.moving_line(time.time()), *output, *hint)
+
+    def _take_line(self, line: str) -> None:
+        """Answer the request that was asked with a typed line, or else send it to the session.
+
+        Lines typed before a request was on the screen never answer it.
+        """
+        request = self._requests.by_id.get(self._requests.asked)
+        if request is None:
+            self._send(line)
+            return
+        reply = read_reply(request, line, rejecting=self._requests.rejecting == request.id)
+        if isinstance(reply, Reply):
+            self._requests.rejecting = ""
+            self._answer(request, reply)
+        elif reply == "reject":
+            self._requests.rejecting = request.id
+        else:
+            self._console.line(f"  {reply}")
+
+    def _answer(self, request: Request, reply: Reply) -> None:
+        self._requests.by_id.pop(request.id, None)
+        try:
+            self._connection.submit(Answer(request.id, reply.decision, reply.text))
+            self._requests.answered = request.id
+        except RejectedError as error:
+            self._console.line(f"  {one_line(str(error))}")
+
+    def _send(self, line: str) -> None:
+        if not line.strip():
+            return
+        if self.busy and is_reply(line):
+            self._console.line(f"  nothing has been asked yet, so {one_line(line)!r} was not sent")
+            return
+        try:
+            if (op := self._op_of(line)) is not None:
+                self._connection.submit(op)
+        except (RejectedError, UsageError) as error:
+            self._console.line(f"  not sent: {one_line(str(error))}")
+
+    def _input(self, line: str) -> AnyOp:
+        return UserInput(self.session_id, line, delivery=self._delivery)
+
+
+def _how_to_answer(request: Request) -> str:
+    if request.kind == "question":
+        return f"a question is open; answer it with: tiller answer {request.id} answer TEXT"
+    decisions = "once|always|always_here|reject" if request.always_here else "once|always|reject"
+    return f"an approval is open; answer it with: tiller answer {request.id} {decisions}"

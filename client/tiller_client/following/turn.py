@@ -1,0 +1,145 @@
+"""A turn that this program has started: shows it until it has ended, and says how it ended."""
+
+import contextlib
+from argparse import Namespace
+from typing import assert_never
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.console import Console, complain
+from tiller_client.errors import STATUS_INTERRUPTED, STATUS_TIMED_OUT, RejectedError, TimedOut
+from tiller_client.following.interactive import InteractiveSession
+from tiller_client.following.watch import Signals, Watch
+from tiller_client.rendering.items import NO_TURN_BEGAN
+from tiller_client.rendering.text import one_line
+from tiller_protocol.answers import Queued, Started, Steered
+from tiller_protocol.events import Outcome, TurnEnded
+from tiller_protocol.ops import Compact, Interrupt, QueueEdit, Shell, TurnContinue, UserInput
+from tiller_protocol.settings import TurnOverrides
+
+STATUS_BLOCKED = 3
+STATUS_LIMIT_REACHED = 4
+
+
+class RunningTurn:
+    """The turn of an op, on this program's output."""
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        op: UserInput | TurnContinue | Compact | Shell,
+        watch: Watch,
+        signals: Signals,
+        arguments: Namespace,
+        *,
+        asks: bool,
+    ) -> None:
+        """`arguments`: `json`, `verbose` and `quiet`; `asks`: wait for answers from elsewhere."""
+        self._connection = connection
+        self._op = op
+        self._signals = signals
+        self._json: bool = arguments.json
+        self._console = Console(separate_answers=True, quiet=arguments.quiet, json=self._json)
+        self._gives_up = not asks and self._console.keyboard is None
+        self._blocked = False
+        self._session = InteractiveSession(
+            connection,
+            op.session_id,
+            watch,
+            self._console,
+            json=self._json,
+            prompts=isinstance(op, TurnContinue),  # others would repeat what was just typed
+            whole=arguments.verbose,
+            delivery="steer",
+            says_how_to_answer=not self._gives_up,
+        )
+
+    def follow(self, begun: Started | Queued | Steered) -> int:
+        """Show the session until the turn has ended; returns the exit status."""
+        session = self._session
+        session.start_from((), busy=True)
+        if isinstance(begun, Started):
+            session.ends_with = begun.turn_id
+        else:
+            session.ends_with_input = begun.input_id
+            if isinstance(self._op, UserInput) and self._op.overrides != TurnOverrides():
+                complain(NO_TURN_BEGAN)
+        if not self._json and not self._console.quiet:
+            self._console.line(self._console.paint.dim(f"session {self._op.session_id}"))
+        try:
+            ended = self._until_ended()
+        finally:
+            session.show_end()
+        if session.ends_with is None:
+            complain(
+                f"the running turn ended as {ended.outcome} and did not take your input; "
+                f"go on with: tiller resume {session.session_id}"
+            )
+        if self._json and ended.error:
+            complain(one_line(ended.error.message))
+        return self._status(ended)
+
+    def _until_ended(self) -> TurnEnded:
+        while True:
+            try:
+                update = self._session.advance()
+            except OSError:
+                if self._signals.interrupted:  # the same signal has ended the reader of stdout
+                    self._interrupt()
+                raise
+            if self._session.ended:
+                return self._session.ended
+            if update.interrupted:
+                self._interrupt()
+            elif self._gives_up and self._is_stuck and not self._blocked:
+                self._blocked = True
+                self._interrupt()
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether the turn waits for an answer; one that has not taken the input does not count."""
+        return self._session.has_requests and self._session.ends_with is not None
+
+    def _interrupt(self) -> None:
+        session = self._session
+        if session.ends_with is None and session.ends_with_input:
+            # The running turn is not that of this program.
+            with contextlib.suppress(RejectedError):  # it may have been taken just now
+                edit = QueueEdit(session.session_id, session.ends_with_input, "remove")
+                self._connection.submit(edit)
+                if self._signals.timed_out:
+                    raise TimedOut(
+                        "the time limit (--timeout) has passed; your input was taken off the queue"
+                    )
+                raise KeyboardInterrupt
+        with contextlib.suppress(RejectedError):  # it may have ended just now
+            self._connection.submit(Interrupt(session.session_id, session.ends_with))
+
+    def _status(self, ended: TurnEnded) -> int:
+        """The exit status; says what interrupted the turn if that was no person."""
+        again = f"go on with: tiller resume {self._op.session_id}"
+        if ended.outcome == "interrupted" and self._blocked:
+            complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
+            return STATUS_BLOCKED
+        if ended.outcome == "interrupted" and self._signals.timed_out:
+            complain(f"the time limit (--timeout) has passed, so the turn was interrupted; {again}")
+            return STATUS_TIMED_OUT
+        if self._session.ends_with is None:
+            return 1
+        return status_of(ended.outcome)
+
+
+def status_of(outcome: Outcome) -> int:
+    """The exit status for an outcome."""
+    match outcome:
+        case "completed":
+            return 0
+        case "failed":
+            return 1
+        case "blocked":
+            return STATUS_BLOCKED
+        case "limit_reached":
+            return STATUS_LIMIT_REACHED
+        case "interrupted":
+            return STATUS_INTERRUPTED
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,314 @@
+"""Watches a session: live events, replays, the keyboard and signals in one `select`.
+
+`Watch.wait` returns the next update; the verbs decide what to do with it.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection, Sequence
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Self
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.silence import Silence
+from tiller_client.connecting.sockets import EventSocket
+from tiller_client.errors import Detached, NoAnswer, NoDaemon, RejectedError
+from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
+from tiller_protocol.answers import ReplayResult
+from tiller_protocol.events import Event
+
+SILENCE_BUSY_S = 1.0
+"""Silence during a turn after which a replay looks for a lost last event."""
+
+SILENCE_IDLE_S = 5.0
+"""The same while no turn is running: the first event of the next turn may be lost."""
+
+SHUTDOWN_TIMEOUT_S = 30.0
+"""Longest time to retry with a daemon that is shutting down."""
+
+SHUTDOWN_RETRY_S = 0.2
+STOPPED = (
+    "the daemon was stopped; waiting for the next one; to start it: {} daemon start; to leave, "
+    "press Ctrl-C"
+)
+
+TICK_BUSY_S = 0.1
+"""Interval at which a running clock on the screen advances."""
+
+TICK_IDLE_S = 1.0
+
+LINE_BYTES_MAX = 4096
+"""Longest line of a terminal in canonical mode (Linux)."""
+
+
+class WatchUpdate(NamedTuple):
+    """What has happened since the last wait; everything empty if nothing has."""
+
+    events: Sequence[Event] = ()
+    """The next events, in order."""
+    started_over: bool = False
+    """The daemon has a new log; its events follow from the first one on."""
+    line: str | None = None
+    """A typed line with its newline."""
+    input_ended: bool = False
+    """The keyboard's input has ended."""
+    interrupted: bool = False
+    """Ctrl-C was pressed, or another signal came that ends a turn."""
+    continued: bool = False
+    """This process was stopped, and goes on."""
+
+
+class Wakeup:
+    """Ends a wait early, from any thread: `fd` is readable after `wake`. Close it in the end."""
+
+    numbers: Collection[int] = ()
+    """The signals that end a turn."""
+    interrupted = False
+    """Whether one of them has come."""
+
+    def __init__(self) -> None:
+        self.fd, self._write = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write, False)
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # it is readable already
+            os.write(self._write, b"\0")
+
+    def take(self) -> bytes:
+        """Return what was written since the last call: the numbers of signals, or 0 by `wake`."""
+        try:
+            return os.read(self.fd, 64)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        """Close the pipe; nobody may wait or wake any more."""
+        os.close(self.fd)
+        os.close(self._write)
+
+
+class Signals(Wakeup):
+    """Handles signals while entered: `take` reports those that end a turn.
+
+    A second Ctrl-C raises `Detached`; with `leaves`, the first Ctrl-C, SIGTERM or SIGHUP does. `fd`
+    is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
+    """
+
+    def __init__(
+        self, detached: str, numbers: Collection[int] = (signal.SIGINT,), *, leaves: bool = False
+    ) -> None:
+        """`detached` is the message of `Detached`; `numbers` are the signals that end a turn."""
+        super().__init__()
+        self._detached = detached
+        self.numbers = numbers
+        self._leaves = leaves
+        self._caught: set[int] = set()
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in self.numbers:
+            # What is ignored stays so, as under nohup; but Ctrl-C always ends a turn.
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                self._old[number] = signal.signal(number, self._on_end)
+        self._old[signal.SIGCONT] = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_fd)
+        self.close()
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether SIGALRM has come."""
+        return signal.SIGALRM in self._caught
+
+    def _on_end(self, number: int, _frame: FrameType | None) -> None:
+        again = number == signal.SIGINT and number in self._caught
+        self._caught.add(number)
+        self.interrupted = True
+        if again or (self._leaves and number != signal.SIGALRM):
+            raise Detached(self._detached)
+
+
+class Watch:
+    """The updates of one session; a context manager. Every event comes once, in order."""
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        session_id: str,
+        wakeup: Wakeup,
+        after: int = 0,
+        *,
+        patient: bool = False,
+    ) -> None:
+        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
+
+        `patient`: wait for a daemon that does not answer, however long.
+        """
+        self._patient = patient
+        if patient:
+            connection.leave = (
+                f"to leave, press Ctrl-C twice; to return: tiller attach {session_id}"
+            )
+        self._connection = connection
+        self._session_id = session_id
+        self._wakeup = wakeup
+        self._follower = Follower(connection.hello.log_id, after)
+        self._socket = EventSocket(connection.places.runtime, session_id)
+        self._last_event_at = self._replayed_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket for events; the connection and the wake-up stay with the caller."""
+        self._socket.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything known to be in the log was delivered."""
+        return self._follower.wanted is None
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a daemon from which events come, as far as is known."""
+        return bool(self._socket.sources)
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Names of the other frontends that have the session open, as of some seconds ago."""
+        return self._follower.others
+
+    @property
+    def last(self) -> int:
+        """The `seq` of the last event delivered."""
+        return self._follower.last
+
+    def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
+        """Wait a short time for an update, which may be empty.
+
+        `busy`: a turn is running; `keyboard`: descriptor to read lines from. Raises as
+        `DaemonConnection.submit` if a replay fails, and `Detached` after a second Ctrl-C.
+        """
+        if self._follower.wanted is not None:
+            delivery = self._replay()
+            return self._update(delivery.events, started_over=delivery.started_over)
+        ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
+        events = self._follower.take_live(self._socket.drain())
+        self._check_silence(busy=busy, received=bool(events))
+        if self._socket.take_joined():
+            self._follower.suspect_gap()
+        line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
+        return self._update(events, line=line or None, input_ended=line == "")
+
+    def typed_ahead(self, keyboard: int) -> list[str]:
+        """Return lines that were typed but not read yet; drops an end of input among them."""
+        lines: list[str] = []
+        while keyboard in self._select(0, keyboard):
+            if line := _read_line(keyboard):
+                lines.append(line)
+            else:
+                break
+        return lines
+
+    def _select(self, timeout_s: float, keyboard: int | None) -> list[int]:
+        sources = [*self._socket.sources, self._wakeup.fd]
+        if keyboard is not None and _in_foreground(keyboard):
+            sources.append(keyboard)
+        return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
+
+    def _update(
+        self,
+        events: Sequence[Event],
+        *,
+        started_over: bool = False,
+        line: str | None = None,
+        input_ended: bool = False,
+    ) -> WatchUpdate:
+        """Add the signals since the last update; after SIGCONT, also ask for a replay."""
+        numbers = self._wakeup.take()
+        continued = signal.SIGCONT in numbers
+        if continued:
+            self._follower.suspect_gap()
+        interrupted = any(number in self._wakeup.numbers for number in numbers)
+        return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
+
+    def _check_silence(self, *, busy: bool, received: bool) -> None:
+        now = time.monotonic()
+        if received:
+            self._last_event_at = now
+        is_silent = now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
+        if is_silent or now - self._replayed_at > RENEW_S:
+            self._last_event_at = self._replayed_at = now
+            self._follower.suspect_gap()
+
+    def _replay(self) -> ReplayedEvents:
+        result = self._ask_replay()
+        self._last_event_at = self._replayed_at = time.monotonic()
+        return self._follower.take_replay(result, self._connection.hello.log_id)
+
+    def _ask_replay(self) -> ReplayResult:
+        """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
+
+        A turn goes on without frontends. So one that is patient asks a daemon again that is silent,
+        as it may be stopped or have too much to do, until a signal comes. It waits for the next
+        daemon after one that the user has ended, and starts none: `tiller daemon stop` is final.
+        """
+        deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
+        stopped = Silence(lambda: STOPPED.format(self._connection.program))
+        op = self._follower.replay(self._session_id)
+        while True:
+            try:
+                return self._connection.look(op, ReplayResult)
+            except NoAnswer:
+                if not self._patient or self._wakeup.interrupted:
+                    raise
+            except NoDaemon:
+                if not self._patient or self._wakeup.interrupted:
+                    raise
+                stopped.check()
+                time.sleep(SHUTDOWN_RETRY_S)
+            except RejectedError as error:
+                if error.code != "shutting_down" or time.monotonic() > deadline:
+                    raise
+                time.sleep(SHUTDOWN_RETRY_S)
+
+
+def _in_foreground(terminal: int) -> bool:
+    """Whether this process may read the terminal; the system stops background jobs that do."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return True
+
+
+def _read_line(descriptor: int) -> str:
+    """One line with its newline; empty at the end of input."""
+    try:
+        return os.read(descriptor, LINE_BYTES_MAX).decode(errors="replace")
+    except (BlockingIOError, InterruptedError):
+        return "\n"
+    except OSError:
+        return ""

@@ -1,0 +1,149 @@
+"""What is going on in a session right now, for the bottom of a terminal; pure.
+
+An `Activity` takes note of events and keeps only what is open: running calls with the end of their
+output, a retry, a model that is silent.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from tiller_client.rendering.items import COMMAND_LINES_SHOWN, call_label, output_row
+from tiller_client.rendering.text import cut, seconds
+from tiller_protocol.events import (
+    AnyBody,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    StatusChanged,
+    StepEnded,
+    StepStarted,
+    ToolCallUpdated,
+    TurnEnded,
+)
+from tiller_protocol.items import ToolCall
+
+MODEL_WAIT_SHOWN_AFTER_S = 1.0
+"""Silence of the model after which the bottom line says that it is waiting for the model."""
+
+LIVE_LINE_CHARS_MAX = 2_000
+"""Kept of a line whose end has not come yet; more than any terminal is wide."""
+
+
+class _OutputTail:
+    """The last lines of output that arrives in pieces, whatever the pieces are."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=COMMAND_LINES_SHOWN)
+        self._open = ""
+
+    def feed(self, piece: str) -> None:
+        """Add the next piece."""
+        *whole, rest = (self._open + piece).split("\n")
+        self._lines.extend(line[-LIVE_LINE_CHARS_MAX:] for line in whole[-COMMAND_LINES_SHOWN:])
+        self._open = rest[-LIVE_LINE_CHARS_MAX:]
+
+    def lines(self) -> list[str]:
+        """The last lines; of one that a carriage return began anew, what came last."""
+        lines = [*self._lines, self._open] if self._open else [*self._lines]
+        last = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+        return last[-COMMAND_LINES_SHOWN:]
+
+
+@dataclass
+class _OpenCall:
+    """A call that has not ended: since when it runs (Unix seconds), and the end of its output."""
+
+    call: ToolCall
+    since: float | None = None
+    output: _OutputTail = field(default_factory=_OutputTail)
+
+
+class Activity:
+    """What is open in one session."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _OpenCall] = {}
+        self._retry: tuple[str, float] | None = None
+        self._model_since: float | None = None
+
+    def note(self, body: AnyBody, time: float) -> None:
+        """Take note of the next event, of `time` (Unix seconds)."""
+        self._note_model(body, time)
+        match body:
+            case ItemStarted(item=ToolCall() as call):
+                self._calls[call.id] = _OpenCall(call)
+            case ItemDelta():
+                self._extend(body)
+            case ToolCallUpdated():
+                self._update(body, time)
+            case ItemCompleted():
+                self._calls.pop(body.item.id, None)
+            case StatusChanged():
+                self._retry = None
+                if body.status == "retry" and body.delay_s is not None:
+                    self._retry = (f"↻ retry{which_attempt(body)} in ", time + body.delay_s)
+            case TurnEnded():
+                self._calls.clear()
+                self._retry = None
+            case _:
+                pass
+
+    def moving_line(self, now: float, width: int) -> str:
+        """One line about what is going on at `now` (Unix seconds), without colours; often empty."""
+        if self._retry:
+            text, until = self._retry
+            return cut(f"{text}{seconds(max(0.0, until - now))}", width - 1)
+        if not (call := self._shown()):
+            waited_s = 0.0 if self._model_since is None else now - self._model_since
+            if waited_s < MODEL_WAIT_SHOWN_AFTER_S:
+                return ""
+            return cut(f"○ waiting for the model {seconds(waited_s)}", width - 1)
+        others = sum(one.since is not None for one in self._calls.values()) - 1
+        more = f" and {others} more" if others else ""
+        tail = f" {seconds(max(0.0, now - (call.since or now)))}{more}"
+        return cut(f"○ {call_label(call.call)}", width - 1 - len(tail)) + tail
+
+    def live_output(self, width: int) -> list[str]:
+        """The last rows that the call of the moving line has written, without colours."""
+        call = None if self._retry else self._shown()
+        return [output_row(line, width) for line in call.output.lines()] if call else []
+
+    def _shown(self) -> _OpenCall | None:
+        """The first running call that has written something, or else the first one."""
+        running = [call for call in self._calls.values() if call.since is not None]
+        writing = (call for call in running if call.output.lines())
+        return next(writing, running[0] if running else None)
+
+    def _extend(self, body: ItemDelta) -> None:
+        if not (open_call := self._calls.get(body.item_id)):
+            return
+        if body.channel == "output":
+            open_call.output.feed(body.delta)
+        elif body.channel == "arguments":
+            call = open_call.call
+            open_call.call = structs.replace(call, arguments=call.arguments + body.delta)
+
+    def _update(self, body: ToolCallUpdated, time: float) -> None:
+        if open_call := self._calls.get(body.item_id):
+            call = open_call.call
+            open_call.call = structs.replace(call, title=body.title or call.title)
+            if body.state == "running" and open_call.since is None:
+                open_call.since = time
+
+    def _note_model(self, body: AnyBody, time: float) -> None:
+        """Track since when a model request has been silent."""
+        match body:
+            case StepStarted() | StatusChanged(status="busy"):
+                self._model_since = time
+            case ItemDelta() | StepEnded() | TurnEnded() | ToolCallUpdated():
+                self._model_since = None
+            case _:
+                pass
+
+
+def which_attempt(body: StatusChanged) -> str:
+    """Which attempt of how many comes next, as in ` 2 of 10`; empty if nobody counts."""
+    attempt = "" if body.attempt is None else f" {body.attempt}"
+    return attempt + (f" of {body.limit}" if body.limit else "")

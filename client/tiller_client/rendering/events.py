@@ -1,0 +1,332 @@
+"""Renders events as text, as they happen; pure.
+
+A `Renderer` processes events in order and returns pieces of text: `answer` is the model's own text,
+`needed` what the user must see, `progress` everything else. `console` writes them. `items`
+renders single items, `lines` other events, `activity` what is going on now.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, assert_never
+
+from msgspec import structs
+
+from tiller_client.rendering.activity import Activity
+from tiller_client.rendering.items import (
+    UNCUT,
+    background_line,
+    call_lines,
+    citation_lines,
+    item_block,
+    waiting_line,
+)
+from tiller_client.rendering.lines import (
+    compaction_line,
+    plan_lines,
+    queue_lines,
+    resolution_line,
+    retry_line,
+    revert_line,
+    turn_end_line,
+)
+from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import Paint, local_time, one_line, sanitized
+from tiller_client.rendering.wrap import Wrap, wrapped
+from tiller_protocol.events import (
+    AnyBody,
+    BackgroundChanged,
+    ErrorRaised,
+    Event,
+    HistoryCompacted,
+    HistoryReverted,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    PlanUpdated,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    SessionArchived,
+    SessionConfigured,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+    StepEnded,
+    StepStarted,
+    ToolCallUpdated,
+    TurnEnded,
+    TurnStarted,
+    WarningRaised,
+)
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    QueuedInput,
+    Reasoning,
+    Request,
+    ToolCall,
+    UserMessage,
+)
+from tiller_protocol.settings import Settings
+
+FIELDS = Settings.__struct_fields__
+
+Kind = Literal["answer", "needed", "progress"]
+
+
+class Piece(NamedTuple):
+    """Text to write next, with its colours."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass
+class _Message:
+    """A streaming message: its kind, and the number of its characters that were written."""
+
+    kind: Kind
+    shown: int = 0
+    wrap: Wrap = field(default_factory=Wrap)
+
+
+class Renderer:
+    """Renders one session; keeps state only of what is open."""
+
+    def __init__(
+        self,
+        paint: Paint,
+        width: int,
+        *,
+        prompts: bool = True,
+        wraps: bool = False,
+        whole: bool = False,
+    ) -> None:
+        """`prompts`: show input that starts a turn, unless the user has just typed it.
+
+        `width`, in columns, may be set at any time. `wraps`: break longer lines between words.
+        `whole`: show the whole output of calls, not only the last lines of commands.
+        """
+        self._paint = paint
+        self.width = width
+        self._prompts = prompts
+        self._wraps = wraps
+        self._whole = whole
+        self._activity = Activity()
+        self._background_states: dict[str, str] = {}
+        self._settings: Settings | None = None
+        self._messages: dict[str, _Message] = {}
+        self._stream: _Message | None = None
+        self._details_shown: set[str] = set()
+        self._error = ""
+        self._queued: tuple[QueuedInput, ...] = ()
+
+    def feed(self, event: Event) -> list[Piece]:
+        """Render the next event; often nothing."""
+        return list(self._body(event.body, event))
+
+    def ask(self, request: Request) -> list[Piece]:
+        """Render a request that is to be answered now."""
+        return list(self._line(request_block(request, self._paint, self.width), "needed"))
+
+    def end_line(self) -> list[Piece]:
+        """End an unfinished line, so that the next piece begins a new one."""
+        return list(self._end_stream())
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether what was written so far ends with a newline."""
+        return self._stream is None or self._stream.wrap.at_line_start
+
+    def moving_line(self, now: float) -> str:
+        """One line about what is going on at `now` (Unix seconds), without colours; often empty."""
+        return self._activity.moving_line(now, self.width)
+
+    def live_output(self) -> list[str]:
+        """The last rows that a running call has written, without colours."""
+        return self._activity.live_output(self.width)
+
+    def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
+        self._activity.note(body, event.time)
+        match body:
+            case ItemDelta():
+                yield from self._delta(body)
+            case ItemStarted():
+                yield from self._item_started(body.item)
+            case ItemCompleted():
+                yield from self._item_completed(body.item)
+            case StatusChanged():
+                if body.status == "retry":
+                    yield from self._line(retry_line(body, self._paint))
+            case TurnStarted():
+                context = body.context
+                place = f"{context.model} as {context.agent} in {context.workspace}"
+                began = f"{one_line(place)} · {local_time(event.time)}"
+                yield from self._line(self._paint.dim(began))
+            case TurnEnded():
+                yield from self._turn_ended(body, event.session_id)
+            case RequestOpened():
+                self._details_shown.add(body.request.detail)
+                yield from self.ask(body.request)
+            case RequestResolved():
+                yield from self._line(resolution_line(body, self._paint))
+            case PlanUpdated():
+                for line in plan_lines(body):
+                    yield from self._line(line)
+            case BackgroundChanged():
+                yield from self._background(body)
+            case WarningRaised():
+                yield from self._line(self._paint.asking(self._sentence("! ", body.message)))
+            case ErrorRaised():
+                self._error = body.message
+                yield from self._failure(body.message)
+            case _:
+                yield from self._session(body)
+
+    def _session(
+        self,
+        body: SessionCreated
+        | SessionConfigured
+        | SessionTitled
+        | SessionArchived
+        | QueueChanged
+        | StepStarted
+        | StepEnded
+        | ToolCallUpdated
+        | HistoryCompacted
+        | HistoryReverted,
+    ) -> Iterator[Piece]:
+        match body:
+            case SessionTitled():
+                if self._prompts:  # else it would repeat what was just typed
+                    yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
+            case SessionConfigured():
+                yield from self._configured(body.settings)
+            case QueueChanged():
+                known, self._queued = self._queued, body.queue
+                for line in queue_lines(body, known, self._paint):
+                    yield from self._line(line)
+            case HistoryReverted():
+                yield from self._line(revert_line(body))
+            case SessionCreated():
+                self._settings = body.settings
+            case HistoryCompacted():
+                yield from self._line(compaction_line(body, self._paint))
+            case SessionArchived() | StepStarted() | ToolCallUpdated():
+                pass
+            case StepEnded():
+                yield from self._end_stream()
+            case _:
+                assert_never(body)
+
+    def _configured(self, settings: Settings) -> Iterator[Piece]:
+        """Render which settings changed; grants by `always` were shown with the answer."""
+        old, self._settings = self._settings, settings
+        names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
+        if names != ["permissions"]:
+            changed = ", ".join(name.replace("_", " ") for name in names)
+            yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
+
+    def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
+        """Render what changed in the list of background commands."""
+        for one in body.background:
+            if self._background_states.get(one.id) != one.state:
+                self._background_states[one.id] = one.state
+                yield from self._line(self._paint.dim(background_line(one)))
+
+    def _item_started(self, item: Item) -> Iterator[Piece]:
+        if isinstance(item, (AssistantMessage, Reasoning)):
+            yield from self._text(self._message(item), item.text)
+
+    def _delta(self, body: ItemDelta) -> Iterator[Piece]:
+        if body.channel == "text" and (message := self._messages.get(body.item_id)):
+            yield from self._text(message, body.delta)
+
+    def _message(self, item: AssistantMessage | Reasoning) -> _Message:
+        kind: Kind = "progress" if isinstance(item, Reasoning) else "answer"
+        return self._messages.setdefault(item.id, _Message(kind))
+
+    def _item_completed(self, item: Item) -> Iterator[Piece]:
+        match item:
+            case ToolCall():
+                if item.diff in self._details_shown:
+                    item = structs.replace(item, diff="")
+                if not item.discarded:
+                    lines = call_lines(item, self._paint, self.width, whole=self._whole)
+                    yield from self._line(lines)
+            case AssistantMessage() | Reasoning():
+                yield from self._message_completed(item)
+            case UserMessage(delivery="start") if not self._prompts:
+                pass
+            case _:
+                yield from self._line(item_block(item, self._paint, self.width, self._columns))
+
+    def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
+        """Render text that came without deltas, which the log drops for old items."""
+        message = self._message(item)
+        del self._messages[item.id]
+        if item.state != "discarded":
+            yield from self._text(message, item.text[message.shown :])
+        yield from self._end_stream()
+        if isinstance(item, AssistantMessage) and item.state != "discarded":
+            for line in citation_lines(item.citations, self._paint, self.width):
+                yield from self._line(line)
+        if item.state == "discarded" and message.shown:
+            yield from self._line(self._paint.dim("(discarded: ignore the text above)"))
+        elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
+            yield from self._line(self._paint.dim("(interrupted)"))
+
+    def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
+        self._messages.clear()
+        self._details_shown.clear()
+        # Most errors come as an event of their own, just before.
+        if body.error and body.error.message != self._error:
+            yield from self._failure(body.error.message)
+        self._error = ""
+        kind: Kind = "progress" if body.outcome == "completed" else "needed"
+        yield from self._line(turn_end_line(body, self._paint), kind)
+        if body.queued:
+            waiting = self._paint.asking(f"! {waiting_line(body.queued, session_id)}")
+            yield from self._line(waiting, "needed")
+
+    def _failure(self, message: str) -> Iterator[Piece]:
+        yield from self._line(self._paint.bad(self._sentence("✗ ", message)), "needed")
+
+    def _sentence(self, mark: str, message: str) -> str:
+        """A message, broken between words behind its mark."""
+        text = wrapped(one_line(message), self._columns - len(mark))
+        return mark + text.replace("\n", "\n" + " " * len(mark))
+
+    def _text(self, message: _Message, text: str) -> Iterator[Piece]:
+        """Render the next piece of a message; a mark distinguishes reasoning from the answer."""
+        if not text:
+            return
+        mark = ""
+        if self._stream is not message:
+            yield from self._end_stream()
+            self._stream = message
+            mark = "∴ " if message.kind == "progress" else ""
+        message.shown += len(text)
+        yield from self._written(message, message.wrap.feed(mark + sanitized(text), self._columns))
+
+    def _written(self, message: _Message, text: str) -> Iterator[Piece]:
+        if text:
+            yield Piece(message.kind, text if message.kind == "answer" else self._paint.dim(text))
+
+    @property
+    def _columns(self) -> int:
+        """How wide text may be; only a terminal breaks lines, and then behind its last column."""
+        return self.width - 1 if self._wraps else UNCUT
+
+    def _line(self, text: str, kind: Kind = "progress") -> Iterator[Piece]:
+        yield from self._end_stream()
+        yield Piece(kind, text + "\n")
+
+    def _end_stream(self) -> Iterator[Piece]:
+        """End the line that a message left unfinished; the newline is part of the message."""
+        message, self._stream = self._stream, None
+        if message:
+            yield from self._written(message, message.wrap.rest(self._columns))
+            if not message.wrap.at_line_start:
+                yield Piece(message.kind, "\n")
+                message.wrap.start_line()

@@ -1,0 +1,328 @@
+"""Renders single items, calls and diffs as text; pure. `transcript` renders a whole session."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any, assert_never, cast
+
+import msgspec
+
+from tiller_client.rendering.text import (
+    Paint,
+    cells,
+    count,
+    cut,
+    indent,
+    one_line,
+    sanitized,
+    seconds,
+)
+from tiller_client.rendering.wrap import wrapped
+from tiller_protocol.items import (
+    AssistantMessage,
+    BackgroundCommand,
+    Citation,
+    Compaction,
+    FileChange,
+    Image,
+    Item,
+    Notice,
+    Patch,
+    QueuedInput,
+    Reasoning,
+    ToolCall,
+    UserMessage,
+)
+
+DIFF_LINES_SHOWN = 24
+OUTPUT_LINES_SHOWN = 10
+"""Of failed calls, the user's own commands and hosted calls."""
+
+COMMAND_LINES_SHOWN = 5
+"""Of other commands, while they run and when they have ended; a glance, not a log."""
+
+FOR_ALL = ": tiller show --full"
+"""Follows the number of lines that are left out."""
+
+CITATIONS_SHOWN = 10
+
+UNCUT = sys.maxsize
+"""A width or number of lines without a limit."""
+
+ARGUMENTS_SHOWN = (
+    "command", "path", "pattern", "url", "query", "text", "prompt", "code", "id"
+)  # fmt: skip
+"""Arguments that describe a call, the best first; used until it has a title."""
+
+_DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
+
+
+def background_line(command: BackgroundCommand) -> str:
+    """One line about a background command or sub-agent."""
+    is_task = command.sub_agent is not None
+    match command.state:
+        case "running":
+            state = "works in the background" if is_task else "runs in the background"
+        case "exited":
+            failure = "failed" if is_task else f"ended with {command.exit_status}"
+            state = "ended" if command.exit_status == 0 else failure
+        case "killed":
+            state = "was ended"
+        case "lost":
+            state = "ended with the daemon"
+    return f"⚙ {command.id} {state}: {one_line(command.command)}"
+
+
+def is_shown(item: Item) -> bool:
+    """Whether people see anything of an item."""
+    match item:
+        case Reasoning():
+            return bool(item.text)  # it may have only opaque data for the provider
+        case ToolCall():
+            return not item.discarded
+        case _:
+            return True
+
+
+def call_label(call: ToolCall) -> str:
+    """Name and subject of a call in one line."""
+    return f"{one_line(call.name)} {call_title(call)}".rstrip()
+
+
+def call_title(call: ToolCall) -> str:
+    """The title of a call, or else its most descriptive argument."""
+    if call.title:
+        return one_line(call.title)
+    try:
+        arguments: object = msgspec.json.decode(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(arguments, dict):
+        return ""
+    known = cast("dict[str, Any]", arguments)
+    for name in ARGUMENTS_SHOWN:
+        if isinstance(value := known.get(name), str):
+            return one_line(value)
+    return ""
+
+
+def call_state(call: ToolCall) -> str:
+    """State and duration of a call: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
+    if call.state == "completed":
+        word = f"exit {call.exit_status}" if call.exit_status else "ok"
+    elif call.state == "error":
+        word = call.error_kind or "failed"
+        if call.exit_status:
+            word = f"exit {call.exit_status}"
+    else:
+        word = call.state
+    return word if call.duration_s is None else f"{word} {seconds(call.duration_s)}"
+
+
+def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False) -> str:
+    """A call that has ended: a line with its state, then its diff or its output.
+
+    Of commands the last lines are shown; after an edit, the problems that it caused. Other output
+    is for the model: only `whole` shows it, and all lines of it.
+    """
+    failed = call.state == "error" or bool(call.exit_status)
+    state = call_state(call)
+    name = one_line(call.name)
+    title = cut(call_title(call), width - cells(name) - cells(state) - 5)
+    tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
+    head = f"{tint('●')} {paint.bold(name)} {title} {tint(state)}"
+    below = [head.replace("  ", " ")]
+    if call.rewritten_arguments:
+        changed = f"    a hook changed the arguments to {one_line(call.rewritten_arguments)}"
+        below.append(paint.dim(cut(changed, width - 1)))
+    below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
+    columns = UNCUT if whole else width
+    output = call.output
+    if call.diff:
+        lines_max = UNCUT if whole else DIFF_LINES_SHOWN
+        below.append(diff_lines(call.diff, paint, columns, lines_max, FOR_ALL))
+        # Problems that the edit caused follow the first blank line.
+        output = call.output.partition("\n\n")[2]
+    lines_max = UNCUT if whole else lines_shown(call, failed=failed)
+    if lines_max and output.strip():
+        shown = _head if call.by_provider and not failed else _tail
+        below.append(paint.dim(shown(output, columns, lines_max, call.spill_path)))
+    return "\n".join(below)
+
+
+def lines_shown(call: ToolCall, *, failed: bool) -> int:
+    """How many lines of a call's output are shown to people."""
+    if failed or call.diff or call.by_user or call.by_provider:
+        return OUTPUT_LINES_SHOWN
+    return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
+
+
+def citation_lines(citations: Iterable[Citation], paint: Paint, width: int) -> list[str]:
+    """A line for each source of a message, every source once."""
+    sources = dict.fromkeys((one.url, one.title) for one in citations)
+    shown = [_source(url, title) for url, title in sources]
+    more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
+    lines = [*shown[:CITATIONS_SHOWN], *more]
+    return [paint.dim(cut(f"    ↗ {line}", width - 1)) for line in lines]
+
+
+def _source(url: str, title: str) -> str:
+    return one_line(" · ".join(part for part in (title, url) if part))
+
+
+def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str = "") -> str:
+    """The hunks of a unified diff in colours; with file names if there are several files.
+
+    `for_all` follows the number of lines that are left out.
+    """
+    lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
+    shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
+    if len(lines) > lines_max:
+        shown.append(paint.dim(f"    … {more_lines(len(lines) - lines_max)}{for_all}"))
+    return "\n".join(shown)
+
+
+def item_block(
+    item: Item, paint: Paint, width: int, columns: int = UNCUT, *, whole: bool = False
+) -> str:
+    """An item of history; of calls, all that they returned only if `whole`.
+
+    Text is broken between words, so that no line has more than `columns`.
+    """
+    match item:
+        case UserMessage():
+            text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
+            first, *rest = wrapped(text.rstrip("\n"), columns - 2).split("\n")
+            head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
+            return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
+        case AssistantMessage():
+            note = {"discarded": " (discarded)", "interrupted": " (interrupted)"}.get(
+                item.state, ""
+            )
+            text = wrapped(sanitized(item.text).rstrip("\n"), columns) + paint.dim(note)
+            return "\n".join([text, *citation_lines(item.citations, paint, width)])
+        case Reasoning():
+            return paint.dim(wrapped("∴ " + sanitized(item.text).rstrip("\n"), columns))
+        case ToolCall():
+            return call_lines(item, paint, width, whole=whole)
+        case Compaction():
+            return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
+                indent(sanitized(item.summary), "    ")
+            )
+        case Notice():
+            return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
+        case Patch():
+            return paint.dim(cut(f"± {patch_title(item)}", width - 1))
+        case _:
+            assert_never(item)
+
+
+def change_line(change: FileChange, paint: Paint) -> str:
+    """One line about a changed file."""
+    mark = {"added": "A", "removed": "D", "modified": "M"}[change.kind]
+    counts = ""
+    if change.added_lines is not None and change.removed_lines is not None:
+        counts = paint.dim(f"  +{change.added_lines} -{change.removed_lines}")
+    return f"{mark} {one_line(change.path)}{counts}"
+
+
+def patch_title(patch: Patch) -> str:
+    """The files that a step changed, in one line."""
+    if not patch.tree_after:
+        return "it is not known what this step changed in files"
+    more = f" and {patch.more} more" if patch.more else ""
+    return ", ".join(map(one_line, patch.files)) + more
+
+
+def input_line(queued: QueuedInput) -> str:
+    """One line about a queued input."""
+    labels = attached(queued.files, queued.images)
+    return " ".join([one_line(queued.text), *labels]).strip()
+
+
+NO_TURN_BEGAN = (
+    "this input did not start a turn, so the options for a turn have no effect; for later turns, "
+    "use: tiller set"
+)
+
+
+def waiting_line(count: int, session_id: str) -> str:
+    """One line about inputs that no turn takes by itself, and how to go on with them."""
+    inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
+    return f"{inputs}; go on with: tiller resume {session_id}"
+
+
+def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
+    """A label for each attached file and image."""
+    labels = [f"[{file}]" for file in files]
+    labels += [f"[{image.media_type}, {count(len(image.data))}B]" for image in images]
+    return [one_line(label) for label in labels]
+
+
+def output_row(line: str, width: int) -> str:
+    """A line of a call's output in one row below the call."""
+    text = sanitized(line.removesuffix("\r")).expandtabs(4).rstrip()
+    return f"    {cut(text, width - 5)}".rstrip()
+
+
+def _head(output: str, width: int, lines_max: int, _spill_path: str) -> str:
+    """The first lines, where the best results are."""
+    lines = output.rstrip("\n").split("\n")
+    shown = [output_row(line, width) for line in lines[:lines_max]]
+    if len(lines) > lines_max:
+        shown.append(f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
+    return "\n".join(shown)
+
+
+def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
+    """The last lines, after how many there are before them, or which file has all of them."""
+    lines = output.rstrip("\n").split("\n")
+    shown = [output_row(line, width) for line in lines[-lines_max:]]
+    if spill_path and (len(lines) > lines_max or lines_max == UNCUT):
+        shown.insert(0, f"    … whole output: {one_line(spill_path)}")
+    elif len(lines) > lines_max:
+        shown.insert(0, f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
+    return "\n".join(shown)
+
+
+def more_lines(count: int) -> str:
+    """How many lines are left out."""
+    return f"{count} more {'line' if count == 1 else 'lines'}"
+
+
+def _without_headers(lines: list[str]) -> list[str]:
+    """Remove the two header lines of each file, but not content that looks like headers."""
+    starts = [
+        at
+        for at in range(len(lines) - 2)
+        if lines[at].startswith("--- ")
+        and lines[at + 1].startswith("+++ ")
+        and lines[at + 2].startswith("@@")
+    ]
+    names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
+    headers = {*starts, *(at + 1 for at in starts)}
+    result: list[str] = []
+    binary = False
+    for at, line in enumerate(lines):
+        if line.startswith("diff --git "):
+            binary = False
+        if line == "GIT binary patch" and not binary:
+            binary = True
+            result.append("(binary)")
+        if binary:
+            continue
+        if at in names:
+            result.append(names[at])
+        if at not in headers and not line.startswith(("diff --git ", "index ")):
+            result.append(line)
+    return result
+
+
+def _diff_line(line: str, paint: Paint, width: int) -> str:
+    text = f"    {cut(line.expandtabs(4), width - 5)}"
+    match line[:1]:
+        case "+":
+            return paint.good(text)
+        case "-":
+            return paint.bad(text)
+        case _:
+            return paint.dim(text)

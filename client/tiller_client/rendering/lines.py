@@ -1,0 +1,142 @@
+"""Renders events that are one line or a few, whatever came before them; pure."""
+
+from collections.abc import Iterator
+
+from tiller_client.rendering.activity import which_attempt
+from tiller_client.rendering.items import input_line
+from tiller_client.rendering.text import (
+    SHORT_ID_CHARS,
+    Paint,
+    cells,
+    count,
+    cut,
+    dollars,
+    one_line,
+    seconds,
+)
+from tiller_protocol.events import (
+    HistoryCompacted,
+    HistoryReverted,
+    PlanUpdated,
+    QueueChanged,
+    RequestResolved,
+    StatusChanged,
+    TurnEnded,
+)
+from tiller_protocol.items import QueuedInput, Usage
+from tiller_protocol.snapshot import SessionSummary, Snapshot
+
+QUEUED_COLUMNS = 60
+BRANCH_COLUMNS = 30
+
+_WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
+"""Labels of queued input, by its delivery."""
+
+_WAITS = (("queue", "waits, because no turn is running"),)
+"""The same if no turn will take it: then there is no steering."""
+
+_PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+
+
+def plan_lines(body: PlanUpdated) -> Iterator[str]:
+    """A line for each entry of the plan."""
+    for entry in body.plan:
+        yield f"  {_PLAN_MARKS[entry.state]} {one_line(entry.text)}"
+
+
+def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint) -> Iterator[str]:
+    """A line for each kind of input that waits, without what is `known` to wait."""
+    new = [one for one in body.queue if one not in known]
+    for delivery, label in _WAITS if body.waits else _WAITING:
+        lines = [input_line(one) for one in new if one.delivery == delivery]
+        if lines:
+            waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
+            yield paint.dim(f"{label}: {waiting}")
+
+
+def revert_line(body: HistoryReverted) -> str:
+    """What went back, and what stayed as it is."""
+    done = "the revert was undone" if body.undone else "history was reverted"
+    conflicts = f"; files left as they are: {', '.join(body.conflicts)}"
+    return f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}"
+
+
+def compaction_line(body: HistoryCompacted, paint: Paint) -> str:
+    """How much shorter history has become."""
+    before, after = count(body.tokens_before), count(body.tokens_after)
+    done = "summarised" if body.item_id else "old tool output left out"
+    return paint.dim(f"≡ {done}: {before} → {after} tokens")
+
+
+def retry_line(body: StatusChanged, paint: Paint) -> str:
+    """Which attempt comes when, and why."""
+    delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
+    cause = f": {one_line(body.cause)}" if body.cause else ""
+    return paint.asking(f"↻ retry{which_attempt(body)}{delay}{cause}")
+
+
+def resolution_line(body: RequestResolved, paint: Paint) -> str:
+    """How a request was answered, and by whom."""
+    by = f" by {one_line(body.by)}" if body.by else " by a rule"
+    text = f": {one_line(body.text)}" if body.text else ""
+    match body.resolution:
+        case "once" | "always" | "always_here":
+            return paint.good(f"  ✓ allowed {body.resolution.replace('_', ' ')}{by}")
+        case "answer":
+            return paint.good(f"  ✓ answered{by}{text}")
+        case "reject":
+            return paint.bad(f"  ✗ rejected{by}{text}")
+        case "cancelled":
+            return paint.dim("  · withdrawn")
+
+
+def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> str:
+    """The outcome of a turn, and those of its figures that fit into so many columns."""
+    outcome = f"■ {body.outcome.replace('_', ' ')}"
+    usage = body.usage
+    counted = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+    figures = [
+        f"{body.steps} step{'' if body.steps == 1 else 's'}",
+        "" if usage == Usage() else counted,  # not all providers count
+        "" if body.cost is None else dollars(body.cost),
+        _files(body),
+        context_line(body),
+        branch_line(body),
+        seconds(body.duration_s),
+    ]
+    for least in (5, 4, 1, 2, 0, 3):
+        if width is not None and cells(_figures(outcome, figures)) > width:
+            figures[least] = ""
+    painted = paint.good if body.outcome == "completed" else paint.bad
+    return painted(outcome) + paint.dim(_figures("", figures))
+
+
+def _figures(outcome: str, figures: list[str]) -> str:
+    return outcome + "".join(f" · {figure}" for figure in figures if figure)
+
+
+def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
+    """How much of the model's context window is used, in percent; empty if nobody has counted."""
+    if not of.context_tokens or not of.context_window:
+        return ""
+    return f"context {100 * of.context_tokens / of.context_window:.0f} %"
+
+
+def branch_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
+    """What was checked out at the end of the latest turn."""
+    return cut(one_line(of.branch), BRANCH_COLUMNS)
+
+
+def fork_line(of: Snapshot | SessionSummary) -> str:
+    """Where a fork branches off; empty for other sessions."""
+    if not of.parent_id:
+        return ""
+    return f"fork of {of.parent_id[-SHORT_ID_CHARS:]} at turn {of.parent_turns}"
+
+
+def _files(body: TurnEnded) -> str:
+    """How many files a turn changed."""
+    if not body.files:
+        return ""
+    least = "at least " if body.more_files else ""
+    return f"{least}{len(body.files)} file{'' if len(body.files) == 1 else 's'} changed"

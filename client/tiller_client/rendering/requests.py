@@ -1,0 +1,122 @@
+"""Renders requests as text; pure.
+
+What is asked about is shown completely and verbatim. Each row has a margin, so that none can
+pretend to be a line of tiller's own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from tiller_client.rendering.text import Paint, rows, sanitized, verbatim
+from tiller_client.rendering.wrap import wrapped
+from tiller_protocol.items import DetailKind, Request
+
+MARGIN = "    "
+MARGIN_GOES_ON = "  ↳ "
+"""Marks a row that continues the line above; a new line of a command is another command."""
+
+MARGIN_SUBJECT = "  · "
+
+TEXT_COLUMNS_MIN = 8
+"""Columns of a row after the margin, however narrow the terminal is."""
+
+ROWS_AT_ONCE = 20
+"""Rows of a request that a terminal of 24 lines shows above the prompt."""
+
+
+def request_block(request: Request, paint: Paint, width: int) -> str:
+    """A whole request. Nothing is cut: the user might allow what is hidden."""
+    shown = partial(_prose, width=width) if request.kind == "question" else verbatim
+    title = _row(verbatim(_heading(request))) or request.kind
+    parts = [paint.asking(_marked("? ", title, width))]
+    parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in _subjects(request)]
+    if request.detail:
+        parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
+    if request.always:
+        patterns = ", ".join(_row(verbatim(one)) for one in request.always)
+        grant = f"“always” allows {_row(verbatim(request.permission))}: {patterns}"
+        if request.always_here:
+            place = _row(verbatim(request.always_here))
+            grant += f"\n“always here” allows it in every session of {place}"
+        parts.append(paint.dim(block(grant, width)))
+    parts += [
+        block(f"{number}. {_row(verbatim(choice))}", width)
+        for number, choice in enumerate(request.choices, 1)
+    ]
+    text = "\n".join(parts)
+    count = text.count("\n") + 1
+    if count > ROWS_AT_ONCE:
+        text += "\n" + paint.asking(f"  ↑ {count} lines: scroll up to see all of them")
+    return text
+
+
+def _heading(request: Request) -> str:
+    """The title. A command that is cut in it is left out, as it is shown whole below it."""
+    title = request.title.removesuffix("...")
+    if request.detail_kind != "command" or title == request.title:
+        return request.title
+    command = " ".join(request.detail.split())
+    starts = (at for at in range(len(title)) if command.startswith(title[at:]))
+    about = title[: next(starts, 0)].rstrip(" :")
+    return f"{about} a command" if about == "Run" else about or request.title
+
+
+def block(text: str, width: int) -> str:
+    """A sanitized text with a margin, in rows of at most `width` columns."""
+    shown: list[str] = []
+    for line in text.split("\n"):
+        first, *rest = rows(line, _text_columns(width))
+        shown += [MARGIN + first, *(MARGIN_GOES_ON + row for row in rest)]
+    return "\n".join(shown)
+
+
+def _subjects(request: Request) -> list[str]:
+    """The subjects that neither the title nor the detail shows already."""
+    return [
+        subject
+        for subject in request.subjects
+        if subject not in ("", request.detail) and not f" {request.title}".endswith(f" {subject}")
+    ]
+
+
+def _detail(
+    detail: str, kind: DetailKind, shown: Callable[[str], str], paint: Paint, width: int
+) -> str:
+    match kind:
+        case "text" | "command":
+            return block(shown(detail), width)
+        case "diff":
+            lines = detail.removesuffix("\n").split("\n")
+            return "\n".join(_diff_line(line, shown, paint, width) for line in lines)
+
+
+def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int) -> str:
+    # The mark is no part of the file's line, so a blank there ends no line.
+    marks = 1 if line[:1] in ("+", "-", " ") else 0
+    text = block(line[:marks] + shown(line[marks:]), width)
+    match line[:1]:
+        case "+":
+            return paint.good(text)
+        case "-":
+            return paint.bad(text)
+        case _:
+            return paint.dim(text)
+
+
+def _marked(mark: str, text: str, width: int) -> str:
+    """A block with `mark` in place of its first margin."""
+    return mark + block(text, width).removeprefix(MARGIN)
+
+
+def _text_columns(width: int) -> int:
+    return max(width - 1 - len(MARGIN), TEXT_COLUMNS_MIN)
+
+
+def _prose(text: str, width: int) -> str:
+    """A question of the model, wrapped between words."""
+    return wrapped(sanitized(text).expandtabs(4), _text_columns(width))
+
+
+def _row(text: str) -> str:
+    """A verbatim text as one line."""
+    return text.replace("\n", "␊")

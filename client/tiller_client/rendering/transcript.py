@@ -1,0 +1,96 @@
+"""Renders a session as it is now, for reading; pure."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from tiller_client.rendering.items import (
+    UNCUT,
+    background_line,
+    input_line,
+    is_shown,
+    item_block,
+    waiting_line,
+)
+from tiller_client.rendering.lines import branch_line, context_line, fork_line
+from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import Paint, count, dollars, local_time, one_line, seconds
+from tiller_protocol.items import Item, Usage
+from tiller_protocol.snapshot import Mark, Snapshot
+
+
+def transcript(
+    snapshot: Snapshot,
+    paint: Paint,
+    width: int,
+    columns: int = UNCUT,
+    *,
+    whole: bool = False,
+    tail: int | None = None,
+) -> str:
+    """A whole session, with open requests and queued input at its end.
+
+    `width`: what is cut fits there. `columns`: text is broken there. `whole`: with all
+    that calls returned. `tail`: only the last items, so many.
+    """
+    details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
+    place = one_line(" · ".join(detail for detail in details if detail))
+    lines = [
+        paint.bold(one_line(snapshot.title) or "(no title)"),
+        paint.dim(f"{snapshot.session_id} · {place}"),
+    ]
+    show = partial(item_block, paint=paint, width=width, columns=columns, whole=whole)
+    lines += _history(snapshot, paint, show, tail)
+    lines.extend(request_block(request, paint, width) for request in snapshot.requests)
+    running = [one for one in snapshot.background if one.state == "running"]
+    lines.extend(paint.dim(background_line(one)) for one in running)
+    lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
+    if snapshot.queue and snapshot.turn is None:
+        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), snapshot.session_id)}"))
+    cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
+    tokens = (
+        f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
+        if snapshot.usage != Usage()
+        else ""  # the provider did not count
+    )
+    place = "".join(
+        f" · {part}" for part in (context_line(snapshot), branch_line(snapshot)) if part
+    )
+    turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
+    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}{place}"))
+    return "\n".join(lines)
+
+
+def _history(
+    snapshot: Snapshot, paint: Paint, show: Callable[[Item], str], tail: int | None
+) -> Iterator[str]:
+    """The items, each turn below a line about it."""
+    marks = [mark for mark in snapshot.marks if mark.step == 0]
+    turns = deque((mark.items, _turn_line(number, mark)) for number, mark in enumerate(marks, 1))
+    shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
+    left_out = 0 if tail is None else max(0, len(shown) - tail)
+    if left_out:
+        yield paint.dim(f"… {left_out} earlier {'item' if left_out == 1 else 'items'}")
+        while len(turns) > 1 and turns[1][0] <= shown[left_out]:
+            turns.popleft()
+    for at in (*shown[left_out:], len(snapshot.items)):
+        while turns and turns[0][0] <= at:
+            yield f"\n{paint.dim(turns.popleft()[1])}"
+        if at < len(snapshot.items):
+            yield show(snapshot.items[at])
+
+
+def _turn_line(number: int, mark: Mark) -> str:
+    """When a turn began, and how long it took."""
+    took = "" if mark.duration_s is None else f" · {seconds(mark.duration_s)}"
+    return f"turn {number} · {local_time(mark.at)}{took}"
+
+
+def _cost(snapshot: Snapshot) -> str:
+    """The cost of a session, and how much of it is unknown."""
+    if snapshot.cost is None:
+        return "cost unknown"
+    if not snapshot.unpriced:
+        return dollars(snapshot.cost)
+    requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
+    return f"{dollars(snapshot.cost)} and {requests} of unknown price"

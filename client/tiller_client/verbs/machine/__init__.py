@@ -1,0 +1,1 @@
+"""Verbs about one machine, its files and its processes; with `--host` they run there."""

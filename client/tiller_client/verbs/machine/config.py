@@ -1,0 +1,81 @@
+"""`config path|show|check`: the user's configuration file; the daemon interprets it."""
+
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.starting import DAEMON_COMMAND
+from tiller_client.console import flush, print_json, say
+from tiller_client.errors import TillerError
+from tiller_client.rendering.text import one_line, sanitized
+from tiller_protocol.places import CONFIG_FILE
+
+
+class ConfigurationFile(msgspec.Struct, omit_defaults=True):
+    """The file as `--json` prints it; `text` is its content."""
+
+    path: str
+    exists: bool
+    text: str = ""
+
+
+class ConfigurationCheck(msgspec.Struct):
+    """Result of `check --json`: whether the configuration is valid, and the daemon's message."""
+
+    good: bool
+    message: str
+
+
+def run(arguments: Namespace) -> int:
+    """Run one action on the configuration."""
+    path = my_places().config / CONFIG_FILE
+    match arguments.action:
+        case "path":
+            if arguments.json:
+                print_json(ConfigurationFile(str(path), path.exists()))
+            else:
+                say(str(path))
+            return 0
+        case "show":
+            return _show(path, json=arguments.json)
+        case _:
+            return _check(json=arguments.json)
+
+
+def check() -> ConfigurationCheck:
+    """Check the configuration with the daemon's own code, in a separate process."""
+    done = subprocess.run(
+        [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
+    )
+    message = sanitized(done.stdout + done.stderr).strip()
+    return ConfigurationCheck(done.returncode == 0, message.removeprefix("tillerd: "))
+
+
+def _show(path: Path, *, json: bool) -> int:
+    try:
+        text = path.read_text(errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise TillerError(f"{path} can't be read: {error.strerror}") from None
+    if json:
+        print_json(ConfigurationFile(str(path), path.exists(), text))
+    elif path.exists():
+        say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
+    else:
+        shown = one_line(str(path))
+        say(f"# {shown} does not exist: nothing is configured, which is fine to begin with")
+    return 0
+
+
+def _check(*, json: bool) -> int:
+    checked = check()
+    if json:
+        print_json(checked)
+    elif checked.good:
+        say(checked.message)
+    else:
+        flush()
+        raise TillerError(checked.message)
+    return 0 if checked.good else 1

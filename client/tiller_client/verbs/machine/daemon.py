@@ -1,0 +1,208 @@
+"""`daemon run|start|stop|status|restart|logs`: the daemon's process."""
+
+import contextlib
+import os
+import signal
+import time
+from argparse import Namespace
+from typing import NoReturn
+
+import msgspec
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import lock_holder, lock_is_held, my_places
+from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
+from tiller_client.console import complain, flush, print_json, say
+from tiller_client.errors import NoAnswer, NoDaemon, TillerError
+from tiller_client.rendering.text import one_line, sanitized, seconds
+from tiller_client.service import find_service
+from tiller_client.verbs.machine.config import check
+from tiller_protocol.answers import DaemonStatusResult
+from tiller_protocol.ops import DaemonStatus, Shutdown
+from tiller_protocol.places import (
+    DAEMON_OUTPUT_FILE,
+    EVENTS_SOCKET,
+    OPS_SOCKET,
+    TOKEN_FILE,
+    Places,
+)
+
+NAME = "tiller daemon"
+
+STOP_DEADLINE_S = 15.0
+"""How long a daemon may take to stop at once before it is killed; it gives its turns 5 s."""
+
+POLL_S = 0.02
+FOLLOW_S = 0.2
+
+
+class NotRunning(msgspec.Struct, tag_field="type", tag="not_running"):
+    """Result of `status --json` if no daemon is running."""
+
+
+class LogLine(msgspec.Struct):
+    """A line of the daemon's output, as `logs --json` prints it."""
+
+    line: str
+
+
+class Stopped(msgspec.Struct, tag_field="type", tag="stopped"):
+    """Result of `stop --json`; `was_running` is false if there was no daemon to stop."""
+
+    was_running: bool
+
+
+def run(arguments: Namespace) -> int:
+    """Run one action on the daemon."""
+    places = my_places()
+    match arguments.verb:
+        case "run":
+            return _run(arguments)
+        case "start":
+            return _status(places, json=arguments.json, may_start=True)
+        case "stop":
+            was_running = stop(places, drain=arguments.drain)
+            if arguments.json:
+                print_json(Stopped(was_running))
+            else:
+                say("stopped" if was_running else "no daemon is running")
+            return 0
+        case "status":
+            return _status(places, json=arguments.json, may_start=False)
+        case "restart":
+            _check_successor()
+            stop(places, drain=arguments.drain)
+            return _status(places, json=arguments.json, may_start=True)
+        case "logs":
+            return _logs(places, arguments)
+        case verb:
+            raise AssertionError(f"there is no verb {verb} here")
+
+
+def stop(places: Places, *, drain: bool) -> bool:
+    """Stop the daemon and wait until its lock is free; false if none was running.
+
+    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
+    """
+    if not lock_is_held(places.runtime):
+        return False
+    try:
+        with DaemonConnection(places, NAME, may_start=False) as connection:
+            connection.submit(Shutdown("drain" if drain else "now"))
+    except NoDaemon:
+        pass  # it has stopped before it answered, or is stopping
+    except NoAnswer:
+        # Its socket was removed, or it hangs.
+        _kill(places, signal.SIGTERM)
+        drain = False
+    deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
+    while lock_is_held(places.runtime):
+        if deadline and time.monotonic() > deadline:
+            complain(f"the daemon did not end within {STOP_DEADLINE_S:g} s, so it was killed")
+            _kill(places, signal.SIGKILL)
+            deadline = None
+        time.sleep(POLL_S)
+    DaemonConnection.latest = None
+    return True
+
+
+def _check_successor() -> None:
+    """Raise `TillerError` if a daemon that is started now would not get as far as to listen.
+
+    It runs the program up to where it has imported everything and read the configuration.
+    """
+    checked = check()
+    if not checked.good:
+        problem = "\n".join(checked.message.splitlines()[-OUTPUT_LINES_SHOWN:])
+        raise TillerError(f"nothing was stopped, as a new daemon could not start: {problem}")
+
+
+def _kill(places: Places, number: signal.Signals) -> None:
+    if pid := lock_holder(places.runtime):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _run(arguments: Namespace) -> NoReturn:
+    """Replace this process by the daemon."""
+    command = list(DAEMON_COMMAND)
+    if arguments.config:
+        command += ["--config", arguments.config]
+    if arguments.json or arguments.log_format:
+        command += ["--log-format", arguments.log_format or "json"]
+    os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def _status(places: Places, *, json: bool, may_start: bool) -> int:
+    try:
+        with DaemonConnection(places, NAME, may_start=may_start) as connection:
+            status = connection.ask(DaemonStatus(), DaemonStatusResult)
+    except NoDaemon as error:
+        if json:
+            print_json(_with_places(NotRunning(), places))
+        else:
+            say(str(error))
+            _say_service()
+        return 1
+    if json:
+        print_json(_with_places(status, places))
+        return 0
+    memory = f", {status.rss_bytes / 1024 / 1024:.0f} MiB" if status.rss_bytes else ""
+    say(
+        f"tillerd {status.daemon_version}, pid {status.pid}, up {seconds(status.uptime_s)}{memory}"
+        f"{', draining' if status.draining else ''}"
+    )
+    say(
+        f"turns running {status.turns_running}, sessions {status.sessions}, "
+        f"loaded {status.sessions_loaded}"
+    )
+    say(f"log      {one_line(status.log_path)}")
+    for problem in status.problems:
+        complain(problem)
+    say(f"runtime  {one_line(str(places.runtime))}")
+    _say_service()
+    return 0
+
+
+def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
+    """A result, and what a frontend needs to connect."""
+    return {
+        **msgspec.to_builtins(struct),
+        "ops_socket": str(places.runtime / OPS_SOCKET),
+        "events_socket": str(places.runtime / EVENTS_SOCKET),
+        "token_file": str(places.runtime / TOKEN_FILE),
+    }
+
+
+def _say_service() -> None:
+    service = find_service(os.environ)
+    if service and service.is_enabled:
+        say(f"service  {service.name}, started by {service.manager}")
+
+
+def _logs(places: Places, arguments: Namespace) -> int:
+    path = places.state / DAEMON_OUTPUT_FILE
+    if not path.exists():
+        raise TillerError(f"{path} does not exist; a daemon that was run by hand logs elsewhere")
+    offset = path.stat().st_size
+    _print_lines(last_lines(path, arguments.lines), json=arguments.json)
+    while arguments.follow:
+        time.sleep(FOLLOW_S)
+        size = path.stat().st_size
+        offset = min(offset, size)
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(size - offset)
+        whole, end, _ = data.rpartition(b"\n")
+        offset += len(whole + end)
+        _print_lines(whole.decode(errors="replace"), json=arguments.json)
+    return 0
+
+
+def _print_lines(text: str, *, json: bool) -> None:
+    for line in text.splitlines():
+        if json:
+            print_json(LogLine(line))
+        else:
+            say(sanitized(line))
+    flush()

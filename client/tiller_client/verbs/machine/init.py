@@ -1,0 +1,266 @@
+"""`init`: finds providers, writes a first configuration, and tries the model once.
+
+The daemon knows the well-known keys and looks for servers on this machine; which keys are set is
+decided here. An existing configuration is never changed.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+import tomllib
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.runtime import my_places
+from tiller_client.console import flush, print_json, say
+from tiller_client.differences import RESTART
+from tiller_client.errors import RejectedError, TillerError, UsageError
+from tiller_client.first_configuration import configuration_text, missing_text
+from tiller_client.rendering.text import one_line, sanitized
+from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol.answers import (
+    CatalogResult,
+    Created,
+    HelloResult,
+    ProviderOffer,
+    ReplayResult,
+    Started,
+)
+from tiller_protocol.events import StatusChanged, TurnEnded
+from tiller_protocol.ops import (
+    Catalog,
+    Hello,
+    Interrupt,
+    Replay,
+    SessionConfigure,
+    SessionCreate,
+    SessionDelete,
+    UserInput,
+)
+from tiller_protocol.places import CONFIG_FILE
+from tiller_protocol.settings import Budget, Settings
+
+NAME = "tiller init"
+
+PROMPT = "This tests the connection. Answer with one word: ready"
+
+TRY_S_MAX = 60.0
+"""For one word. A local server may have to load the model first."""
+
+END_S_MAX = 5.0
+"""For an interrupted turn to end; the daemon promises less."""
+
+POLL_S = 0.05
+
+MODELS_SHOWN_MAX = 9
+"""Of one server, to choose from."""
+
+NOTHING_FOUND = (
+    "no provider was found: none of {variables} is set here, and no model server answers on this "
+    "machine. Set one of them or start Ollama, llama.cpp, LM Studio or vLLM, and run this again. "
+    "To see tiller work without a model: tiller demo"
+)
+
+Trial = Literal["answered", "failed", "not tried"]
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """What `--json` prints."""
+
+    path: str
+    """The configuration file."""
+    written: bool
+    """Whether this has written it; false if there was one."""
+    found: list[str]
+    """The models that were found, as `provider/model`."""
+    model: str
+    """The model that was chosen, or the default of the existing file; empty if it has none."""
+    lacks: str = ""
+    """What the existing file lacks to use what was found."""
+    trial: Trial = "not tried"
+    """How the trial of the model ended."""
+    problem: str = ""
+    """Why it did not end well, or was not made."""
+
+
+def run(arguments: Namespace) -> int:
+    """Set up what is missing; 1 if the model does not answer."""
+    places = my_places()
+    path = places.config / CONFIG_FILE
+    existing = _read(path)
+    with DaemonConnection(places, NAME) as connection:
+        offers = connection.ask(Catalog(offers=True), CatalogResult).offers
+        found = [offer for offer in offers if not offer.api_key_env or _is_set(offer.api_key_env)]
+        models = [f"{offer.name}/{model}" for offer in found for model in offer.models]
+        if existing is None:
+            if not found:
+                variables = ", ".join(one.api_key_env for one in offers if one.api_key_env)
+                raise TillerError(NOTHING_FOUND.format(variables=variables))
+            model = _choose(found, asks=not (arguments.yes or arguments.json))
+            _write(path, configuration_text(model, found))
+            outcome = Outcome(str(path), written=True, found=models, model=model)
+        else:
+            model = str(existing.get("model", ""))
+            lacks = missing_text(existing, next(iter(models), ""), found)
+            outcome = Outcome(str(path), written=False, found=models, model=model, lacks=lacks)
+        if not arguments.json:
+            _say_written(outcome)
+        if arguments.no_try or not outcome.model:
+            outcome.problem = "" if outcome.model else "no model is configured"
+        else:
+            _try(connection, outcome)
+    if arguments.json:
+        print_json(outcome)
+    else:
+        _say_trial(outcome)
+    return 1 if outcome.trial == "failed" else 0
+
+
+def _is_set(variable: str) -> bool:
+    return bool(os.environ.get(variable, "").strip())
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """The values of an existing configuration; `None` if there is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TillerError(
+            f"{path} exists but is not TOML: {error}; correct it or move it away"
+        ) from None
+
+
+def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
+    """The model to use by default: the only one, the first one, or the one that the user says."""
+    choices = [f"{offer.name}/{model}" for offer in found for model in offer.models]
+    if len(choices) == 1 or not asks:
+        return choices[0]
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "more than one model was found, and stdin is not a terminal, so you can't be asked; "
+            "to take the first one, add --yes"
+        )
+    choices = [
+        f"{offer.name}/{model}" for offer in found for model in offer.models[:MODELS_SHOWN_MAX]
+    ]
+    say("Which model should be the default?")
+    for number, choice in enumerate(choices, 1):
+        say(f"  {number}  {one_line(choice)}")
+    while True:
+        say(f"1 to {len(choices)} [1] ", end="")
+        flush()
+        line = sys.stdin.readline()
+        answer = line.strip() or "1"
+        if not line:
+            raise UsageError("nothing was chosen, so nothing was written")
+        if answer.isdecimal() and 1 <= int(answer) <= len(choices):
+            return choices[int(answer) - 1]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file unless there is one."""
+    for directory in (*reversed(path.parent.parents), path.parent):
+        directory.mkdir(exist_ok=True, mode=0o700)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise TillerError(f"{path} has just been made by another program; it was kept") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _try(connection: DaemonConnection, outcome: Outcome) -> None:
+    """Ask the model for a word in a session of its own, and note in `outcome` how that ends."""
+    hello = connection.ask(Hello(PROTOCOL_VERSION, NAME), HelloResult)
+    if lacking := [name for name in hello.missing_keys if _is_set(name)]:
+        outcome.problem = (
+            f"the running daemon was started without {' and '.join(lacking)}; {RESTART}"
+        )
+        DaemonConnection.latest = None  # it would say the same at the end
+        return
+    try:
+        outcome.problem = _ask(connection, outcome.model)
+    except RejectedError as error:
+        outcome.problem = str(error)
+    outcome.trial = "failed" if outcome.problem else "answered"
+
+
+def _ask(connection: DaemonConnection, model: str) -> str:
+    """Run one turn without tools; why it failed, or empty if the model has answered."""
+    limit = Budget(time_s=TRY_S_MAX)
+    settings = Settings(model=model, approve="never", tools=(), turn_budget=limit)
+    with tempfile.TemporaryDirectory(prefix="tiller-init-") as workspace:
+        created = connection.ask(SessionCreate(workspace, settings=settings), Created)
+        session_id = created.session_id
+        try:
+            # A session that has a title asks no model for one.
+            connection.submit(SessionConfigure(session_id, title=NAME))
+            connection.ask(UserInput(session_id, PROMPT, delivery="start"), Started)
+            return _result(connection, session_id, TRY_S_MAX)
+        finally:
+            with contextlib.suppress(RejectedError):  # the turn has ended already
+                connection.submit(Interrupt(session_id))
+                _result(connection, session_id, END_S_MAX, retried=True)
+            with contextlib.suppress(RejectedError):
+                connection.submit(SessionDelete(session_id))
+
+
+def _result(
+    connection: DaemonConnection, session_id: str, seconds_max: float, *, retried: bool = False
+) -> str:
+    """Wait for the end of the turn, or, unless it may be `retried`, of its first request."""
+    deadline, after = time.monotonic() + seconds_max, 0
+    while time.monotonic() < deadline:
+        replay = connection.ask(Replay(session_id, after), ReplayResult)
+        for event in replay.events:
+            match event.body:
+                case TurnEnded(outcome="completed"):
+                    return ""
+                case TurnEnded(outcome=ended, error=error):
+                    return error.message if error else f"the turn ended as {ended}"
+                case StatusChanged(status="retry", cause=cause) if not retried:
+                    return cause
+                case _:
+                    pass
+        after = replay.upto
+        time.sleep(POLL_S)
+    return f"it did not answer within {seconds_max:g} s"
+
+
+def _say_written(outcome: Outcome) -> None:
+    for model in outcome.found[:MODELS_SHOWN_MAX]:
+        say(f"found    {one_line(model)}")
+    if len(outcome.found) > MODELS_SHOWN_MAX:
+        say(f"found    {len(outcome.found) - MODELS_SHOWN_MAX} more models")
+    path = one_line(outcome.path)
+    if outcome.written:
+        say(f"wrote    {path}, with {one_line(outcome.model)} as the default")
+    elif outcome.lacks:
+        say(f"exists   {path}, so it was not changed; to use what was found, add:")
+        say(f"\n{sanitized(outcome.lacks)}")
+    else:
+        say(f"exists   {path}, so it was not changed; there is nothing to add")
+
+
+def _say_trial(outcome: Outcome) -> None:
+    """Say how the trial ended, and what to do next."""
+    model, problem = one_line(outcome.model), one_line(outcome.problem)
+    match outcome.trial:
+        case "answered":
+            say(f"tried    {model} answers")
+        case "failed":
+            raise TillerError(f"{model} does not answer: {problem}")
+        case "not tried":
+            if problem:
+                say(f"not tried: {problem}")
+    say('next     tiller exec "what is in this directory?"')
+    say("         tiller doctor, to check everything")

@@ -1,0 +1,46 @@
+"""`sandbox`: runs a command in the sandbox of the model's commands, or describes that sandbox.
+
+It runs the daemon's program; no daemon need be running.
+"""
+
+import os
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.connecting.starting import DAEMON_COMMAND
+from tiller_client.console import flush, print_json, say
+from tiller_client.errors import TillerError
+from tiller_client.rendering.text import sanitized
+
+
+class SandboxReport(msgspec.Struct):
+    """Result of `--json` without a command: whether a sandbox is enforced (`held`), and which."""
+
+    held: bool
+    message: str
+
+
+def run(arguments: Namespace) -> int:
+    """Replace this process by the command in its sandbox, or describe the sandbox."""
+    chosen = ["-c", f"sandbox.mode={arguments.sandbox}"] if arguments.sandbox else []
+    program = [*DAEMON_COMMAND, *chosen, "--sandboxed"]
+    place = Path(arguments.directory)
+    if not place.is_dir():
+        raise TillerError(f"{place} is not a directory; choose one with -C DIR")
+    if arguments.command:
+        os.chdir(place)
+        flush()
+        os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
+    done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
+    message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
+    level = SandboxReport(done.returncode == 0, message)
+    if arguments.json:
+        print_json(level)
+    elif not level.held:
+        raise TillerError(level.message)
+    else:
+        say(level.message)
+    return 0 if level.held else 1

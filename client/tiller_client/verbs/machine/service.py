@@ -1,0 +1,224 @@
+"""`daemon install|uninstall`: the daemon as a service, started at login and after a crash."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.connecting.runtime import lock_holder, my_places
+from tiller_client.connecting.starting import DAEMON_COMMAND
+from tiller_client.console import complain, print_json, say
+from tiller_client.errors import TillerError
+from tiller_client.rendering.text import one_line
+from tiller_client.service import find_service
+from tiller_client.service.definition import Command, Definition, define
+from tiller_client.service.launchd import LaunchAgent
+from tiller_client.service.systemd import SystemdUnit
+from tiller_client.verbs.machine.daemon import stop
+from tiller_protocol.places import Places
+
+Service = SystemdUnit | LaunchAgent
+
+FILE_MODE = 0o644
+
+LINGER = Path("/var/lib/systemd/linger")
+"""Has a file for each user whose services run without a login (loginctl(1), `enable-linger`)."""
+
+KEY_ENDING = "_API_KEY"
+"""How the variables end that most people keep their keys in."""
+
+CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
+"""Directories whose programs disappear: the variable for each, and its default below the home."""
+
+_FOR_OTHERS = 0o077
+
+
+class Installed(msgspec.Struct, tag_field="type", tag="installed"):
+    """Result of `install --json`."""
+
+    manager: str
+    name: str
+    file: str
+
+
+class Uninstalled(msgspec.Struct, tag_field="type", tag="uninstalled"):
+    """Result of `uninstall --json`; `was_installed` is false if there was no service."""
+
+    was_installed: bool
+
+
+def run(arguments: Namespace) -> int:
+    """Install or uninstall the service, or print what would be installed."""
+    places, service = my_places(), _service()
+    if arguments.verb == "uninstall":
+        return _uninstall(places, service, arguments)
+    definition = define(
+        places, os.environ, DAEMON_COMMAND, no_new_privileges=_can_confine_without_privileges()
+    )
+    if arguments.print:
+        say(service.render(definition).decode(errors="replace"), end="")
+        return 0
+    return _install(places, service, definition, json=arguments.json)
+
+
+def key_file_problem(file: Path) -> str:
+    """What is wrong with the file of the service's variables; empty if nothing is."""
+    with suppress(OSError):
+        if file.stat().st_mode & _FOR_OTHERS:
+            return f"other users can read {file}; fix it with: chmod 600 {shlex.quote(str(file))}"
+    return ""
+
+
+def _service() -> Service:
+    service = find_service(os.environ)
+    if service and shutil.which(service.program):
+        return service
+    raise TillerError(
+        "neither systemd nor launchd is here; let your own service manager run, as you: "
+        f"{shlex.join(DAEMON_COMMAND)}"
+    )
+
+
+def _install(places: Places, service: Service, definition: Definition, *, json: bool) -> int:
+    if cache := _cache_of(Path(sys.prefix)):
+        raise TillerError(
+            f"this tiller is in {cache}, from where it will disappear; install it first, in a "
+            "checkout, with: uv tool install . (or: pipx install .)"
+        )
+    service.file.parent.mkdir(parents=True, exist_ok=True)
+    draft = service.file.with_name(f".{service.file.name}.new")
+    draft.write_bytes(service.render(definition))
+    draft.chmod(FILE_MODE)
+    draft.replace(service.file)
+    holder = lock_holder(places.runtime)
+    commands = service.enable if holder else (*service.enable, service.start)
+    places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if problem := _run_all(commands):
+        written = "".join(f"\n  {shlex.join(command)}" for command in commands)
+        complain(
+            f"{service.file} was written, but {service.manager} did not accept it: {problem}. "
+            f"In a shell of your login session, run:{written}"
+        )
+        return 1
+    if json:
+        print_json(Installed(service.manager, service.name, str(service.file)))
+    else:
+        say(f"installed {service.name} for {service.manager}: {one_line(str(service.file))}")
+    for note in _notes(service, definition, holder):
+        complain(note)
+    return 0
+
+
+def _notes(service: Service, definition: Definition, holder: int | None) -> Iterator[str]:
+    """What the user has to know, or to do, now that the service is installed."""
+    if holder:
+        yield (
+            f"the daemon with pid {holder} keeps running outside of the service; to let the "
+            "service take over: tiller daemon restart --drain"
+        )
+    if service.manager == "systemd" and not (LINGER / _user()).exists():
+        yield "the service ends when you log out; to keep it running: loginctl enable-linger"
+    if problem := key_file_problem(definition.environment):
+        yield problem
+    if keys := sorted(_missing_keys(definition.environment)):
+        where = (
+            f"put them into {definition.environment} (chmod 600), as NAME=value"
+            if service.manager == "systemd"
+            else "name them in config.toml with api_key_keyring, api_key_file or api_key_command"
+        )
+        names = ", ".join(keys)
+        yield f"the service does not get the variables of this shell, such as {names}; {where}"
+
+
+def _missing_keys(file: Path) -> set[str]:
+    """Variables of this shell that look like keys and that the service does not get."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    known = {line.partition("=")[0].strip() for line in lines}
+    return {one_line(name) for name in os.environ if name.endswith(KEY_ENDING)} - known
+
+
+def _uninstall(places: Places, service: Service, arguments: Namespace) -> int:
+    was_installed = any(path.is_symlink() or path.exists() for path in service.files)
+    if was_installed:
+        if arguments.drain:
+            stop(places, drain=True)
+        # Where the manager is out of reach it runs no service either, so the files are enough.
+        _run_all(service.disable)
+        for path in service.files:
+            path.unlink(missing_ok=True)
+            _remove_empty(path.parent)
+        _run_all(service.forget)
+    if arguments.json:
+        print_json(Uninstalled(was_installed))
+    elif was_installed:
+        say(f"uninstalled {service.name}; the next verb that needs the daemon starts it")
+    else:
+        say("no service is installed")
+    return 0
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory and its parents below the home, as far as they are empty."""
+    with suppress(OSError):
+        while directory != Path(os.environ.get("HOME") or "/"):
+            directory.rmdir()
+            directory = directory.parent
+
+
+def _run_all(commands: Iterable[Command]) -> str:
+    """Run commands until one fails; returns why it did, or nothing."""
+    for command in commands:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False
+            )
+        except OSError as error:
+            return f"{command[0]}: {error.strerror}"
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            return one_line(said).rstrip(".")
+    return ""
+
+
+def _can_confine_without_privileges() -> bool:
+    """Whether the sandbox is the same one if no program may run as another user.
+
+    It is not where bubblewrap is installed setuid, which some systems need.
+    """
+    command = [*DAEMON_COMMAND, "--sandboxed"]
+    limited = ["setpriv", "--no-new-privs", *command]
+    if not shutil.which(limited[0]):
+        return False
+    usual, found = (
+        subprocess.run(words, capture_output=True, check=False) for words in (command, limited)
+    )
+    return (usual.returncode, usual.stdout) == (found.returncode, found.stdout)
+
+
+def _cache_of(prefix: Path) -> str:
+    """The cache that this Python environment lies in, as with `uvx` or `pipx run`; else empty."""
+    home = Path(os.environ.get("HOME") or "/")
+    for variable, default in CACHES:
+        cache = Path(os.environ.get(variable) or home / default)
+        if prefix.is_relative_to(cache):
+            return str(cache)
+    return ""
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,1 @@
+"""Commands and sub-agents that outlive the turn that started them."""

@@ -1,0 +1,34 @@
+"""What the tools for background work use: the commands and the sub-agents of a session, by id."""
+
+from typing import NamedTuple
+
+from tiller_daemon.session.background.commands import Background
+from tiller_daemon.session.sub_agents.background_tasks import ID_PREFIX, BackgroundTasks
+from tiller_daemon.tools.base import BackgroundReport, BackgroundStart
+
+
+class BackgroundJobs(NamedTuple):
+    """Implements `BackgroundCommands` of the tools, where an id may be that of a sub-agent."""
+
+    commands: Background
+    tasks: BackgroundTasks
+
+    async def start(self, start: BackgroundStart) -> BackgroundReport:
+        """Start a command and watch it for a moment."""
+        return await self.commands.start(start)
+
+    async def poll(self, command_id: str, wait_s: float) -> BackgroundReport:
+        """Return new output of a command, or how far a sub-agent is."""
+        if command_id.startswith(ID_PREFIX):
+            return await self.tasks.poll(command_id, wait_s)
+        return await self.commands.poll(command_id, wait_s)
+
+    async def kill(self, command_id: str) -> BackgroundReport:
+        """End a command with all its processes, or a sub-agent."""
+        if command_id.startswith(ID_PREFIX):
+            return await self.tasks.kill(command_id)
+        return await self.commands.kill(command_id)
+
+    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
+        """Type text to a command, then return new output."""
+        return await self.commands.send(command_id, text, wait_s)

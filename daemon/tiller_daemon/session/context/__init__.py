@@ -1,0 +1,1 @@
+"""What a turn may use and is told, frozen when it begins."""

@@ -1,0 +1,1 @@
+"""What frontends send to a session, checked and completed."""

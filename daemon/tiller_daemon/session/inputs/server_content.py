@@ -1,0 +1,88 @@
+"""What an input takes from MCP servers: a prompt by `/mcp:SERVER:PROMPT`, or `@SERVER:URI`.
+
+It is read before the session handles the input, as a server may take its time. A server's text
+calls nothing: neither commands nor sub-agents that it names.
+"""
+
+import re
+from typing import Final
+
+import trio
+from msgspec import Struct
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.inputs.validation import check_input, input_data
+from tiller_daemon.session.services import ToolServers
+from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.tools.truncation import truncate
+from tiller_protocol.items import Image
+from tiller_protocol.ops import UserInput
+
+READ_S_MAX: Final = 20.0
+"""How long servers may take for one input. Frontends give up after 30 s."""
+
+RESOURCES_MAX: Final = 20
+"""Resources in one input; each may be as long as the result of a tool."""
+
+_PROMPT: Final = re.compile(r"/mcp:([A-Za-z0-9_-]+):(\S+)(?:\s+(.*))?\Z", re.DOTALL)
+_RESOURCE: Final = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:\S+)")
+_AFTER_RESOURCE: Final = ".,;!?)'\""
+"""Characters that end a sentence, not an address."""
+
+
+class ServerContent(Struct, frozen=True):
+    """What servers contribute to an input."""
+
+    prompt: str | None = None
+    """Takes the place of the text."""
+    attached: str = ""
+    """Follows the text."""
+    images: tuple[Image, ...] = ()
+
+
+NO_CONTENT: Final = ServerContent()
+
+
+async def read_server_content(servers: ToolServers, op: UserInput) -> ServerContent:
+    """Read what the text of `op` names; raises `RejectionError`, which returns the input."""
+    if "/mcp:" not in op.text and "@" not in op.text:
+        return NO_CONTENT
+    # Checked again when the op is handled; here it keeps huge input away from the search.
+    check_input(op)
+    try:
+        with trio.fail_after(READ_S_MAX):
+            return await _read(servers, op)
+    except ToolFailure as failure:
+        raise RejectionError("unavailable", str(failure), input_data(op)) from None
+    except trio.TooSlowError:
+        message = f"The MCP servers that the input names did not answer within {READ_S_MAX:g} s."
+        raise RejectionError("unavailable", message, input_data(op)) from None
+
+
+async def _read(servers: ToolServers, op: UserInput) -> ServerContent:
+    if call := _PROMPT.match(op.text):
+        prompt = await servers.prompt(op.session_id, call[1], call[2], call[3] or "")
+        return ServerContent(truncate(prompt.output), images=prompt.images)
+    names = servers.names(op.session_id)
+    found = [
+        (match[1], match[2].rstrip(_AFTER_RESOURCE))
+        for match in _RESOURCE.finditer(op.text)
+        if match[1] in names
+    ]
+    named = list(dict.fromkeys(found))
+    if len(named) > RESOURCES_MAX:
+        message = f"The input names {len(named)} resources; at most {RESOURCES_MAX} are allowed."
+        raise RejectionError("too_large", message, input_data(op))
+    read = [
+        (server, uri, await servers.resource(op.session_id, server, uri)) for server, uri in named
+    ]
+    return ServerContent(
+        attached="\n\n".join(_attached(*one) for one in read),
+        images=tuple(image for _, _, content in read for image in content.images),
+    )
+
+
+def _attached(server: str, uri: str, content: ToolResult) -> str:
+    return (
+        f"[{uri} of the MCP server {server}, which the user attached]\n{truncate(content.output)}"
+    )

@@ -1,0 +1,180 @@
+"""What the text of an input calls: a command by `/NAME arguments`, sub-agents by `@NAME`.
+
+Expands the command into its prompt, agent and model.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec import structs
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.context.project_trust import trusted_workspace
+from tiller_daemon.session.context.read_access import read_with_rules, session_rules
+from tiller_daemon.session.inputs.server_content import NO_CONTENT, ServerContent
+from tiller_daemon.session.inputs.validation import check_input, input_data
+from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.agents import (
+    DEFAULT_AGENT,
+    choose_agent,
+    find_agent,
+    list_agents,
+)
+from tiller_daemon.tools.suggestions import did_you_mean
+from tiller_daemon.turn.user_tasks import mentioned
+from tiller_daemon.workspace.commands import (
+    Command,
+    CommandCall,
+    expand,
+    find_command,
+    list_commands,
+    read_call,
+)
+from tiller_daemon.workspace.documents import MayRead
+from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.items import QueuedInput
+from tiller_protocol.ops import UserInput
+from tiller_protocol.snapshot import Snapshot
+
+T = TypeVar("T")
+
+_MARKS: Final = re.compile(r"</(context(?:-\d+)?)>")
+
+
+class ExpandedInput(NamedTuple):
+    """An input with its command expanded."""
+
+    op: UserInput
+    sub_agents: tuple[str, ...] = ()
+    """The agents that work on it before the model gets it."""
+
+
+def expand_input(
+    services: Services, snapshot: Snapshot, op: UserInput, content: ServerContent = NO_CONTENT
+) -> ExpandedInput:
+    """Return `op` with its slash command expanded, and the sub-agents that it is for.
+
+    Agent and model of the input override those of the command. What `content` and the input's
+    context add calls nothing.
+    Raises `RejectionError` for an unknown or invalid command, or one whose text is too long.
+    """
+    if content.prompt is None:
+        expanded = _expand_own(services, snapshot, op)
+    else:
+        expanded = ExpandedInput(structs.replace(op, text=content.prompt))
+    added = (_marked(op.context), content.attached)
+    text = "\n\n".join(filter(None, (expanded.op.text, *added)))
+    whole = structs.replace(expanded.op, text=text, context="")
+    if any(added):
+        check_input(whole)
+    return expanded._replace(op=whole)
+
+
+def _marked(context: str) -> str:
+    """Return the context of an input between marks that it does not contain itself."""
+    if not context.strip():
+        return ""
+    taken = set(_MARKS.findall(context))
+    names = (f"context-{number}" if number else "context" for number in count())
+    name = next(name for name in names if name not in taken)
+    return f"<{name}>\n{context.rstrip()}\n</{name}>"
+
+
+def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
+    """Expand what the user's own text calls."""
+    call = read_call(op.text)
+    command = call and _find(services, snapshot, call)
+    if call is None or command is None:
+        # What exists is a path, as in "/tmp is full".
+        if call and not Path(f"/{call.name}").exists():
+            raise _unknown(services, snapshot, op, call.name)
+        return ExpandedInput(op, _mentioned(services, snapshot, op.text))
+    expanded = _expanded(op, call, command)
+    if not command.subtask:
+        return ExpandedInput(expanded)
+    # Never more than the session's own agent may do, unless the user's command says so.
+    own = op.overrides.agent or snapshot.settings.agent or DEFAULT_AGENT
+    agent = command.agent or own
+    find_agent(services, snapshot.workspace, agent)
+    return ExpandedInput(expanded, (agent,))
+
+
+def edited_sub_agents(
+    services: Services, snapshot: Snapshot, queued: QueuedInput, text: str
+) -> tuple[str, ...]:
+    """Return the sub-agents that queued input is for once its text is `text`.
+
+    Those that its old text did not mention are of a command, and stay.
+    """
+    before = _mentioned(services, snapshot, queued.text)
+    of_command = [agent for agent in queued.sub_agents if agent not in before]
+    return tuple(dict.fromkeys((*of_command, *_mentioned(services, snapshot, text))))
+
+
+def _mentioned(services: Services, snapshot: Snapshot, text: str) -> tuple[str, ...]:
+    if "@" not in text:
+        return ()
+    agents = list_agents(services, snapshot.workspace)
+    names = mentioned(text, agents)
+    for name in names:
+        choose_agent(agents, name)
+    return names
+
+
+def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command | None:
+    return _read(services, snapshot, f"command {call.name}", partial(find_command, call.name))
+
+
+def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -> RejectionError:
+    """Return what refuses an input that calls a command there is not, with the nearest ones."""
+    known = _read(services, snapshot, "list of commands", list_commands)
+    hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
+    message = (
+        f"There is no command /{name}.{hint} To list them: tiller commands. "
+        "To send this as text, put a space before it."
+    )
+    return RejectionError("invalid_settings", message, input_data(op))
+
+
+def _read(
+    services: Services,
+    snapshot: Snapshot,
+    name: str,
+    read: Callable[[Path | None, Path, MayRead], T],
+) -> T:
+    """What `read` finds in the trusted workspace and the user's directory."""
+    project = trusted_workspace(services, snapshot.workspace)
+    return read_with_rules(
+        services,
+        f"{'trusted' if project else 'untrusted'} {name}",
+        services.user.projects.inspect(snapshot.workspace).workspace,
+        session_rules(services, snapshot),
+        partial(read, project, services.user.config_directory),
+    )
+
+
+def _expanded(op: UserInput, call: CommandCall, command: Command) -> UserInput:
+    if command.problem:
+        message = f"The command /{call.name} can't be used: {command.problem}."
+        raise RejectionError("invalid_settings", message, input_data(op))
+    text = expand(command.template, call.arguments, INPUT_BYTES_MAX)
+    if text is None:
+        message = (
+            f"/{call.name} with these arguments expands to more than {INPUT_BYTES_MAX:,} bytes. "
+            "Shorten the arguments, or put them into a file and name the file."
+        )
+        raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
+    overrides = structs.replace(
+        op.overrides,
+        # That of a subtask is for the sub-agent.
+        agent=op.overrides.agent or (None if command.subtask else command.agent),
+        model=op.overrides.model or command.model,
+    )
+    expanded = structs.replace(op, text=text, overrides=overrides)
+    # The template may expand to empty text.
+    check_input(expanded)
+    return expanded

@@ -1,0 +1,1 @@
+"""Turns of a session: how they begin, run and resume, and what they leave behind."""

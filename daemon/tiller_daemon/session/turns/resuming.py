@@ -1,0 +1,73 @@
+"""Resuming a turn that ran when the daemon stopped, if the configuration has `resume = "auto"`.
+
+The turn keeps its id, its context and what it has spent, and takes its next step. Nothing is
+repeated: calls without a result become `lost`, open requests are cancelled.
+"""
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.background.listing import lost_entries
+from tiller_daemon.session.context.freeze import freeze_again
+from tiller_daemon.session.state import SessionState
+from tiller_daemon.session.sub_agents.background_tasks import lost_notices
+from tiller_daemon.session.turns.active_turn import ActiveTurn
+from tiller_daemon.session.turns.starting import CONTINUED
+from tiller_daemon.turn.closing import DAEMON_STOPPED, resuming_bodies
+from tiller_daemon.turn.history import History
+from tiller_daemon.turn.loop import run_turn
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.events import BackgroundChanged, StatusChanged
+from tiller_protocol.items import Notice, UserMessage
+from tiller_protocol.snapshot import Snapshot
+
+RESUMES_MAX = 3
+"""How often one turn is resumed. The limit is for a turn that makes the daemon crash."""
+
+RESUMED_TOO_OFTEN = (
+    f"The daemon stopped {RESUMES_MAX + 1} times while this turn ran, so it was not resumed again. "
+    "Continue it, or send a message."
+)
+NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resumed: {problem}"
+
+
+def may_be_resumed(snapshot: Snapshot) -> bool:
+    """Whether the session has an unfinished turn that can be resumed.
+
+    Compactions and the user's own commands can't be. Neither can a sub-agent's turn, since the call
+    that waited for it is lost.
+    """
+    turn = snapshot.turn
+    if turn is None or snapshot.owner_id:
+        return False
+    begin = next(mark.items for mark in snapshot.marks if mark.turn_id == turn.turn_id)
+    # Only turns of the model begin with a message of the user, or the notice in place of one.
+    return any(
+        isinstance(item, UserMessage) or (isinstance(item, Notice) and item.code == CONTINUED)
+        for item in snapshot.items[begin : begin + 1]
+    )
+
+
+def resume(state: SessionState) -> ErrorInfo | None:
+    """Resume the open turn of a session that was just loaded, if possible.
+
+    Returns None if the turn was begun. Otherwise returns the reason, and no event was put.
+    """
+    services, snapshot = state.services, state.outbox.fold_pending()
+    turn = snapshot.turn
+    if turn is None or not may_be_resumed(snapshot):
+        return DAEMON_STOPPED
+    if turn.resumed >= RESUMES_MAX:
+        return ErrorInfo(DAEMON_STOPPED.code, RESUMED_TOO_OFTEN)
+    try:
+        frozen = freeze_again(services, snapshot, turn)
+    except RejectionError as error:
+        return ErrorInfo(DAEMON_STOPPED.code, NOT_RESUMABLE.format(problem=error.message))
+    bodies = resuming_bodies(snapshot, services.time(), services.new_id)
+    state.outbox.put(*bodies, StatusChanged("busy"), turn_id=turn.turn_id)
+    lost = lost_entries(snapshot)
+    if lost is not None:
+        notices = lost_notices(snapshot, services.new_id)
+        state.outbox.put(BackgroundChanged(lost), *notices)
+    # The history must include what `resuming_bodies` closed.
+    snapshot = state.outbox.fold_pending()
+    state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
+    return None
