@@ -57,11 +57,11 @@ def memory_mb(pid: int) -> float:
 async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float]:
     """Open a chat; returns it with the seconds until it can be typed into.
 
-    That is when the first frame has come: this terminal takes longer for many lines than tiller.
+    The terminal shows nothing meanwhile: it would take longer for many lines than tiller.
     """
     began = time.perf_counter()
     chat = ChatTerminal.start(daemon, "chat", *arguments)
-    await chat.shows(READY)
+    await chat.takes(READY)
     return chat, chat.read_at - began
 
 

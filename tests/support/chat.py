@@ -220,18 +220,34 @@ class ChatTerminal:
 
     async def read(self) -> bool:
         """Take what was written since; waits for something, and returns whether there was any."""
+        written = await self._receive()
+        self._show(written or "")
+        return written is not None
+
+    async def takes(self, text: str) -> None:
+        """Read until this was written, and show it only then: this terminal is slow."""
+        begin = len(self.written)
+        with trio.fail_after(TIMEOUT_S):
+            while text not in self.written[begin:]:
+                assert await self._receive() is not None, self.written
+        self._show(self.written[begin:])
+
+    async def _receive(self) -> str | None:
+        """Take what was written since, or `None` at the end."""
         await trio.lowlevel.wait_readable(self._master)
         try:
             data = os.read(self._master, 65536)
         except OSError:  # the other side is closed
-            return False
+            return None
         self.read_at = time.perf_counter()
         text = self._decoder.decode(data)
         self.written += text
+        return text
+
+    def _show(self, text: str) -> None:
         self._stream.feed(text)
         if not self.is_slow:
             self.answer()
-        return bool(data)
 
     def answer(self) -> None:
         """Tell the program what it has asked."""
