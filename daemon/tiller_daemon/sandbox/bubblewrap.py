@@ -279,7 +279,7 @@ def _mounts(
         is_shown = path in confinement.shown or path in mounts
         if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
             mounts[path] = _hide_folder(path) if path.is_dir() else _read(NULL_DEVICE, path)
-    return _pinned(mounts, confinement.writable)
+    return _without_repetitions(_pinned(mounts, confinement.writable))
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
@@ -339,6 +339,24 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
         if root := root_of(path, writable):
             pins |= {one: _write(one) for one in between(root, path)}
     return pins | mounts
+
+
+def _without_repetitions(mounts: dict[Path, Mount]) -> dict[Path, Mount]:
+    """Leave out what a mount above shows read-only anyway: each mount takes 0.2 ms."""
+    return {
+        path: mount
+        for path, mount in mounts.items()
+        if not (_shows_itself(path, mount) and _is_below_read_only(path, mounts))
+    }
+
+
+def _shows_itself(path: Path, mount: Mount) -> bool:
+    return mount == _read(path)
+
+
+def _is_below_read_only(path: Path, mounts: dict[Path, Mount]) -> bool:
+    above = next((one for one in path.parents if one in mounts), None)
+    return above is not None and _shows_itself(above, mounts[above])
 
 
 def _remove_placeholder(path: Path) -> None:
