@@ -52,6 +52,8 @@ class Actions:
         self._chat = chat
         self.menus = menus = Menus(chat)
         self.outside = outside = Outside(chat)
+        self._agent_asked = ""
+        """The agent that the keyboard has chosen and the session does not have yet."""
         self._commands: dict[str, Callable[[str], None]] = {
             "help": lambda _: self._help(),
             "new": lambda _: self._new(),
@@ -131,12 +133,27 @@ class Actions:
             chat.say(LEAVE_BUSY if chat.is_busy else LEAVE)
 
     def next_agent(self) -> None:
-        """Choose the agent after the present one."""
+        """Choose the agent after the present one, once it is known which there are."""
+        self._chat.catalog.then(self._choose_next_agent)
+
+    def _choose_next_agent(self) -> None:
         names = [one.name for one in self._chat.catalog.agents if not one.problem]
-        if len(names) > 1:
-            now = self._chat.snapshot.settings.agent or names[0]
-            at = names.index(now) if now in names else -1
-            self.configure(agent=names[(at + 1) % len(names)])
+        if len(names) < 2:
+            return
+        now = self._agent_asked or self._chat.snapshot.settings.agent or names[0]
+        at = names.index(now) if now in names else -1
+        self._agent_asked = asked = names[(at + 1) % len(names)]
+
+        def answered(_: object) -> None:
+            if self._agent_asked == asked:
+                self._agent_asked = ""
+
+        def failed(error: TillerError) -> None:
+            answered(error)
+            self._failed("", error)
+
+        op = SessionConfigure(self._id, Settings(agent=asked))
+        self.submit(op, done=answered, failed=failed)
 
     def submit(
         self,

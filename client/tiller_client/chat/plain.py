@@ -116,6 +116,7 @@ def run_plain(connection: DaemonConnection, session: SessionSummary, after: int)
             whole=False,
             delivery="auto",
             op_of=plain.op_of,
+            goes_on="/continue",
         )
         interactive.follow(session, lambda: plain.leaves)
     return 0

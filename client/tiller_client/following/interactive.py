@@ -93,10 +93,12 @@ class InteractiveSession:
         delivery: Literal["auto", "steer"],
         says_how_to_answer: bool = True,
         op_of: Callable[[str], AnyOp | None] | None = None,
+        goes_on: str = "",
     ) -> None:
         """`prompts`: show input that starts turns; `delivery`: of typed lines.
 
         `op_of`: what a typed line that answers nothing submits, if anything; by default input.
+        `goes_on`: what the user types to go on with the session; by default a verb.
 
         `whole`: show the whole output of calls. `says_how_to_answer`: without a keyboard, show how
         to answer requests from elsewhere.
@@ -114,6 +116,7 @@ class InteractiveSession:
             prompts=prompts,
             wraps=console.terminal,
             whole=whole,
+            goes_on=goes_on,
         )
         self._op_of = op_of or self._input
         self._requests = _OpenRequests()

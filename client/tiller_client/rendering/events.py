@@ -101,8 +101,11 @@ class Renderer:
         prompts: bool = True,
         wraps: bool = False,
         whole: bool = False,
+        goes_on: str = "",
     ) -> None:
         """`prompts`: show input that starts a turn, unless the user has just typed it.
+
+        `goes_on`: what the user types here to go on with a session; by default a verb.
 
         `width`, in columns, may be set at any time. `wraps`: break longer lines between words.
         `whole`: show the whole output of calls, not only the last lines of commands.
@@ -112,6 +115,7 @@ class Renderer:
         self._prompts = prompts
         self._wraps = wraps
         self._whole = whole
+        self._goes_on = goes_on
         self._activity = Activity()
         self._background_states: dict[str, str] = {}
         self._settings: Settings | None = None
@@ -286,7 +290,8 @@ class Renderer:
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
         yield from self._line(turn_end_line(body, self._paint), kind)
         if body.queued:
-            waiting = self._paint.asking(f"! {waiting_line(body.queued, session_id)}")
+            goes_on = self._goes_on or f"tiller resume {session_id}"
+            waiting = self._paint.asking(f"! {waiting_line(body.queued, goes_on)}")
             yield from self._line(waiting, "needed")
 
     def _failure(self, message: str) -> Iterator[Piece]:

@@ -245,10 +245,10 @@ NO_TURN_BEGAN = (
 )
 
 
-def waiting_line(count: int, session_id: str) -> str:
-    """One line about inputs that no turn takes by itself, and how to go on with them."""
+def waiting_line(count: int, goes_on: str) -> str:
+    """One line about inputs that no turn takes by itself, and the command that goes on."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
-    return f"{inputs}; go on with: tiller resume {session_id}"
+    return f"{inputs}; go on with: {goes_on}"
 
 
 def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:

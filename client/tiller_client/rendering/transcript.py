@@ -46,7 +46,8 @@ def transcript(
     lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     if snapshot.queue and snapshot.turn is None:
-        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), snapshot.session_id)}"))
+        goes_on = f"tiller resume {snapshot.session_id}"
+        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), goes_on)}"))
     cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
     tokens = (
         f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"

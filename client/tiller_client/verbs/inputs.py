@@ -144,7 +144,7 @@ def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) 
     if not queue:
         say("nothing is queued")
     elif snapshot.turn is None:
-        complain(waiting_line(len(queue), session_id))
+        complain(waiting_line(len(queue), f"tiller resume {session_id}"))
 
 
 def _queue_edit(

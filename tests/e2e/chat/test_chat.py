@@ -15,9 +15,9 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_client.chat.editor import PROMPT
 from tiller_client.connecting.runtime import lock_holder
-from tiller_protocol.answers import SessionListResult
+from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.items import UserMessage
-from tiller_protocol.ops import Answer, SessionList
+from tiller_protocol.ops import Answer, Catalog, SessionList
 from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
@@ -26,6 +26,7 @@ KILLS, ROUNDS = 5, 6
 
 READY = "write a message"
 BUSY = "steer with Enter"
+NEXT_AGENT = "\x1b[Z"
 ANSWERABLE = "a letter chooses, Enter answers"
 
 
@@ -354,6 +355,21 @@ async def test_a_session_is_forked_from_a_point_of_its_past(opens: Opens, daemon
     beginning = chat.text.rindex("tiller · ")
     assert "» the first thing" in chat.text[beginning:]
     assert "» the second thing" not in chat.text[beginning:]
+
+
+async def test_keys_that_choose_the_next_agent_count_each_when_typed_at_once(
+    opens: Opens, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    catalog = await frontend.must(Catalog(str(workspace)))
+    assert isinstance(catalog, CatalogResult)
+    names = [agent.name for agent in catalog.agents]
+    assert len(names) > 2
+    chat = opens("-m", daemon.script(always("Fine.")), "--agent", names[0])
+    await chat.sees(READY, f"· {names[0]}")
+    chat.press(NEXT_AGENT)
+    await chat.sees(f"· {names[1]}")
+    chat.press(NEXT_AGENT * (len(names) - 2))
+    await chat.sees(f"· {names[-1]}")
 
 
 async def test_escape_while_something_is_asked_takes_two_to_interrupt(

@@ -50,8 +50,10 @@ async def test_a_running_turn_is_steered_queued_behind_and_interrupted(
     gates[0].open()
     await chat.shows("First done.")
     await gates[1].reached()
+    chat.press("/queue and at last\n")
+    await chat.shows("queued: and at last")
     chat.press("/interrupt\n")
-    await chat.shows("interrupted")
+    await chat.shows("interrupted", "1 input waits; go on with: /continue")
     gates[1].close()
 
 
