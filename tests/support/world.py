@@ -334,7 +334,7 @@ class World:
                 confiner=self.confiner,
             ),
             files=SessionFiles(
-                spill_directory=lambda session_id: Path("/nonexistent"),
+                spill_directory=lambda session_id: Path("/nonexistent", session_id),
                 journals=Path("/nonexistent"),
                 forget=lambda session_id: None,
             ),

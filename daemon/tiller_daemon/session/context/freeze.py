@@ -3,8 +3,7 @@
 A running turn is not affected by later changes of any of these.
 """
 
-from collections.abc import Container, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -19,6 +18,7 @@ from tiller_daemon.session.calls.offered_tools import offered_tools, tool_specs,
 from tiller_daemon.session.context.hosted_tools import offered_hosted_tools
 from tiller_daemon.session.context.model_choice import choose_model, layers_of
 from tiller_daemon.session.context.project_trust import configuration_for, hooks_for
+from tiller_daemon.session.context.read_access import own_rules
 from tiller_daemon.session.context.system_prompt import build_system_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
@@ -247,7 +247,7 @@ def _permissions(
     if above:
         mode = strictest(mode, above.sandbox.mode)
     rules = (
-        *_own_rules(services, snapshot),
+        *own_rules(services, snapshot),
         # The owner's rules include those of the configuration.
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
@@ -355,27 +355,3 @@ def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedS
 def _spent_so_far(snapshot: Snapshot) -> Spent:
     steps = snapshot.steps + snapshot.delegated_steps
     return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)
-
-
-def _own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
-    """Yield rules that keep the daemon's own files, such as its token and its log, from the model.
-
-    It may read the full output of its own calls, which is stored among them. These rules are the
-    weakest, so the user's can override them.
-    """
-    root = services.user.projects.inspect(snapshot.workspace).workspace
-    for place in services.commands.confiner.private:
-        yield from (Rule("read", pattern, "deny") for pattern in _patterns_of(place, root))
-    outputs = services.files.spill_directory(snapshot.session_id)
-    for permission in ("read", "external_directory"):
-        yield from (Rule(permission, pattern, "allow") for pattern in _patterns_of(outputs, root))
-
-
-def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
-    """Yield patterns for a place and what is in it; in the workspace, paths are relative to it."""
-    for path in (
-        place,
-        *([place.relative_to(workspace)] if place.is_relative_to(workspace) else ()),
-    ):
-        text = globs.escape(str(path))
-        yield from (text, f"{text}/*")

@@ -4,12 +4,13 @@ How rules decide is in `policy.readable`.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from tiller_daemon.config import Agent
 from tiller_daemon.files.paths import text_of
+from tiller_daemon.policy import globs
 from tiller_daemon.policy.readable import Readable, rules_of_reading
 from tiller_daemon.session.context.project_trust import configuration_for
 from tiller_daemon.session.services import Services
@@ -38,9 +39,10 @@ def read_with_rules(
     `kind` names what that is. It depends only on `root`, which is absolute and without links, on
     the rules, and on files that are read with the functions of `workspace`.
     """
-    # Other rules differ between sessions, so they must not be part of the key.
-    key = (kind, root, tuple(rules_of_reading(rules)))
-    return services.user.documents.get(key, lambda: read(may_read(root, rules)))
+    # The other rules differ between sessions, which would each read everything again.
+    shared = _without_outputs(services, root, rules_of_reading(rules))
+    key = (kind, root, tuple(shared))
+    return services.user.documents.get(key, lambda: read(may_read(root, shared)))
 
 
 def session_rules(
@@ -55,3 +57,34 @@ def session_rules(
     of_session = snapshot.settings.permissions or ()
     lasting = services.user.lasting_rules.of(snapshot.workspace)
     return (*configuration.permissions, *of_agent, *of_session, *lasting)
+
+
+def own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
+    """Yield rules that keep the daemon's own files, such as its token and its log, from the model.
+
+    It may read the full output of its own calls, which is stored among them. These rules are the
+    weakest, so the user's can override them.
+    """
+    root = services.user.projects.inspect(snapshot.workspace).workspace
+    for place in services.commands.confiner.private:
+        yield from (Rule("read", pattern, "deny") for pattern in _patterns_of(place, root))
+    outputs = services.files.spill_directory(snapshot.session_id)
+    for permission in ("read", "external_directory"):
+        yield from (Rule(permission, pattern, "allow") for pattern in _patterns_of(outputs, root))
+
+
+def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
+    """Yield patterns for a place and what is in it; in the workspace, paths are relative to it."""
+    for path in (
+        place,
+        *([place.relative_to(workspace)] if place.is_relative_to(workspace) else ()),
+    ):
+        text = globs.escape(str(path))
+        yield from (text, f"{text}/*")
+
+
+def _without_outputs(services: Services, workspace: Path, rules: Sequence[Rule]) -> list[Rule]:
+    """Leave out what sessions may read of their own outputs: no document is there."""
+    outputs = services.files.spill_directory("any").parent
+    below = tuple(f"{pattern}/" for pattern in _patterns_of(outputs, workspace))
+    return [rule for rule in rules if rule.action != "allow" or not rule.pattern.startswith(below)]
