@@ -78,7 +78,7 @@ async def delegating(stage: Stage) -> None:
         prompt="who calls find?",
     )
     await gate.reached()
-    await chat.sees("○ task", "scout · ", "bash cat gate", BUSY)
+    await chat.sees("○ task", "scout · 1 step", "bash cat gate", BUSY)
 
 
 async def delegated(stage: Stage) -> None:
