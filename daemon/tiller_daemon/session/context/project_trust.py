@@ -83,8 +83,8 @@ def unsandboxed_hooks_warning(configuration: Configuration) -> str:
     if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
         return ""
     return (
-        " The project's hooks do not run either, so whatever a hook with "
-        '`on_failure = "deny"` has to check is denied.'
+        " The project's hooks do not run either. Calls that a hook with "
+        '`on_failure = "deny"` would check are denied.'
     )
 
 
