@@ -43,6 +43,11 @@ def arguments() -> list[str]:
     return ["nvim", "--clean", "--cmd", f"set runtimepath^={PLUGIN}"]
 
 
+def variables(daemon: Daemon) -> dict[str, str]:
+    """Its environment; what it leaves behind when it is killed goes with the daemon's home."""
+    return {**daemon.variables, "TERM": "xterm", "TMPDIR": str(daemon.home)}
+
+
 @asynccontextmanager
 async def a_neovim(daemon: Daemon, directory: Path) -> AsyncGenerator["Neovim"]:
     """A Neovim in a directory, ready for commands."""
@@ -51,7 +56,7 @@ async def a_neovim(daemon: Daemon, directory: Path) -> AsyncGenerator["Neovim"]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=directory,
-        env=daemon.variables | {"TERM": "xterm"},
+        env=variables(daemon),
     )
     neovim = Neovim(process)
     try:
@@ -174,7 +179,7 @@ class NeovimTerminal:
             stdout=slave,
             stderr=slave,
             cwd=directory,
-            env=daemon.variables | {"TERM": "xterm"},
+            env=variables(daemon),
             start_new_session=True,
         )
         os.close(slave)
