@@ -3,8 +3,8 @@
 """The connections of submissions, and how many answers each has yet to read."""
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import pynng
 
@@ -28,8 +28,8 @@ two of them mostly wait for each other's locks.
 UNWRITTEN_ANSWERS_MAX = 64
 """Answers per connection that nng queues until they are written; it silently drops more."""
 
-CONNECTIONS_COUNTED_MAX = 256
-"""Size of the table at which closed connections are removed from it."""
+CONNECTIONS_CHECKED_MIN = 256
+"""The smallest size of the table at which closed connections are removed from it."""
 
 
 for _number, _value in THREADS.values():
@@ -74,16 +74,21 @@ class NngConnection:
 class ConnectionTable:
     """Counts the unwritten answers of each connection, because nng silently drops answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_written: Callable[[], dict[int, int]] | None = None) -> None:
+        """`count_written` returns the messages written so far by each open connection, by id."""
+        self._count_written: Final = count_written or _written_by_pipe
         self._connections: dict[int, NngConnection] = {}
+        self._check_at = CONNECTIONS_CHECKED_MIN
 
     def get(self, pipe: CData) -> NngConnection:
         """The connection of a pipe of nng; added if it is new."""
         pipe_id = lib.nng_pipe_id(pipe)
         connection = self._connections.get(pipe_id)
         if connection is None:
-            if len(self._connections) >= CONNECTIONS_COUNTED_MAX:
+            if len(self._connections) >= self._check_at:
                 self._refresh()
+                # Looking at each takes time, so it is done again only for twice as many.
+                self._check_at = max(CONNECTIONS_CHECKED_MIN, 2 * len(self._connections))
             connection = self._connections[pipe_id] = NngConnection(pipe)
         return connection
 
@@ -95,7 +100,7 @@ class ConnectionTable:
 
     def _refresh(self) -> None:
         """Update from nng's counters (100 us with 20 connections); remove closed connections."""
-        written = _written_by_pipe()
+        written = self._count_written()
         for pipe_id, connection in list(self._connections.items()):
             connection.closed = connection.closed or pipe_id not in written
             if pipe_id not in written:
