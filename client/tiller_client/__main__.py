@@ -122,7 +122,7 @@ def _choose_host(arguments: Namespace) -> None:
 
 
 def _is_sound(arguments: Namespace) -> bool:
-    """Whether `exec` surely gets as far as to need the daemon; false if that takes a look."""
+    """Whether it is already certain that `exec` will need the daemon."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
     from tiller_client.connecting.runtime import is_piped
@@ -168,7 +168,7 @@ def _complain(text: str) -> None:
 
 
 def _tell_silence() -> None:
-    """Let a verb that uses a daemon say that it is silent."""
+    """Have a verb that uses a daemon tell the user when the daemon is silent."""
     if "tiller_client.connecting.silence" in sys.modules:
         from tiller_client.connecting.silence import Silence
 
@@ -176,7 +176,7 @@ def _tell_silence() -> None:
 
 
 def _tell_differences(*, unwanted: bool) -> None:
-    """Say at the end, and only to a person who wants it, what a restart would change."""
+    """Say at the end, and only to a person, what a restart would change."""
     if unwanted or "tiller_client.connecting.connection" not in sys.modules:
         return
     if not (os.isatty(sys.stdout.fileno()) and os.isatty(sys.stderr.fileno())):

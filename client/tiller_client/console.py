@@ -160,7 +160,7 @@ class Console:
         self.keyboard = 0 if types and os.isatty(self._out.fileno()) and os.isatty(0) else None
         self._lines = lines
         self._unfinished = ""
-        """With `lines`, what has no end yet."""
+        """With `lines`, the line that is not complete yet."""
         self._asked = ""
         """With `lines`, what the user was asked last."""
         self._pending_answer = ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `starting` is imported before anything that takes long
 STATUS_FAILED = 1
 STATUS_USAGE = 2
 STATUS_TIMED_OUT = 124
-"""As of `timeout` from coreutils."""
+"""The same as for `timeout` of coreutils."""
 
 STATUS_INTERRUPTED = 130
 """128 + SIGINT, as in shells."""

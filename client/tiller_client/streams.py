@@ -53,7 +53,7 @@ class Output:
     """What the outputs of this process can show; set by `open_streams`."""
 
     encoding = "utf-8"
-    """That of the locale, or of PYTHONIOENCODING."""
+    """The encoding of the locale, or the one in PYTHONIOENCODING."""
     repertoire: Repertoire | None = None
     """None: every character is shown as it is."""
 

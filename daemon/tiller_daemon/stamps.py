@@ -35,8 +35,8 @@ LINKS_MAX: Final = 40
 """How many links are followed on one way, as in Linux."""
 
 Stamp = tuple[int, ...]
-"""Of a file: device, inode, mode, owner, size, and the times of content and inode in nanoseconds.
-If it can't be looked at: the negative error number alone."""
+"""What the kernel says about a file: device, inode, mode, owner, size, and the times of content and
+inode in nanoseconds. For a file that can't be looked at, only the negative error number."""
 
 _IDENTITY: Final = 4
 """How many numbers of a stamp say which file it is. No more counts for a directory on the way."""
@@ -164,7 +164,7 @@ class Stamps:
         for key, stamp in other._expected.items():
             known = self._expected.setdefault(key, stamp)
             shorter = min(len(known), len(stamp))
-            # Two moments at which they differ have no value in common.
+            # If they differ, the two moments do not belong to the same value.
             self._is_void |= known[:shorter] != stamp[:shorter]
             self._expected[key] = max(known, stamp, key=len)
         for directory, names in other._missing.items():

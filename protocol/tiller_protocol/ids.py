@@ -40,7 +40,7 @@ class Ulids:
         """Return a ULID that sorts after all earlier ones.
 
         Within a millisecond, and while the clock is behind an earlier id, it is the last one
-        plus 1, as the specification wants it.
+        plus 1, as the specification requires.
         """
         number = _number_of(time_ms, randomness)
         if number >> _RANDOM_BITS <= self._last >> _RANDOM_BITS:

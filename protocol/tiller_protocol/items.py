@@ -97,7 +97,7 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag
 
 
 class Citation(Struct, frozen=True, omit_defaults=True):
-    """A source that the model names for what it says."""
+    """A source that the model cites."""
 
     url: Annotated[str, doc("Address of the source; empty for a file.")] = ""
     title: Annotated[str, doc("Of the page, or the name of the file.")] = ""

@@ -16,7 +16,7 @@ LENT_SERVERS_MAX = 32
 """Maximum number of MCP servers in one loan; an editor has a handful."""
 
 LENT_TEXT_CHARS_MAX = 1024 * 1024
-"""Longest text of a file that a frontend is asked for: people edit no longer ones."""
+"""Longest text of a file that a frontend is asked for: people rarely edit longer ones."""
 
 
 class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -41,7 +41,7 @@ class LifecycleState:
     """What is open in a session after the events so far."""
 
     seq: int = 0
-    """Of the last event; 0 before the first."""
+    """The number of the last event; 0 before the first."""
     turn_id: str | None = None
     """The open turn, if any."""
     step: int = 0

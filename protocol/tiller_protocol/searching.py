@@ -52,8 +52,8 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
     """Finds sessions by what people read in them. Answered by `SessionSearchResult`.
 
     That is titles, inputs, answers and names of changed files; not the output of tools, nor the
-    sessions of sub-agents. What a revert has undone is still found. Upper and lower case and
-    accents are the same. Rejected `empty_input` if the query has no word.
+    sessions of sub-agents. What a revert has undone is still found. Case and accents make no
+    difference. Rejected `empty_input` if the query contains no word.
     """
 
     query: Annotated[

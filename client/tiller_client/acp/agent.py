@@ -119,7 +119,7 @@ class Agent:
         if self._files:
             self._files.close()
         if self._connection:
-            # What a daemon that is gone was lent is gone as well: none is started for that.
+            # A daemon that is gone has lost its loans, so none is started to withdraw them.
             for session in self._sessions.values():
                 with contextlib.suppress(TillerError):
                     session.take_back()
@@ -318,7 +318,7 @@ class Agent:
 
     @contextlib.contextmanager
     def _deleted_on_failure(self, session_id: str) -> Generator[None]:
-        """Leave nothing of a new session that can't be opened."""
+        """Delete a new session that can't be opened."""
         try:
             yield
         except (RpcFailure, TillerError):

@@ -125,7 +125,7 @@ class Asking:
         self._answer(request, read_form(form))
 
     def _answer(self, request: Request, answer: Answered | None) -> None:
-        """Submit the answer; a dismissed question ends the turn, as the protocol means it."""
+        """Submit the answer; a dismissed question ends the turn, as the protocol requires."""
         op = (
             Interrupt(self._session_id)
             if answer is None

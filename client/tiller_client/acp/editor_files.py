@@ -24,7 +24,7 @@ class EditorFiles:
     """Passes questions to `lender` on to its client, and the answers back."""
 
     def __init__(self, connection: DaemonConnection, peer: Peer, lender: str) -> None:
-        """Listen for questions; `close` in the end."""
+        """Listen for questions, until `close`."""
         self._connection = connection
         self._peer = peer
         self._socket = EventSocket(connection.places.runtime, lender_topic(lender))

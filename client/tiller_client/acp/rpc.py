@@ -53,11 +53,11 @@ class Message(Struct, frozen=True):
     method: str | None = None
     """What is asked or notified; None in a response."""
     params: Raw = Raw(b"null")
-    """Of the method."""
+    """The parameters of a request or notification."""
     result: Raw = Raw()
-    """Of a successful request; else empty."""
+    """The result of a successful request; else empty."""
     error: RpcError | None = None
-    """Of a request that failed."""
+    """Why a request failed."""
 
 
 class _Response(Struct, frozen=True):
@@ -102,7 +102,7 @@ class Peer:
     def read(self) -> list[Message]:
         """Return the messages of one read; call it when `reading` is readable.
 
-        What is no message is answered with an error. Responses go to whoever asked.
+        Anything that is not a message is answered with an error. Responses go to whoever asked.
         """
         try:
             piece = os.read(self.reading, READ_BYTES)

@@ -114,7 +114,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 
 
 def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Exit with a suggestion if the first word is no verb."""
+    """Exit with a suggestion if the first word is not a verb."""
     word = next(iter(words), "-")
     verbs = [verb for verbs in _VERBS.values() for verb in verbs]
     if word in verbs or word.startswith("-"):

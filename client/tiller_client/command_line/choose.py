@@ -26,7 +26,7 @@ LIKENESS_MIN = 0.75
 """One character in four may be wrong."""
 
 TITLE_COLUMNS = 40
-"""Of a title that only helps to recognise a session."""
+"""How much is shown of a title that only helps to recognise a session."""
 
 
 def list_sessions(
@@ -148,7 +148,7 @@ def _last(
     """
     here = Path(read_workspace(directory))
     remote = chosen_remote()
-    if remote and str(here) == remote.home():  # the default, as no directory there is the current
+    if remote and str(here) == remote.home():  # the default over there
         for newest in list_sessions(connection, archived=archived, limit=1):
             return newest
     for place in (here, *here.parents):

@@ -94,4 +94,4 @@ _VALUES: dict[str, Callable[[DaemonConnection], Values]] = {
     "model": _models,
     "agent": _agents,
 }
-"""By the name of the argument."""
+"""The possible values, by the name of the argument."""

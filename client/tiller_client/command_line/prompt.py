@@ -24,7 +24,7 @@ def read_prompt(argument: str | None) -> tuple[str, str]:
         return read_text(argument), ""
     from tiller_client.command_line.piped import read_context  # most prompts have none
 
-    # The prompt first: a bad one is no reason to wait for stdin.
+    # The prompt comes first: if it is bad, there is no need to wait for stdin.
     return read_text(argument), read_context()
 
 

@@ -225,7 +225,7 @@ class DaemonConnection:
         while (left := deadline - time.monotonic()) > 0:
             begun = time.monotonic()
             self._reach()
-            if self._daemon.is_remote:  # a network that is gone is no daemon that hangs
+            if self._daemon.is_remote:  # a lost network is not a daemon that hangs
                 deadline += time.monotonic() - begun
             if (data := self._socket.receive(min(left, silence.left_s))) is not None:
                 self._silence_was_said = False

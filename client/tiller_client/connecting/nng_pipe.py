@@ -78,7 +78,7 @@ class NngPipe:
     def read(self) -> list[bytes]:
         """Read up to `READ_BYTES`; returns the messages that are complete now.
 
-        Raises `ConnectionLost`, or `TillerError` if the peer is no socket of that protocol.
+        Raises `ConnectionLost`, or `TillerError` if the peer is not a socket of that protocol.
         """
         try:
             data = self._socket.recv(READ_BYTES)

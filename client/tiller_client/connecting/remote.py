@@ -137,7 +137,7 @@ class RemoteDaemon:
 
     def run_there(self, words: Sequence[str]) -> int:
         """Run a command line on the other machine, with this terminal; returns its status."""
-        # This makes the master. If the command did, whoever reads its output would wait for it.
+        # This starts the master. If the command did, a reader of its output would wait for both.
         self._make_directory()
         self._run([self.host, "exit"])
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -187,7 +187,7 @@ class RemoteDaemon:
     def _run(self, words: Sequence[str], accepted: Sequence[int] = (0,)) -> str:
         """Run ssh; returns what it printed, and raises with its last words."""
         is_again = ["-o", "BatchMode=yes"] if self._address else []
-        # The master keeps its stderr, so that a pipe would have no end.
+        # The master keeps its stderr open, so a pipe would never end.
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(
                 [*self._ssh(), *is_again, *words],

@@ -49,7 +49,7 @@ class DaemonStart:
     """
 
     def __init__(self, places: Places, environ: Mapping[str, str], after_crash: str = "") -> None:
-        """Start it; raises `OSError` if its output has no place.
+        """Start it; raises `OSError` if its output can't be stored.
 
         With the stamp `after_crash` it only replaces the daemon that left that token.
         """

@@ -115,7 +115,7 @@ class RunningTurn:
             self._connection.submit(Interrupt(session.session_id, session.ends_with))
 
     def _status(self, ended: TurnEnded) -> int:
-        """The exit status; says what interrupted the turn if that was no person."""
+        """The exit status; says what interrupted the turn if it was not the user."""
         again = f"go on with: tiller resume {self._op.session_id}"
         if ended.outcome == "interrupted" and self._blocked:
             complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")

@@ -62,7 +62,7 @@ class WatchUpdate(NamedTuple):
 
 
 class Wakeup:
-    """Ends a wait early, from any thread: `fd` is readable after `wake`. Close it in the end."""
+    """Ends a wait early, from any thread: `fd` is readable after `wake`. Close it after use."""
 
     numbers: Collection[int] = ()
     """The signals that end a turn."""

@@ -35,10 +35,10 @@ from tiller_protocol.items import (
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Of failed calls, the user's own commands and hosted calls."""
+"""For failed calls, the user's own commands and hosted calls."""
 
 COMMAND_LINES_SHOWN = 5
-"""Of other commands, while they run and when they have ended; a glance, not a log."""
+"""For other commands, while they run and when they have ended: a glance, not a log."""
 
 FOR_ALL = ": tiller show --full"
 """Follows the number of lines that are left out."""

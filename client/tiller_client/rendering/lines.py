@@ -91,7 +91,7 @@ def resolution_line(body: RequestResolved, paint: Paint) -> str:
 
 
 def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> str:
-    """The outcome of a turn, and those of its figures that fit into so many columns."""
+    """The outcome of a turn, and as many of its figures as fit into `width`."""
     outcome = f"■ {body.outcome.replace('_', ' ')}"
     usage = body.usage
     counted = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"

@@ -91,7 +91,7 @@ def _detail(
 
 
 def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int) -> str:
-    # The mark is no part of the file's line, so a blank there ends no line.
+    # The mark is not part of the file's line, so a blank there is not at the end of a line.
     marks = 1 if line[:1] in ("+", "-", " ") else 0
     text = block(line[:marks] + shown(line[marks:]), width)
     match line[:1]:

@@ -31,7 +31,7 @@ def transcript(
     """A whole session, with open requests and queued input at its end.
 
     `width`: what is cut fits there. `columns`: text is broken there. `whole`: with all
-    that calls returned. `tail`: only the last items, so many.
+    that calls returned. `tail`: only this many of the last items.
     """
     details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
     place = one_line(" · ".join(detail for detail in details if detail))

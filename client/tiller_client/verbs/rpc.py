@@ -230,7 +230,7 @@ class _Rpc:
 
 
 class _Loans:
-    """What was lent by lines that were read, so that it is taken back in the end."""
+    """What was lent by lines that were read, so that it can be taken back at the end."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

@@ -19,7 +19,7 @@ from tiller_protocol.searching import (
 )
 
 STATUS_NOT_FOUND = 1
-"""As of grep."""
+"""The same as for grep."""
 
 
 def run(arguments: Namespace) -> int:

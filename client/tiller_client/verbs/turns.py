@@ -124,7 +124,7 @@ def _ending(arguments: Namespace) -> Ending:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float | None) -> Generator[None]:
-    """Raise `TimedOut` after so many seconds, wherever the program waits; `Signals` takes over."""
+    """Raise `TimedOut` after this time, wherever the program waits; `Signals` takes over."""
     if seconds is None:
         yield
         return
@@ -170,7 +170,7 @@ def follow_turn(
 def _start(
     connection: DaemonConnection, op: AnyTurnOp, watch: Watch, signals: Signals, *, waits: bool
 ) -> Started | Queued | Steered:
-    """Submit the op; with `waits`, again whenever the session has come to rest."""
+    """Submit the op; with `waits`, again each time the session has become idle."""
     said = False
     while True:
         try:

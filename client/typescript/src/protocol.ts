@@ -113,7 +113,7 @@ export interface SessionList {
   sub_agents?: boolean;
 }
 
-/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. That is titles, inputs, answers and names of changed files; not the output of tools, nor the sessions of sub-agents. What a revert has undone is still found. Upper and lower case and accents are the same. Rejected `empty_input` if the query has no word. */
+/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. That is titles, inputs, answers and names of changed files; not the output of tools, nor the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
@@ -736,7 +736,7 @@ export interface AssistantMessage {
   citations?: Array<Citation>;
 }
 
-/** A source that the model names for what it says. */
+/** A source that the model cites. */
 export interface Citation {
   /** Address of the source; empty for a file. */
   url?: string;

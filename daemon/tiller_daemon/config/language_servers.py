@@ -78,7 +78,7 @@ KNOWN: Final = MappingProxyType(
         ),
     }
 )
-"""By name, best first within a language."""
+"""The built-in servers by name, the best first within a language."""
 
 RUNS_THE_REPOSITORY: Final = frozenset(
     {

@@ -26,7 +26,7 @@ RULES_MAX: Final = 1_000
 """Rules that the file may contain. Every verdict of a call goes through those of its workspace."""
 
 ID_BYTES: Final = 6
-"""Of the digest that names a rule: enough to make accidental matches impossible in practice."""
+"""Length of the digest that identifies a rule: accidental matches are impossible in practice."""
 
 
 class LastingRule(Rule, frozen=True):

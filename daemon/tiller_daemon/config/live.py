@@ -58,7 +58,7 @@ class LiveConfiguration:
         finally:
             self._stamps = stamps
         changed = new != self.now
-        # While the stamps are young the files are read again, which is no news.
+        # While the stamps are young the files are read again, though nothing is new.
         if changed or self.problem:
             log.info("configuration_read", changed=changed)
         self.problem, self.now = "", new

@@ -41,7 +41,7 @@ class Project(NamedTuple):
     workspace: Path
     """Resolved path."""
     digest: str = ""
-    """Of all `files`; empty if there are none, or they can't be trusted."""
+    """The digest of all `files`; empty if there are none, or they can't be trusted."""
     files: tuple[str, ...] = ()
     """Relative to the workspace."""
     trusted: bool = False

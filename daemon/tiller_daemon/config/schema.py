@@ -308,19 +308,19 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     env_keep: tuple[VariablePattern, ...] = ()
     """Patterns of variables that commands inherit in addition to the usual ones."""
     providers: dict[str, Provider] = {}
-    """By name."""
+    """The providers by name."""
     models: dict[str, Model] = {}
-    """By `provider/model`."""
+    """What is configured for models, by `provider/model`."""
     families: dict[str, Family] = {}
-    """By name; they come before the built-in ones."""
+    """The families by name; they come before the built-in ones."""
     agents: dict[str, Agent] = {}
-    """By name."""
+    """The agents by name."""
     permissions: tuple[Rule, ...] = ()
-    """The last matching rule wins."""
+    """The rules; the last one that matches wins."""
     sandbox: SandboxPolicy = SandboxPolicy()
     """What commands of models may do."""
     mcp: dict[str, McpServer] = {}
-    """By name."""
+    """The MCP servers by name."""
     fetch: Fetch = Fetch()
     """What the tool `fetch` may reach."""
     sourcegraph: Sourcegraph = Sourcegraph()
@@ -328,6 +328,6 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     web_search: WebSearch = WebSearch()
     """The engine of the tool `web_search`."""
     lsp: dict[str, LanguageServer] = {}
-    """By name."""
+    """The language servers by name."""
     hooks: tuple[Hook, ...] = ()
-    """In order of execution; hooks of a trusted project come last."""
+    """The hooks in order of execution; those of a trusted project come last."""

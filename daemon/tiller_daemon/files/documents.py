@@ -25,7 +25,7 @@ TEXT_CHARS_MAX: Final = 400_000
 
 
 class DocumentProblem(Exception):
-    """Bytes that are no usable PDF; the message says why, in sentences about "it"."""
+    """Bytes that are not a usable PDF; the message says why, in sentences about "it"."""
 
 
 class Pages(Struct, frozen=True):

@@ -23,7 +23,7 @@ from tiller_daemon.files.paths import (
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 _NO_NAMES: Final = frozenset({b"", b".", b".."})
-"""Path components that are no names of entries: they would stay in place or lead up."""
+"""Path components that are not names of entries: they would stay in place or lead up."""
 
 
 class PinnedDirectory:

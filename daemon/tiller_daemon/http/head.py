@@ -118,7 +118,7 @@ class HeadReader:
     def feed(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
         """Take the next bytes; return the head and what follows it, once it is complete.
 
-        Raises `Broken` for what is no head, and for the end of the connection, an empty `data`.
+        Raises `Broken` for anything but a head, and for the end of the connection, an empty `data`.
         """
         if not data:
             reason = "Server disconnected without sending a response."

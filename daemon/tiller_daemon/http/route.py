@@ -34,7 +34,7 @@ class Route(Struct, frozen=True):
     """Name or address, without brackets."""
 
     port: int
-    """Of the server."""
+    """The port of the server."""
 
     proxy: Proxy | None = None
     """What to go through."""

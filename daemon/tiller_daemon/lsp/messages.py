@@ -37,9 +37,9 @@ class Incoming(Struct, frozen=True):
     method: str | None = None
     """Absent in a response."""
     params: Raw = Raw(b"null")
-    """Of a request or notification."""
+    """The parameters of a request or notification."""
     result: Raw = Raw(b"null")
-    """Of a response."""
+    """The result in a response."""
     error: ResponseError | None = None
     """Set if the message is a response to a request that failed."""
 

@@ -31,7 +31,7 @@ class _Loan:
 
     servers: dict[str, ManagedServer]
     ends_at: float
-    """By trio's clock."""
+    """When the lease ends, by trio's clock."""
     reads_files: bool
     """Whether it is asked for files."""
 
@@ -42,7 +42,7 @@ class Loans:
     def __init__(self) -> None:
         self._loans: dict[str, dict[str, _Loan]] = {}
         self._replaced: dict[str, list[ManagedServer]] = {}
-        """By session, what no loan has any more and a running turn may still use."""
+        """By session, what is no longer lent but may still be used by a running turn."""
         self._owners: dict[str, str] = {}
         """The owners of the sub-agents' sessions that are in memory."""
 

@@ -3,7 +3,8 @@
 The fork server runs once per daemon, as `python -I -S reaper.py MARK` with a socket as its standard
 input; the mark identifies it. For each command it forks a reaper. That is a subreaper: the kernel
 gives it every orphan below it. So the processes of a command are the descendants of its reaper,
-whatever session, name or environment they choose, and if the reaper has no child none is left.
+whatever session, name or environment they choose, and a reaper without children has none of them
+left.
 
 A reaper kills all of them as soon as the daemon closes its socket, even by `kill -9`. If a command
 kills its own reaper, its processes become children of the fork server, which kills them at once. If

@@ -148,7 +148,7 @@ class Bubblewrap:
         def make() -> Sequence[str]:
             return options(confinement, overlays, absent, sockets, root=self._root)
 
-        # An overlay is another one for each command.
+        # Each command gets an overlay of its own.
         if overlays:
             return make()
         return self._options_made.get((confinement, absent, sockets), make)

@@ -47,7 +47,7 @@ NO_NETWORK: Final = re.compile(
     r"|Name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|Errno 101\b",
     re.IGNORECASE,
 )
-"""Those of `DENIALS` that a sandbox with network does not cause: outside they fail as well."""
+"""Denials that a sandbox with network does not cause: outside, the command fails as well."""
 
 HIDDEN_LOGIN: Final = re.compile(
     r"Host key verification failed|Permission denied \(publickey|could not read (?:User|Pass)"

@@ -242,7 +242,7 @@ class Confiner:
                 temporary=temporary,
                 network=policy.network and policy.mode == "read_only",
             )
-        # Sub-agents that share a workspace by places do not share its repository.
+        # Sub-agents that share a workspace do not share its repository.
         commits = enclosure is Enclosure.SESSION and scope is None
         private = git.directories if commits else ()
         writable = self._writable(policy, root) if scope is None else tuple(_in_place(scope))

@@ -70,7 +70,7 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
 
 
 def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
-    """Check that Landlock denies what it must, as the kernel's version alone is no proof.
+    """Check that Landlock denies what it must, as the kernel's version alone proves nothing.
 
     `launcher` ends in a Python, two options for it, and the launcher program.
     """

@@ -138,7 +138,7 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
         *_refuse_netlink(machine),
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
         *_refuse_user_namespaces(machine),
-        # A pair of datagram sockets is no real pair: one end can be connected elsewhere.
+        # A pair of datagram sockets is not safe: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
         _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
         # Limits of other processes: a CPU limit kills like a signal.

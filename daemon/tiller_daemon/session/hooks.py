@@ -28,7 +28,7 @@ class HookToolCall(Struct, frozen=True, omit_defaults=True):
     name: str
     """The tool."""
     arguments: Any
-    """As decoded JSON; the model's text if it is no JSON."""
+    """As decoded JSON; the model's text if it is not JSON."""
     call_id: str
     """The id of the call's item."""
     effect: str

@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True):
 
     @property
     def gives_reason(self) -> bool:
-        """Whether the user said why not, so that the model can go on with something else."""
+        """Whether the user rejected it with a reason, so that the model can go on."""
         return bool(self.text.strip())
 
 

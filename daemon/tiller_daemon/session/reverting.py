@@ -200,7 +200,7 @@ def _readable(services: Services, snapshot: Snapshot) -> Readable:
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
-    # A patch names only so many files; the snapshots have the rest.
+    # A patch names a limited number of files; the snapshots have the rest.
     if not patch.more:
         return {*patch.files}
     changes = await _changes_of(patch, snapshots, workspace)

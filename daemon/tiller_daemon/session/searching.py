@@ -223,7 +223,7 @@ class SearchableSessions:
             await self._catch_up(0)
 
     async def _catch_up(self, pause_s: float) -> None:
-        """Index what is new in the log; rests for `pause_s` after each read."""
+        """Index what is new in the log; pauses for `pause_s` after each read."""
         if not self._is_compared:
             await self._compare()
         while True:

@@ -36,7 +36,7 @@ class File(NamedTuple):
     stamp: Stamp | None
     """None if it is not trusted, so that the file must be read again."""
     mode: int
-    """Of git."""
+    """The mode that git stores."""
     blob: bytes
     """The id of its content; empty if no snapshot may have it."""
 
@@ -48,17 +48,17 @@ class Directory:
     path: str
     """Relative to the workspace, with a slash at the end; empty for the workspace itself."""
     stamp: Stamp | None = None
-    """From before its names were read; None if they must be read again."""
+    """Taken before its names were read; None if they must be read again."""
     files: dict[str, File] = field(default_factory=dict[str, File])
-    """By name."""
+    """Its files and links by name."""
     directories: "dict[str, Directory]" = field(default_factory=dict[str, "Directory"])
-    """By name; all that may hold files of snapshots."""
+    """The subdirectories that may contain files of snapshots, by name."""
     others: dict[str, Kind] = field(default_factory=dict[str, Kind])
-    """What snapshots leave out with all that is in it: ignored, not a file, a repository."""
+    """What snapshots leave out, with its content: ignored, not a file, a repository."""
     ignore_stamp: Stamp | None = None
-    """Of its ignore file."""
+    """The stamp of its ignore file."""
     patterns: Patterns = ()
-    """Of its ignore file."""
+    """The patterns of its ignore file."""
     tree: bytes = b""
     """The id of its tree; empty if it must be made again."""
     inode: int = 0

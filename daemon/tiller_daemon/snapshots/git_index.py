@@ -19,7 +19,7 @@ class IndexEntry(NamedTuple):
     """A file as git last looked at it."""
 
     mode: int
-    """Of git."""
+    """The mode that git stores."""
     blob: bytes
     """The id of its content."""
     times_ns: tuple[int, int]

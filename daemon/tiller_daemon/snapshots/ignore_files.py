@@ -14,7 +14,7 @@ from typing import Final
 from tiller_daemon.files.whole_files import TEMPORARY
 
 Patterns = tuple[tuple[str, ...], ...]
-"""Of each pattern the literal parts: a path that lacks one of them does not match."""
+"""The literal parts of each pattern: a path that lacks one of them does not match."""
 
 _WILDCARD: Final = re.compile(r"[*?/]+")
 

@@ -57,7 +57,7 @@ class FoundChange(NamedTuple):
     before: GitEntry | None
     after: GitEntry | None
     lines: int | None
-    """Of the file now; None if it is gone or no text."""
+    """Number of lines of the file now; None if it is gone or not text."""
 
 
 @dataclass
@@ -74,14 +74,14 @@ class Findings:
     """Files that are new or have another stamp, with directory and name, by path."""
     bytes_to_read: int = 0
     changes: dict[str, FoundChange] = field(default_factory=dict[str, FoundChange])
-    """By path."""
+    """The changes by path."""
 
 
 class Rules(NamedTuple):
     """What a snapshot may not have."""
 
     is_secret: Callable[[Path, str], bool]
-    """By workspace and path."""
+    """Whether a file must not be stored, by workspace and path."""
     secrets: tuple[bytes, ...]
     """Values that no stored file may contain."""
 
@@ -117,7 +117,7 @@ class KnownWorkspace:
         """Whether a file has several names, of which the watch sees only the one that is used."""
 
     def close(self) -> None:
-        """Stop to watch."""
+        """Stop watching."""
         if self.watch:
             self.watch.close()
             self.watch = None
@@ -127,7 +127,7 @@ class KnownWorkspace:
         changed = self.watch.changed() if self.watch else None
         self._all_seen = self._all_seen or changed is None or self.has_links
         self._seen.update((directory.path, directory) for directory in changed or ())
-        # A directory comes before those in it.
+        # A directory comes before its subdirectories.
         return None if self._all_seen else [self._seen[path] for path in sorted(self._seen)]
 
     def check(self, directories: Iterable[Directory] | None) -> Findings:
@@ -136,7 +136,7 @@ class KnownWorkspace:
             raise Unclear("a repository or an ignore file above the workspace has changed")
         here = os.lstat(self.root)
         if (here.st_ino, here.st_dev) != (self.top.inode, self.device):
-            # If a directory above it was replaced, no watch tells.
+            # No watch reports that a directory above it was replaced.
             raise Unclear("the workspace was replaced by another directory")
         found = Findings()
         everything = directories is None
@@ -144,7 +144,7 @@ class KnownWorkspace:
             self._check(directory, found)
             self._seen.pop(directory.path, None)
             if everything:
-                # A rule may allow now what was left out.
+                # A rule may now allow what was left out before.
                 for name, file in directory.files.items():
                     if not file.blob:
                         self._must_read(directory, name, found)
@@ -183,7 +183,7 @@ class KnownWorkspace:
 
     def _check(self, directory: Directory, found: Findings) -> None:
         if directory.is_gone:
-            # A directory above it has shown that.
+            # A directory above it has already shown that.
             return
         read_ns = time.time_ns()
         path = self._base + directory.path
@@ -197,7 +197,7 @@ class KnownWorkspace:
         if self.watch and (directory.inode != state.st_ino or not self.watch.has(directory)):
             self.watch.remove(directory)
             self.watch.add(self.root, directory)
-            # The stamp is from before, and a new directory may have any.
+            # The stamp is that of the old directory; a new one may have any.
             directory.stamp = None
         directory.inode = state.st_ino
         if stamp != directory.stamp:
@@ -313,7 +313,7 @@ class KnownWorkspace:
         for directory in self.top.way_to(path):
             directory.tree = b""
         if path in found.changes:
-            # Gone, and there again with another kind.
+            # It has gone, and is back as something else.
             old = found.changes.pop(path).before
         if old != new:
             found.changes[path] = FoundChange(old, new, lines)

@@ -85,14 +85,14 @@ class Looks:
         self._is_secret: Final = is_secret
         self._secrets: Final = secrets
         self._tree = ""
-        """That of the last snapshot; empty if it must be written again."""
+        """The tree of the last snapshot; empty if it must be written again."""
         self._known: KnownWorkspace | None = None
         self._not_in_index: dict[str, GitEntry | None] = {}
         """Files that have changed since git took a snapshot, by path."""
         self._latest: _Latest | None = None
         self._by_git = 0
         self._learn_at = 0.0
-        """Not before, in trio's time."""
+        """When to try again to learn the files, in trio's time."""
 
     @property
     def is_known(self) -> bool:

@@ -33,7 +33,7 @@ KILL_WAIT_S: Final = 2.0
 """How long to wait for a git process that was killed."""
 
 CHECKSUM_BYTES: Final = 20
-"""Of the SHA-1 at the end of an index."""
+"""Length of the SHA-1 at the end of an index."""
 
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -131,7 +131,7 @@ class ShadowRepository:
         """Run git and return its output; raises `GitProblem`. Cancellation kills the process.
 
         With `on_files` it runs in the workspace, and paths are relative to that. With
-        `may_find_nothing` the exit status 1 is no problem.
+        `may_find_nothing` the exit status 1 is not an error.
         """
         directory = self.workspace if on_files else self.store
         # The subcommand, for messages.

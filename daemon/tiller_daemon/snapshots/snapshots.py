@@ -42,7 +42,7 @@ KEEP_S: Final = 30 * 86_400.0
 """How long snapshots are kept while their session exists."""
 
 KNOWN_MAX: Final = 4
-"""Of how many workspaces the files are known at once; 5,000 files take some 3 MB."""
+"""For how many workspaces the files are known at once; 5,000 files take some 3 MB."""
 
 LOOSE_FILES_MAX: Final = 6_700
 PACKS_MAX: Final = 50

@@ -36,13 +36,13 @@ class Surroundings:
     prefix: str
     """Path of the workspace in its project, with a slash at the end; empty if it is all of it."""
     stamps: dict[str, Stamp | None] = field(default_factory=dict[str, Stamp | None])
-    """Of files, by path."""
+    """The stamps of files, by path."""
     identities: dict[str, tuple[int, ...] | None] = field(
         default_factory=dict[str, tuple[int, ...] | None]
     )
-    """Of git directories, whose times change with every command of git, by path."""
+    """The identities of git directories, by path. Their times change with every command of git."""
     patterns: tuple[Patterns, ...] = ()
-    """Of the ignore files above the workspace."""
+    """The patterns of the ignore files above the workspace."""
 
     def are_the_same(self) -> bool:
         """Return whether all of it is what it was."""

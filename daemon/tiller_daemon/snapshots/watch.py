@@ -51,7 +51,7 @@ class Watch:
         self._watched[directory.watched] = directory
 
     def remove(self, directory: Directory) -> None:
-        """Stop to watch a directory that is gone."""
+        """Stop watching a directory that is gone."""
         if self._watched.get(directory.watched) is directory:
             del self._watched[directory.watched]
             # Fails if the directory was deleted, which ended the watch.
@@ -86,7 +86,7 @@ class Watch:
         return list(changed.values())
 
     def close(self) -> None:
-        """Stop to watch."""
+        """Stop watching."""
         os.close(self._inotify)
 
 

@@ -100,7 +100,7 @@ class Text(NamedTuple):
     text: str
     """What is searched."""
     time: float
-    """Of the event, in Unix seconds."""
+    """The time of the event, in Unix seconds."""
     seq: int
     """The number of the event."""
     turn_id: str = ""

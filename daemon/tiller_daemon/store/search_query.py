@@ -41,7 +41,7 @@ def original(text: str) -> str:
 
 
 def match_expression(query: str) -> str:
-    """A query as an expression for `MATCH`; empty if it has no word. No text is an error."""
+    """A query as an expression for `MATCH`; empty if it contains no word. Every text is valid."""
     terms: list[str] = []
     for phrase, star, word in _TERM.findall(query):
         text = indexed(phrase or word)

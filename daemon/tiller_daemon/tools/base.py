@@ -85,7 +85,7 @@ class ToolResult(Struct, frozen=True):
     """The file with the complete output; empty if nothing was cut."""
 
     exit_status: int | None = None
-    """Of a command that ended; None for other calls and after a timeout."""
+    """The exit status of a command; None for other calls and after a timeout."""
 
     sub_agent: SubAgent | None = None
     """The sub-agent that did the work."""
@@ -236,10 +236,10 @@ class FileVersions(Struct, frozen=True):
     """What the model knows of the files of a workspace."""
 
     fingerprints: dict[Path, str] = field(default_factory=dict[Path, str])
-    """By absolute resolved path, the SHA-256 of the bytes that the model saw last."""
+    """The SHA-256 of the bytes that the model saw last, by absolute resolved path."""
 
     instructions_sent: dict[str, str] = field(default_factory=dict[str, str])
-    """By path, the SHA-256 of instruction files that are in the history; cleared when the history
+    """The SHA-256 of instruction files that are in the history, by path; cleared when the history
     gets shorter, so that they are sent again."""
 
     def remember(self) -> Callable[[], None]:

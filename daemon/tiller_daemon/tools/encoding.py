@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tiller_daemon.tools.base import ToolFailure
 
 NUL_CHECKED_CHARS: Final = 8192
-"""A NUL among so many first characters makes a file binary, as for git and grep."""
+"""A NUL among this many first characters makes a file binary, as for git and grep."""
 
 BEGINNING_SHOWN_BYTES: Final = 8
 

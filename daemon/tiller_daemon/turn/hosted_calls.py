@@ -28,7 +28,7 @@ class HostedCalls:
         self._ports = ports
         self._ordinal = ordinal
         self._calls: dict[str, ToolCall] = {}
-        """By the ids of their items, in order."""
+        """The calls by the ids of their items, in order."""
         self._open: dict[str, str] = {}
         """The items of calls without a result, by the provider's ids."""
 

@@ -169,7 +169,7 @@ class _BudgetTracker:
         after = self._spent_so_far().plus(Spent(steps=1))
         of_session = self._budgets.spent_before.plus(after)
         return (
-            # The session's first: only raising it helps, also where the turn's is reached as well.
+            # The session's limit comes first: raising the turn's alone would not help.
             reached_limit(self._budgets.session, of_session, of_session=True)
             or self._out_of_steps(step)
             or reached_limit(self._budgets.turn, after)

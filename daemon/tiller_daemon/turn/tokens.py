@@ -34,7 +34,7 @@ def estimate_tokens(items: Iterable[Item]) -> int:
 
 
 def output_tokens(item: Item) -> int:
-    """Estimate the tokens that pruning the item would save; 0 if it is no call, or pruned."""
+    """Estimate what pruning the item would save, in tokens; 0 for anything but an unpruned call."""
     if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
         return 0
     chars = len(item.name) + len(item.output)

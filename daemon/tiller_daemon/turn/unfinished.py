@@ -1,4 +1,4 @@
-"""Responses that are no answer: cut off at the length limit, or empty. Pure.
+"""Responses that are not an answer: cut off at the length limit, or empty. Pure.
 
 A notice asks the model again, a few times in a row; then the turn ends and says why.
 """
@@ -33,12 +33,12 @@ ANSWER = (
 
 
 class Unfinished(Struct, frozen=True):
-    """What follows a response that is no answer."""
+    """What follows a response that is not an answer."""
 
     code: str
-    """Of the notice that asks the model again."""
+    """The code of the notice that asks the model again."""
     text: str
-    """Of that notice."""
+    """The text of that notice."""
     ending: Ending | None
     """How the turn ends instead, because the model was asked often enough."""
 

@@ -22,7 +22,7 @@ from tiller_protocol.items import Item, QueuedInput, ToolCall
 TOOL = "task"
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-"""Text in which an `@` is no mention: code has decorators."""
+"""Text in which an `@` is not a mention: code has decorators."""
 
 _MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9][\w-]*)(?=[,:;.!?)]*(?:\s|\Z))")
 """`@name` as a word of its own: no address, path or package."""

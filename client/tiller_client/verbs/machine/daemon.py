@@ -107,7 +107,7 @@ def stop(places: Places, *, drain: bool) -> bool:
 
 
 def _check_successor() -> None:
-    """Raise `TillerError` if a daemon that is started now would not get as far as to listen.
+    """Raise `TillerError` if a daemon that is started now would fail before it listens.
 
     It runs the program up to where it has imported everything and read the configuration.
     """

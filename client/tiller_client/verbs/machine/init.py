@@ -60,7 +60,7 @@ END_S_MAX = 5.0
 POLL_S = 0.05
 
 MODELS_SHOWN_MAX = 9
-"""Of one server, to choose from."""
+"""How many models of one server are offered as a choice."""
 
 NOTHING_FOUND = (
     "no provider was found: none of {variables} is set here, and no model server answers on this "

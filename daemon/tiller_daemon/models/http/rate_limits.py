@@ -6,7 +6,7 @@ from tiller_daemon.models.http.retry_after import seconds_until
 from tiller_protocol.answers import RateLimit
 
 PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit-")
-"""Of OpenAI and most others, of Anthropic, and of the draft standard."""
+"""The prefixes of OpenAI and most others, of Anthropic, and of the draft standard."""
 
 LIMITS_MAX = 12
 """How many limits of one model are kept; providers report up to five."""

@@ -78,7 +78,7 @@ _UNASKED: Final[dict[Enclosure, str]] = {
     Enclosure.BUILD: "{} seems only to read and build, and the sandbox of builds allows no more.",
     Enclosure.SESSION: "{} only passes on what other commands print.",
 }
-"""Why what no rule allows runs unasked, by the enclosure that the line gets."""
+"""Why a command that no rule allows may run unasked, by the enclosure of the line."""
 
 _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
@@ -102,9 +102,9 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
 
 
 def _implies(rule: Rule, permission: str) -> bool:
-    """Whether a rule about the network is one about the command, too.
+    """Whether a rule about the network also decides about the command.
 
-    Who was asked whether a command may run with network has allowed that it runs.
+    Whoever allows a command to run with network also allows it to run.
     """
     return rule.granted and rule.permission == NETWORK and permission == COMMAND
 

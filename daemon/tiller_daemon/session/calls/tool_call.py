@@ -79,7 +79,7 @@ class PreparedToolCall:
         return next((one.scope for one in self._requirements if one.scope), None)
 
     def permit_early(self) -> bool:
-        """Permit it if it only reads, may be repeated, and needs no approval."""
+        """Permit the call if it only reads, may be repeated, and needs no approval."""
         # If the response is retried the call runs again, which a hook would notice.
         if self._turn.hooks.observes(self._tool.name):
             return False

@@ -23,9 +23,9 @@ class Toolbox(Struct, frozen=True):
     """The tools of one turn by name, and what their calls share."""
 
     tools: Mapping[str, Tool]
-    """Those that the model is offered."""
+    """The tools that the model is offered."""
     tools_of_user: Mapping[str, Tool]
-    """Those that only calls of the user may use, because the agent is not offered them."""
+    """The tools that only calls of the user may use, because the agent is not offered them."""
     shared: TurnTools
 
     def prepare(self, call: ToolCall) -> PreparedToolCall | Refusal:

@@ -214,9 +214,9 @@ class TurnEnclosures(Struct, frozen=True):
 
     @asynccontextmanager
     async def nothing_new_to_execute(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
-        """Run a build inside: what it makes that other programs would execute is disabled at last.
+        """Run a build inside; afterwards, disable what it has made that other programs execute.
 
-        So it is if the build is interrupted. The list that this yields gets notes for the model.
+        Also if the build is interrupted. The list that this yields gets notes for the model.
         """
         notes: list[str] = []
         try:

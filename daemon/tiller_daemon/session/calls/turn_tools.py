@@ -66,7 +66,7 @@ class TurnTools(Struct, frozen=True):
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
-        # First, as a question about the network is one about the command, too.
+        # These come first, as a question about the network is also one about the command.
         requirements = (*self.enclosures.network_requirements(requirements), *requirements)
         most = self.enclosures.most_unasked
         if self.enclosures.asks:

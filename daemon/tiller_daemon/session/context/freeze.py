@@ -58,7 +58,7 @@ class FrozenTurn(NamedTuple):
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
-    """By the name under which the model knows them; also those that it is not offered."""
+    """The tools by the names that the model knows, including those that it is not offered."""
     hooks: tuple[Hook, ...] = ()
     """The user's, then the project's if it is trusted."""
     refused_documents: tuple[str, ...] = ()
@@ -275,8 +275,8 @@ def choose_tools(
     """Return the tools with these names, all if `names` is None.
 
     Raises `RejectionError` for an unknown one. Names may be of `hosted_tools`, which the provider
-    runs. Names of MCP tools may be glob patterns. One that matches nothing is no error, since the
-    server may only be down at the moment.
+    runs. Names of MCP tools may be glob patterns. One that matches nothing is not an error,
+    since the server may only be down at the moment.
     """
     if names is None:
         return dict(tools)

@@ -47,7 +47,7 @@ OUTPUT_TOKENS_MAX = 2_000
 """Generous, since reasoning models think before they write a line."""
 
 REPORTED = frozenset({"authentication", "quota", "not_found"})
-"""Kinds of errors that only the user can repair, and so hears of at once."""
+"""Kinds of errors that only the user can repair, and so is told at once."""
 
 GIVEN_UP = (
     "No title could be written after {turns} turns, so the beginning of the first input stays "
@@ -212,7 +212,7 @@ def clean_title(answer: str) -> str:
     for line in lines:
         words = "".join(c if c.isprintable() else " " for c in line).split()
         title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'`*_“”«» ")
-        # Reasoning without an end has no answer behind it.
+        # Reasoning that never ends is not followed by an answer.
         if title and not title.startswith("<think>"):
             return _cut(title)
     return ""

@@ -34,10 +34,10 @@ REASON_CHARS_MAX: Final = 1_000
 """How much of an error page the model gets."""
 
 NUL_CHECKED_BYTES: Final = 8192
-"""A NUL among so many first bytes makes a page binary."""
+"""A NUL among this many first bytes makes a page binary."""
 
 CHARSET_BYTES_MAX: Final = 1024
-"""HTML declares its character set within so many first bytes, by its standard."""
+"""HTML declares its character set within this many first bytes, by its standard."""
 
 HTML_KINDS: Final = frozenset({"text/html", "application/xhtml+xml"})
 TEXT_KINDS: Final = re.compile(
@@ -51,7 +51,7 @@ _CHARSET: Final = re.compile(
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
 )
-"""Python's codecs that are no character sets of pages; some take very long."""
+"""Python's codecs that are not character sets of pages; some take very long."""
 
 
 class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -57,25 +57,25 @@ class _Match(_Camel, frozen=True):
     """`content`, `path`, `symbol`, `repo` or `commit`."""
 
     repository: str = ""
-    """Of all types."""
+    """The repository; all types have it."""
 
     path: str = ""
-    """Of `content`, `path` and `symbol`."""
+    """The path of a `content`, `path` or `symbol`."""
 
     commit: str = ""
     """The revision of the file that was searched."""
 
     description: str = ""
-    """Of a `repo`."""
+    """The description of a `repo`."""
 
     line_matches: tuple[_LineMatch, ...] | None = None
-    """Of `content`: the lines that match."""
+    """The matching lines of a `content`."""
 
     chunk_matches: tuple[_ChunkMatch, ...] | None = None
-    """Of `content`: passages that contain matches."""
+    """The passages of a `content` that contain matches."""
 
     symbols: tuple[_Symbol, ...] | None = None
-    """Of `symbol`."""
+    """The symbols of a `symbol`."""
 
     oid: str = ""
     """The id of a `commit`."""

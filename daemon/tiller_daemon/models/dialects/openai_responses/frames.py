@@ -137,25 +137,25 @@ class OutputItem(Struct):
     """`incomplete` if it was cut off."""
 
     phase: str | None = None
-    """Of a message: whether it is a commentary or the final answer."""
+    """Whether a message is a commentary or the final answer."""
 
     content: list[Part] | None = None
-    """Of a message or reasoning: its text."""
+    """The text of a message or of reasoning."""
 
     summary: list[Part] | None = None
-    """Of reasoning: its summary."""
+    """The summary of reasoning."""
 
     encrypted_content: str | None = None
-    """Of reasoning: what only the provider can read."""
+    """Reasoning that only the provider can read."""
 
     call_id: str | None = None
-    """Of a call: the id for its result."""
+    """The id of a call, to be sent with its result."""
 
     name: str | None = None
-    """Of a call: the function."""
+    """The function of a call."""
 
     arguments: str | None = None
-    """Of a call: its arguments."""
+    """The arguments of a call."""
 
 
 class InputDetails(Struct):

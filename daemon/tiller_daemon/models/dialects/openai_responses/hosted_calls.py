@@ -44,25 +44,25 @@ class _Item(Struct):
     status: Any = None
     """`failed` or `incomplete` if it did not succeed."""
     action: Any = None
-    """Of a web search: what was done."""
+    """What a web search did."""
     queries: Any = None
-    """Of a file search."""
+    """What a file search looked for."""
     results: Any = None
-    """Of a file search: what was found, if it was requested."""
+    """What a file search found, if that was requested."""
     code: Any = None
-    """Of the code interpreter."""
+    """The code that the code interpreter ran."""
     outputs: Any = None
-    """Of the code interpreter: what the code printed, if it was requested."""
+    """What that code printed, if that was requested."""
     revised_prompt: Any = None
-    """Of an image generation."""
+    """The prompt of an image generation, as the model revised it."""
     result: Any = None
-    """Of an image generation: the image."""
+    """The image of an image generation."""
     arguments: Any = None
-    """Of an MCP call: JSON."""
+    """The arguments of an MCP call, as JSON."""
     output: Any = None
-    """Of an MCP call."""
+    """The output of an MCP call."""
     error: Any = None
-    """Of an MCP call."""
+    """The error of an MCP call."""
 
 
 _decode = msgspec.json.Decoder(_Item).decode
