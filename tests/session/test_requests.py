@@ -4,12 +4,12 @@ import pytest
 import trio
 import trio.testing
 
+from support.memory_log import MemoryLog
 from support.world import World
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import CANCELLED, OpenRequests, Reply
-from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.projection import request_rows
 from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
 from tiller_protocol.events import RequestOpened

@@ -8,12 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from support.memory_log import MemoryLog
 from support.world import World
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
 from tiller_daemon.session.searching import SEARCH_WAIT_S, SearchableSessions
 from tiller_daemon.store.base import Batch, EventRow, LogError, SessionRow
-from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import Event, ItemCompleted

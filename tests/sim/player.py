@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 from sim.deeds import LOOKS_FIRST, NEEDS_REST, answer_to, op_after_look, op_of
 from sim.deterministic import run_from_seed
 from sim.program import STOPS_THE_DAEMON, Action, Program
+from support.memory_log import MemoryLog
 from support.world import Span, World
 from tiller_client.following.catchup import Follower
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.session.turns.title import TITLE_S_MAX
-from tiller_daemon.store.memory import MemoryLog
 from tiller_protocol.answers import (
     Accepted,
     AnyAnswer,

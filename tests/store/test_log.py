@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from store.rows import batch_of, body_of, session_row, submission_row
+from support.memory_log import MemoryLog
 from tiller_daemon.store.base import (
     BadCursor,
     Batch,
@@ -19,7 +20,6 @@ from tiller_daemon.store.base import (
     cursor_of,
 )
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.memory import MemoryLog
 
 MUCH = 1_000_000
 FIGURES = SessionFigures(2, 0.5, 1, 300, 1000, "main")

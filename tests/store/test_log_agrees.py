@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.rows import batch_of, submission_row
+from support.memory_log import MemoryLog
 from tiller_daemon.store.base import Log, LogError, RequestRow, SessionFigures, cursor_of
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.memory import MemoryLog
 
 Step = Callable[[Log], Awaitable[Any]]
 

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from store.rows import batch_of, submission_row
+from support.memory_log import MemoryLog
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.memory import MemoryLog
 
 
 class _Crash(Exception):

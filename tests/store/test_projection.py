@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from store.rows import batch_of, session_row
+from support.memory_log import MemoryLog
 from tiller_daemon.store.base import Batch, EventRow, Log, LogError, RequestRow, SessionFigures
 from tiller_daemon.store.log import open_log
-from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.projection import request_rows, request_rows_in
 from tiller_daemon.store.schema import SCHEMA_VERSION, checksum
 from tiller_protocol.codec import encode_event

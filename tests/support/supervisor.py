@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import time
-from types import TracebackType
 from typing import Self
 
 from support.daemon import START_S, Daemon
@@ -41,12 +40,7 @@ class Supervisor:
         self._fed_at = time.monotonic()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self._ended)

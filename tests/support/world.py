@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
+from support.memory_log import MemoryLog
+from support.memory_transport import MemoryTransport
 from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
@@ -40,7 +42,6 @@ from tiller_daemon.session.services import (
     UserSettings,
 )
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools.base import (
     Requirement,
@@ -54,7 +55,6 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
-from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf, unpriced
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from tiller_daemon.transport.memory import MemoryTransport
+from support.memory_transport import MemoryTransport
 
 
 async def test_a_slow_answer_holds_up_no_other() -> None:

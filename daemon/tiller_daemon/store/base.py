@@ -1,4 +1,4 @@
-"""The interface of a log: its rows, its errors, and the protocol of `SqliteLog` and `MemoryLog`.
+"""The interface of a log: its rows, its errors, and the protocol `Log`.
 
 Bodies of events are opaque bytes here. Separate rows make sessions and requests searchable;
 `projection` can rebuild the rows of requests from events.
