@@ -8,7 +8,6 @@ import contextlib
 import os
 import time
 from collections.abc import Generator, Mapping
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from tiller_client.connecting.daemons import POLL_S, daemon_at
@@ -84,12 +83,7 @@ class DaemonConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -11,7 +11,6 @@ import os
 import select
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tiller_client.connecting.nng_pipe import PUB, REP, REQ, SUB, ConnectionLost, NngPipe
@@ -138,12 +137,7 @@ class EventSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

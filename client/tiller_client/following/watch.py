@@ -9,7 +9,7 @@ import select
 import signal
 import time
 from collections.abc import Collection, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NamedTuple, Self
 
 from tiller_client.connecting.connection import DaemonConnection
@@ -119,12 +119,7 @@ class Signals(Wakeup):
         self._old[signal.SIGCONT] = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._old_fd)
@@ -174,12 +169,7 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

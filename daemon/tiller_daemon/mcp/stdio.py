@@ -7,7 +7,6 @@ daemon finds leftovers, and end together with all their descendants (`processes.
 import json
 import signal
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Final
 
 import anyio
@@ -70,12 +69,7 @@ class StdioTransport:
     async def __aenter__(self) -> tuple[Any, Any]:
         return self._incoming_receive, self._outgoing_send
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for stream in (
             self._incoming_send,
             self._incoming_receive,

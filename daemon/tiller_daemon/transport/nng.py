@@ -12,7 +12,6 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import trio
@@ -114,12 +113,7 @@ class NngTransport:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close both sockets, submissions first; publications still queued are dropped."""
         self._close()
 

@@ -11,7 +11,6 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tiller_daemon.private import make_directory, open_private
@@ -101,12 +100,7 @@ class RuntimeDirectory:
             ) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the token and unlock the directory."""
         with suppress(OSError):
             (self.path / TOKEN_FILE).unlink(missing_ok=True)
