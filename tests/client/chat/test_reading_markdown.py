@@ -29,9 +29,7 @@ PARTS = st.sampled_from(
 )
 TEXTS = st.lists(st.one_of(PARTS, st.text(max_size=8)), max_size=30).map("".join)
 WIDTHS = st.integers(20, 100)
-THEMES = st.sampled_from(
-    [PLAIN, COLOURED, Theme("light", 256), Theme("dark", 16), Theme(plain=True)]
-)
+THEMES = st.sampled_from([PLAIN, COLOURED, Theme("light", 256), Theme("dark", 16)])
 OURS = re.compile(r"\x1b\[[0-9;]+m|\x1b\]8;;[!-~]*\x1b\\")
 
 
@@ -124,12 +122,6 @@ EXAMPLES = {
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_examples_read_well(text):
     assert markdown_lines(text, 40, PLAIN) == EXAMPLES[text]
-
-
-def test_a_screen_reader_gets_words():
-    text = "# A\n- [x] b\n\n| n | v |\n|-|-|\n| c | 1 |"
-    expected = ["heading 1: A", "", "done: b", "", "n: c", "v: 1"]
-    assert markdown_lines(text, 40, Theme(plain=True)) == expected
 
 
 def test_a_table_that_is_too_wide_is_shown_row_by_row():

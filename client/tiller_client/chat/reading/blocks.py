@@ -150,8 +150,7 @@ def _block_rows(node: "SyntaxTreeNode", width: int, theme: Theme, depth: int) ->
         case "heading":
             level = int(node.tag.removeprefix("h"))
             roles = ("bold", "heading", "underline") if level == 1 else ("bold", "heading")
-            hint = theme.glyph(f"{node.markup[:1] * level} ", f"heading {level}: ")
-            mark = [Span(hint.replace("=", "#").replace("-", "#"))] if theme.kind == "none" else []
+            mark = [Span(f"{'#' * level} ")] if theme.kind == "none" else []
             return wrapped([*mark, *spans(node, theme, roles)], width)
         case "bullet_list" | "ordered_list":
             return [
@@ -163,7 +162,7 @@ def _block_rows(node: "SyntaxTreeNode", width: int, theme: Theme, depth: int) ->
                 )
             ]
         case "blockquote":
-            bar = [Span(theme.glyph("│ ", "> "), ("muted",))]
+            bar = [Span("│ ", ("muted",))]
             return _hung(node.children, bar, bar, width, theme, depth)
         case "fence":
             return _fence_rows(node, width)
@@ -175,7 +174,7 @@ def _block_rows(node: "SyntaxTreeNode", width: int, theme: Theme, depth: int) ->
         case "table":
             return tables.table_rows(node, width, theme)
         case "hr":
-            return [[Span(theme.glyph("─" * width, "---"), ("muted",))]]
+            return [[Span("─" * width, ("muted",))]]
         case _:
             return wrapped(spans(node, theme), width)
 
@@ -192,10 +191,10 @@ def _item_rows(piece: Piece, width: int, theme: Theme, depth: int) -> list[Row]:
     if piece.number is not None:
         text = f"{piece.number}. "
     else:
-        text = theme.glyph(f"{_BULLETS[min(depth, len(_BULLETS) - 1)]} ", "- ")
+        text = f"{_BULLETS[min(depth, len(_BULLETS) - 1)]} "
     marker = [Span(text, ("muted",))]
     if (done := _task_state(piece.node)) is not None:
-        box = theme.glyph("☑ ", "done: ") if done else theme.glyph("☐ ", "to do: ")
+        box = "☑ " if done else "☐ "
         marker = [Span(box, ("good",) if done else ("muted",))]
     rest = [Span(" " * row_cells(marker))]
     return _hung(piece.node.children, marker, rest, width, theme, depth + 1)

@@ -55,7 +55,7 @@ def call_lines(
     call: ToolCall, facts: Facts, width: int, theme: Theme, *, opened: bool = False
 ) -> list[str]:
     """The lines of a call; whole if `opened`, with all that it returned."""
-    rows: list[Row] = [_head(call, facts, width, theme)]
+    rows: list[Row] = [_head(call, facts, width)]
     if call.rewritten_arguments:
         changed = f"a hook changed the arguments to {one_line(call.rewritten_arguments)}"
         rows += _below(changed, width, opened=opened)
@@ -80,17 +80,17 @@ def call_lines(
     return lines + [theme.line(row) for row in output_rows]
 
 
-def _head(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
+def _head(call: ToolCall, facts: Facts, width: int) -> Row:
     """State, tool, what it is about, and when it ran."""
     state, role = _state(call, facts)
-    beside = _beside(call, facts, width, theme)
+    beside = _beside(call, facts, width)
     end: Row = [Span(f" {state}"), *beside]
-    mark = theme.glyph("○ " if call.state in ("pending", "running") else "● ", "")
+    mark = "○ " if call.state in ("pending", "running") else "● "
     begin: Row = [Span(mark, (role,)), Span(cut(one_line(call.name), width // 3), ("bold",))]
     free = width - row_cells(map(safe_span, [*begin, *end])) - 1
     title = cut(call_title(call), free) if free > 0 else ""
     row = [*begin, Span(f" {title}" if title else ""), Span(f" {state}", (role,))]
-    if not theme.plain and width >= BAR_WIDTH_MIN and beside:
+    if width >= BAR_WIDTH_MIN and beside:
         used = row_cells(map(safe_span, [*row, *beside]))
         row.append(Span(" " * (min(width, BAR_END) - used)))
     return [*row, *beside]
@@ -106,7 +106,7 @@ def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
     return call_state(call), "bad" if failed else "good"
 
 
-def _beside(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
+def _beside(call: ToolCall, facts: Facts, width: int) -> Row:
     """When a call ran, if others of its response ran at the same time."""
     own = facts.span(call)
     if own is None:
@@ -117,8 +117,6 @@ def _beside(call: ToolCall, facts: Facts, width: int, theme: Theme) -> Row:
     together = [span for span in spans if span[0] < own[1] and own[0] < span[1]]
     if not together:
         return []
-    if theme.plain:
-        return [Span(f", alongside {len(together)} more", ("muted",))]
     if width < BAR_WIDTH_MIN:
         return [Span(f" ∥{len(together) + 1}", ("muted",))]
     begin, end = min(own[0], *(s[0] for s in together)), max(own[1], *(s[1] for s in together))
@@ -136,7 +134,7 @@ def background_lines(
     """The lines of a sub-agent that works in the background now."""
     took_s = max(0.0, (facts.now or command.started_at) - command.started_at)
     end: Row = [Span(f" in the background {seconds(took_s)}", ("asking",))]
-    begin: Row = [Span(theme.glyph("⚙ ", ""), ("asking",)), Span(one_line(command.id), ("bold",))]
+    begin: Row = [Span("⚙ ", ("asking",)), Span(one_line(command.id), ("bold",))]
     free = width - row_cells(map(safe_span, [*begin, *end])) - 1
     title = cut(one_line(command.command), free) if free > 0 else ""
     lines = [theme.line([*begin, Span(f" {title}" if title else ""), *end])]
@@ -170,14 +168,14 @@ def _agent_lines(
     for item in items if opened else items[-CHILD_ITEMS_SHOWN:]:
         if isinstance(item, ToolCall) and has_ended and item.state in ("pending", "running"):
             # Its session is followed apart, so how the last call ended may not be known yet.
-            label = cut(theme.glyph("● ", "") + call_label(item), width)
+            label = cut(f"● {call_label(item)}", width)
             yield theme.line([Span(label, ("muted",))])
         elif isinstance(item, ToolCall):
             yield from _child_call_lines(item, child, width, theme, opened=opened)
         elif isinstance(item, AssistantMessage):
             yield theme.line([Span(cut(one_line(item.text[:LINE_CHARS_MAX]), width))])
         elif not has_ended:
-            yield theme.line([Span(cut(theme.glyph("∴ ", "") + "Thinking", width), ("muted",))])
+            yield theme.line([Span(cut("∴ Thinking", width), ("muted",))])
 
 
 def _child_call_lines(
@@ -187,7 +185,7 @@ def _child_call_lines(
     if opened:
         yield from call_lines(call, facts, width, theme)
         return
-    yield theme.line(_head(call, facts, width, theme))
+    yield theme.line(_head(call, facts, width))
     if call.sub_agent and call.state not in ("completed", "error"):
         yield from _indented(_agent_lines(call.sub_agent, facts, width - INDENT, theme))
 

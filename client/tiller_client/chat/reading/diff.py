@@ -32,7 +32,6 @@ _WORD = re.compile(r"\w+|\s+|.")
 _DROPPED = ("diff --git ", "index ")
 
 Mark = Literal["+", "-", " ", "\\"]
-_WORDS = {"+": "added ", "-": "removed ", " ": ""}
 _ROLES = {"+": ("good", "added"), "-": ("bad", "removed")}
 
 
@@ -83,7 +82,7 @@ def diff_lines(
         if part.path != path and len(paths) > 1:
             rows += folded([Span(part.path, ("bold",))], width)
         elif part.path == path:
-            gap = f"{theme.glyph('⋯', 'further down:')} {part.about}"
+            gap = f"⋯ {part.about}"
             rows += folded([Span(gap, ("muted",))], width)
         path = part.path
         part.lines, cut_off = part.lines[:left], part.lines[left:]
@@ -208,9 +207,8 @@ def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
         if line.mark == " ":
             old.line(line.text)
         sign, role = _ROLES.get(line.mark, ("", ""))
-        mark = theme.glyph(f"{line.mark} ", _WORDS[line.mark])
         number = Span(f"{line.number:>{digits}} ", ("muted",))
-        gutter = [number, Span(mark, (sign, role) if role else ())]
+        gutter = [number, Span(f"{line.mark} ", (sign, role) if role else ())]
         indent = row_cells(gutter)
         text = _marked(code, line, role, in_colour=theme.colours > 16) if role else code
         first, *rest = folded(text, width - indent)

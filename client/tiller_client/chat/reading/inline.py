@@ -21,7 +21,7 @@ def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iter
         case "softbreak" | "hardbreak":  # people read the lines that the model wrote
             yield Span("\n", roles)
         case "code_inline":
-            code = node.content if theme.kind != "none" or theme.plain else f"`{node.content}`"
+            code = node.content if theme.kind != "none" else f"`{node.content}`"
             yield Span(code, (*roles, "code"))
         case "strong" | "em":
             yield from spans(node, theme, (*roles, _EMPHASIS[node.type]))

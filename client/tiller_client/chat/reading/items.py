@@ -39,9 +39,9 @@ _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
 _NOTES = {"discarded": "(discarded)", "interrupted": "(interrupted)"}
 _PLAN = {
-    "pending": ("☐ ", "to do: ", ()),
-    "in_progress": ("◐ ", "in progress: ", ("bold",)),
-    "completed": ("☑ ", "done: ", ("muted",)),
+    "pending": ("☐ ", ()),
+    "in_progress": ("◐ ", ("bold",)),
+    "completed": ("☑ ", ("muted",)),
 }
 
 
@@ -69,18 +69,18 @@ def item_lines(
         case ToolCall():
             return call_lines(item, facts, width, theme, opened=opened)
         case Compaction():
-            head = theme.glyph("≡ ", "") + "history up to here was summarised"
+            head = "≡ history up to here was summarised"
             summary = _indented(markdown_lines(item.summary, width - 4, theme), 4)
             return [*_muted(head, width, theme), *(summary if opened else ())]
         case Notice():
             text = item.text if opened else cut(one_line(item.text), width - 2)
-            return _muted(theme.glyph("▪ ", "") + text, width, theme)
+            return _muted(f"▪ {text}", width, theme)
         case Patch():
             title = patch_title(item)
             text = title if opened else cut(title, width - 9)
             changes = [change_line(change, _NO_COLOURS) for change in item.changes]
             shown = (line for one in changes for line in _muted(f"    {one}", width, theme))
-            head = _muted(theme.glyph("± ", "changed ") + text, width, theme)
+            head = _muted(f"± {text}", width, theme)
             return [*head, *(shown if opened else ())]
         case _:
             assert_never(item)
@@ -90,15 +90,15 @@ def plan_lines(plan: Iterable[PlanEntry], width: int, theme: Theme) -> list[str]
     """The plan as a checklist."""
     lines: list[str] = []
     for entry in plan:
-        glyph, word, roles = _PLAN[entry.state]
-        mark: Row = [Span(theme.glyph(glyph, word), roles)]
+        glyph, roles = _PLAN[entry.state]
+        mark: Row = [Span(glyph, roles)]
         lines += _hanging(mark, [Span(one_line(entry.text), roles)], width - 2, theme)
     return _indented(lines, 2)
 
 
 def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) -> list[str]:
     roles = ("bold", "user")
-    mark: Row = [Span(theme.glyph("» ", "You: "), roles)]
+    mark: Row = [Span("» ", roles)]
     files = "".join(f" [{one_line(file)}]" for file in item.files)
     about = files + _DELIVERY[item.delivery]
     text: Row = [Span(item.text.replace("\r\n", "\n").strip("\n"), roles), Span(about, ("muted",))]
@@ -133,7 +133,7 @@ def _reasoning_lines(
     heading = _HEADING.match(item.text)
     about = f": {one_line(heading[1])}" if heading else ""
     note = f" {_NOTES[item.state]}" if item.state in _NOTES else ""
-    head = cut(f"{theme.glyph('∴ ', '')}{verb}{took}{note}{about}", width)
+    head = cut(f"∴ {verb}{took}{note}{about}", width)
     lines = _muted(head, width, theme)
     text = item.text[heading.end() :] if heading else item.text
     return lines + _indented(markdown_lines(text, width - 2, theme), 2) if opened else lines

@@ -78,8 +78,6 @@ class Theme:
     """Its protocol for images."""
     cell: tuple[int, int] = CELL
     """Width and height of a cell in pixels."""
-    plain: bool = False
-    """Whether words stand for glyphs, as screen readers need it."""
 
     def line(self, row: Iterable[Span]) -> str:
         """The text of a row with its escapes; safe, whatever the row contains."""
@@ -90,10 +88,6 @@ class Theme:
         if self.colours <= 16:
             return line
         return _PAINTED.sub(lambda code: f"\x1b[{self._code(_ROLES[code[1]])}m", line)
-
-    def glyph(self, glyph: str, word: str) -> str:
-        """A glyph, or what a screen reader is to say instead."""
-        return word if self.plain else glyph
 
     def can_link(self, address: str) -> bool:
         """Whether text can be a link to an address here."""
@@ -150,7 +144,7 @@ def is_link(address: str) -> bool:
         return False
 
 
-def theme_for(environ: Mapping[str, str], *, plain: bool = False) -> Theme:
+def theme_for(environ: Mapping[str, str]) -> Theme:
     """The theme for a terminal, by the variables that it and the user set.
 
     `TILLER_THEME` is `dark`, `light` or `none`; else `COLORFGBG`, which some terminals set, tells
@@ -159,8 +153,8 @@ def theme_for(environ: Mapping[str, str], *, plain: bool = False) -> Theme:
     """
     term = environ.get("TERM", "")
     wished = environ.get("TILLER_THEME", "")
-    if plain or environ.get("NO_COLOR") or term in ("", "dumb") or wished == "none":
-        return Theme(plain=plain)
+    if environ.get("NO_COLOR") or term in ("", "dumb") or wished == "none":
+        return Theme()
     kind: Kind = "light" if (wished or _background(environ)) == "light" else "dark"
     # A multiplexer in between needs images and links wrapped for it, or drops them.
     between = "TMUX" in environ or term.startswith(("screen", "tmux"))

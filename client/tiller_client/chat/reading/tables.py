@@ -26,7 +26,7 @@ def table_rows(node: "SyntaxTreeNode", width: int, theme: Theme) -> list[Row]:
     natural = [max(row_cells(cell[0]) for cell in column) for column in zip(*table, strict=True)]
     room = width - 3 * (len(natural) - 1)
     least = [min(columns, COLUMN_CELLS_MIN) for columns in natural]
-    if theme.plain or sum(least) > room:
+    if sum(least) > room:
         return _records(table, width)
     columns = _fitted(natural, least, room)
     rule = "─┼─".join("─" * column for column in columns)
