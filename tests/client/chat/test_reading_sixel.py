@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 
 from support.pictures import encode
 from tiller_client.chat.reading.images import OPAQUE_MIN, ROWS_MAX, image_lines
-from tiller_client.chat.reading.sixel import CLEAR, COLOURS_MAX, sixels
+from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.chat.reading.style import CELL, Theme, theme_for
 from tiller_client.chat.terminal.painter import Painter
 from tiller_protocol.items import Image
@@ -95,7 +95,8 @@ def test_an_image_of_few_colours_is_drawn_with_exactly_these(pixels, columns):
     picture = Pillow.new("RGBA", (columns, len(pixels) // columns))
     picture.putdata(pixels)
     line = image_lines(Image("image/png", encode(picture, "PNG")), 60, SIXEL)
-    rows = -(-picture.height // CELL[1])
+    bands = -(-picture.height // BAND_ROWS)
+    rows = -(-bands * BAND_ROWS // CELL[1])
     up = f"\x1b[{rows - 1}A" if rows > 1 else ""
     assert line[: rows - 1] == [""] * (rows - 1)
     assert line[rows - 1].startswith(f"\x1b7{up}\x1bP")
