@@ -9,7 +9,6 @@ from msgspec import Meta
 
 ItemId = NewType("ItemId", str)
 CallId = NewType("CallId", str)
-RequestId = NewType("RequestId", str)
 
 ID_CHARS_MAX = 128
 """Longest identifier accepted from a frontend; a ULID has 26."""

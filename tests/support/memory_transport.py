@@ -6,7 +6,7 @@ and `subscribe`, the daemon `serve` and `publish`.
 
 import trio
 
-from tiller_daemon.transport.base import Handler
+from tiller_daemon.transport.nng import Handler
 
 SUBSCRIPTION_MESSAGES_MAX = 128
 """Publications queued for a slow subscriber before it loses some; nng's default for SUB."""
@@ -16,7 +16,7 @@ SUBMISSIONS_QUEUED_MAX = 1024
 
 
 class MemoryTransport:
-    """Implements `Transport` within one process."""
+    """Carries submissions and publications within one process."""
 
     def __init__(self) -> None:
         self._queue_send, self._queue_receive = trio.open_memory_channel[_PendingSubmission](

@@ -70,15 +70,14 @@ LIMITS: Final = (
 class Landlock:
     """The sandbox of Linux without namespaces."""
 
-    def __init__(self, launcher: Sequence[str] = LAUNCHER, machine: str = "") -> None:
-        """Use this command as the launcher; `machine` is `platform.machine()` by default."""
+    def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
+        """Use this command as the launcher."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
         self.most_unasked: Final = Enclosure.READ_ONLY
         self._launcher: Final = tuple(launcher)
-        self._machine: Final = machine or platform.machine()
 
     @contextmanager
     def wrap(
@@ -90,7 +89,7 @@ class Landlock:
         """Give what to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
-        options = _options(confinement, self._machine)
+        options = _options(confinement, platform.machine())
         yield WrappedCommand((*self._launcher, *options, "--", *arguments))
 
 

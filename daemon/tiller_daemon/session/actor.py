@@ -7,7 +7,6 @@ does the frontend get the answer, so a retried submission takes effect once.
 
 from functools import partial
 
-import structlog
 import trio
 from msgspec import structs
 
@@ -49,8 +48,6 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
-
-log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
 """How many submissions may wait for one session's loop; more are rejected as `overloaded`."""

@@ -47,7 +47,7 @@ from tiller_protocol.events import (
     SessionConfigured,
     SessionTitled,
 )
-from tiller_protocol.items import Delivery, QueuedInput
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import (
     Answer,
     Compact,
@@ -177,7 +177,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
             return Queued(queued.id, len(state.queue.queue) - 1)
         case "steer" | "auto":
             check_image_support(op, pending.images, turn.model)
-            _enqueue(state, _with_delivery(queued, "steer"), pending)
+            _enqueue(state, structs.replace(queued, delivery="steer"), pending)
             return Steered(turn.turn_id, queued.id)
 
 
@@ -318,10 +318,6 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
     if op.turn_id not in (None, state.turn.turn_id):
         raise _mismatch(state.turn, op.turn_id)
     state.turn.interrupt()
-
-
-def _with_delivery(queued: QueuedInput, delivery: Delivery) -> QueuedInput:
-    return structs.replace(queued, delivery=delivery)
 
 
 def _busy(turn: ActiveTurn) -> RejectionError:

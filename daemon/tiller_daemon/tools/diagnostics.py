@@ -35,7 +35,7 @@ class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _requirements(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Requirement, ...]:
     if arguments.path is None:
-        return directory_requirements("read", resolve_path(workspace, "."), title="Look for errors")
+        return directory_requirements(resolve_path(workspace, "."), title="Look for errors")
     location = resolve_path(workspace, arguments.path)
     return file_requirements("read", location, title=f"Look for errors in {location.text}")
 

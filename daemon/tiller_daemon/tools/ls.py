@@ -40,7 +40,7 @@ class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _requirements(arguments: LsArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = resolve_path(workspace, arguments.path)
-    return directory_requirements("read", location, title=f"List {location.text}")
+    return directory_requirements(location, title=f"List {location.text}")
 
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:

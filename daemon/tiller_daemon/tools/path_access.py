@@ -40,25 +40,16 @@ def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
 
 
 def file_requirements(
-    permission: str, location: Location, *, title: str, detail: str = ""
+    permission: str, *locations: Location, title: str, detail: str = ""
 ) -> tuple[Requirement, ...]:
-    """Return the permissions needed to use a file; `detail` is the diff of a change."""
-    return files_requirements(permission, (location,), title=title, detail=detail)
-
-
-def files_requirements(
-    permission: str, locations: Sequence[Location], *, title: str, detail: str = ""
-) -> tuple[Requirement, ...]:
-    """Return the permissions needed to use several files, which are one question together."""
+    """Return the permissions needed to use files, as one question; `detail` is their diff."""
     places = [(location, printable(location.path.parent)) for location in locations]
     return _requirements(permission, places, title, detail)
 
 
-def directory_requirements(
-    permission: str, location: Location, *, title: str
-) -> tuple[Requirement, ...]:
+def directory_requirements(location: Location, *, title: str) -> tuple[Requirement, ...]:
     """Return the permissions needed to search a directory, or the one file that is named."""
-    return _requirements(permission, [(location, printable(location.path))], title, "")
+    return _requirements("read", [(location, printable(location.path))], title, "")
 
 
 def to_be_written(requirements: Sequence[Requirement], root: Path) -> list[Location]:

@@ -10,13 +10,12 @@ descriptor is readable. `nng_connections` counts the answers that connections ha
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import trio
 
-from tiller_daemon.transport.base import Admission, Handler
 from tiller_daemon.transport.nng_connections import (
     CData,
     ConnectionTable,
@@ -30,6 +29,12 @@ from tiller_daemon.transport.nng_connections import (
 )
 from tiller_protocol.codec import TOPIC_END
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
+
+Handler = Callable[[bytes], Awaitable[bytes]]
+"""Turns an encoded submission into its encoded answer; never raises."""
+
+Admission = Callable[[memoryview], bytes | None]
+"""Checks a submission before it is copied: None, or the answer that rejects it."""
 
 SUBMISSIONS_MAX = 64
 """Maximum number of submissions handled at once; further ones wait in nng and in their senders."""
@@ -73,7 +78,7 @@ SOCKET_MODE = 0o600
 
 
 class NngTransport:
-    """Implements `Transport` over nng, in a runtime directory that the caller has locked.
+    """How frontends reach the daemon, in a runtime directory that the caller has locked.
 
     A context manager: entering listens, leaving closes both sockets. Leave it after `serve` and the
     last `publish`, but before the event loop ends and before the directory is unlocked.
@@ -254,7 +259,8 @@ class NngTransport:
         path = self._runtime / name
         listener = ffi.new("nng_listener *")
         doing = f"listen at {path}"
-        _set_size(socket, b"recv-size-max", self._message_bytes_max)
+        size = self._message_bytes_max
+        check(lib.nng_socket_set_size(socket[0], b"recv-size-max", size), "set recv-size-max")
         check(lib.nng_listener_create(listener, socket[0], f"ipc://{path}".encode()), doing)
         check(lib.nng_listener_set_int(listener[0], b"ipc:permissions", SOCKET_MODE), doing)
         check(lib.nng_listener_start(listener[0], 0), doing)
@@ -288,10 +294,6 @@ def _open(opener: CData) -> CData:
 
 def _set_int(socket: CData, option: bytes, value: int) -> None:
     check(lib.nng_socket_set_int(socket[0], option, value), f"set {option.decode()}")
-
-
-def _set_size(socket: CData, option: bytes, value: int) -> None:
-    check(lib.nng_socket_set_size(socket[0], option, value), f"set {option.decode()}")
 
 
 def _descriptor(socket: CData, option: bytes) -> int:

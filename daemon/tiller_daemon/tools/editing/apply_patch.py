@@ -37,7 +37,7 @@ from tiller_daemon.tools.editing.patch_format import (
 from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
 from tiller_daemon.tools.encoding import encode_like
 from tiller_daemon.tools.path_access import (
-    files_requirements,
+    file_requirements,
     resolve_approved_path,
     resolve_path,
     tool_failures,
@@ -96,9 +96,7 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
     locations = {location.path: location for location in resolved}
     names = ", ".join(one.text for one in locations.values())
     detail = _preview(changes, workspace, arguments.patch)
-    return files_requirements(
-        "write", tuple(locations.values()), title=f"Patch {names}", detail=detail
-    )
+    return file_requirements("write", *locations.values(), title=f"Patch {names}", detail=detail)
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:

@@ -45,9 +45,7 @@ class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = resolve_path(workspace, arguments.path)
-    return directory_requirements(
-        "read", location, title=f"Find {arguments.pattern} in {location.text}"
-    )
+    return directory_requirements(location, title=f"Find {arguments.pattern} in {location.text}")
 
 
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:

@@ -57,7 +57,7 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
 def _requirements(arguments: GrepArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = resolve_path(workspace, arguments.path)
     title = f"Search {arguments.pattern} in {location.text}"
-    return directory_requirements("read", location, title=title)
+    return directory_requirements(location, title=title)
 
 
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
