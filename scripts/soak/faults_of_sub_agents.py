@@ -283,7 +283,7 @@ SCOPES = (
         "G9 a sandbox that can't keep commands out of a claim runs none that write",
         ENCLOSURES,
         "TurnEnclosures.not_enforced",
-        "A.most_unasked < Enclosure.BUILD",
+        "A.loosest_unasked < Enclosure.BUILD",
         "False",
         IN_SCOPES + "test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_write",
     ),

@@ -47,7 +47,7 @@ def labelled(name: str) -> list[Labelled]:
 def default_verdict(text: str, workspace: Path) -> Verdict:
     """Return the verdict of the default configuration where a sandbox for builds is available."""
     requirements = BASH.requirements(BashArguments(text.replace("@W@", str(workspace))), workspace)
-    held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in requirements]
+    held = [structs.replace(need, loosest_unasked=Enclosure.BUILD) for need in requirements]
     return decide((*held, *further_requirements(held, workspace, lambda _: False)), (), "ask")
 
 

@@ -61,9 +61,9 @@ def test_a_rule_for_an_interpreter_alone_is_not_offered(text):
     assert always_patterns(text) == ()
 
 
-@pytest.mark.parametrize("most_unasked", [Enclosure.BUILD, Enclosure.READ_ONLY, None])
+@pytest.mark.parametrize("loosest_unasked", [Enclosure.BUILD, Enclosure.READ_ONLY, None])
 @pytest.mark.parametrize("text", HONEST)
-def test_what_always_would_allow_allows_the_command(text, most_unasked):
+def test_what_always_would_allow_allows_the_command(text, loosest_unasked):
     rules = [Rule("bash", pattern, "allow") for pattern in always_patterns(text)]
     if rules:
-        assert judge_line(text, "bash", (*BUILT_IN, *rules), most_unasked).action == "allow"
+        assert judge_line(text, "bash", (*BUILT_IN, *rules), loosest_unasked).action == "allow"

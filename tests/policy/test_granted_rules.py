@@ -62,9 +62,9 @@ def test_a_question_is_answered_and_everything_else_stays(subject, rules, grante
 
 @given(LINES, ABOUT_COMMANDS, GRANTED_COMMANDS, st.sampled_from([None, Enclosure.BUILD]))
 def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
-    line, rules, granted_rules, most_unasked
+    line, rules, granted_rules, loosest_unasked
 ):
-    requirement = Requirement("bash", (line,), kind="command", most_unasked=most_unasked)
+    requirement = Requirement("bash", (line,), kind="command", loosest_unasked=loosest_unasked)
     before = decide([requirement], rules, "ask").action
     after = decide([requirement], [*rules, *granted_rules], "ask").action
     assert before in (after, "ask")
@@ -88,7 +88,7 @@ def test_a_granted_rule_for_commands_is_as_narrow_as_it_was_shown(line, action, 
         Rule("bash", "git push --force*", "deny"),
     ]
     grant = granted("bash", "git push *", kind)
-    requirement = Requirement("bash", (line,), kind="command", most_unasked=Enclosure.BUILD)
+    requirement = Requirement("bash", (line,), kind="command", loosest_unasked=Enclosure.BUILD)
     assert decide([requirement], [*rules, grant], "ask").action == action
 
 

@@ -30,8 +30,8 @@ RULES = st.lists(
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def command(text: str, most_unasked: Enclosure | None = Enclosure.BUILD) -> Requirement:
-    return Requirement("bash", (text,), kind="command", most_unasked=most_unasked)
+def command(text: str, loosest_unasked: Enclosure | None = Enclosure.BUILD) -> Requirement:
+    return Requirement("bash", (text,), kind="command", loosest_unasked=loosest_unasked)
 
 
 def bash(pattern: str, action: Action) -> Rule:
@@ -139,10 +139,10 @@ def test_a_denial_finds_the_command_in_any_dress(spelling, around):
     assert decide([command(around.format(spelling))], rules, "always").action == "deny"
 
 
-@pytest.mark.parametrize("most_unasked", [None, Enclosure.READ_ONLY, Enclosure.BUILD])
-def test_a_denial_or_question_counts_whatever_can_be_enclosed(most_unasked):
+@pytest.mark.parametrize("loosest_unasked", [None, Enclosure.READ_ONLY, Enclosure.BUILD])
+def test_a_denial_or_question_counts_whatever_can_be_enclosed(loosest_unasked):
     for action in ("ask", "deny"):
-        need = command("ls | cat f", most_unasked)
+        need = command("ls | cat f", loosest_unasked)
         assert decide([need], [bash("cat *", action)], "ask").action == action
 
 

@@ -126,12 +126,12 @@ def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) 
 def test_where_the_home_is_in_the_workspace_only_reading_is_unasked(home: Path) -> None:
     policy = SandboxPolicy()
     made = confiner(home)
-    assert made.most_unasked(policy, home / "work") is Enclosure.BUILD
+    assert made.loosest_unasked(policy, home / "work") is Enclosure.BUILD
     for workspace in (home, home.parent, Path("/")):
-        assert made.most_unasked(policy, workspace) is Enclosure.READ_ONLY
+        assert made.loosest_unasked(policy, workspace) is Enclosure.READ_ONLY
     link = home.parent / "link"
     link.symlink_to(home)
-    assert made.most_unasked(policy, link) is Enclosure.READ_ONLY
+    assert made.loosest_unasked(policy, link) is Enclosure.READ_ONLY
 
 
 def test_a_configuration_that_links_into_the_workspace_is_not_written(home: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_sandbox_is_looked_for_once() -> None:
     assert made.must_ask(SandboxPolicy())
     assert made.must_ask(SandboxPolicy("read_only"))
     assert made.confined(Enclosure.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
-    assert made.most_unasked(SandboxPolicy(), NO_PLACE) is None
+    assert made.loosest_unasked(SandboxPolicy(), NO_PLACE) is None
     assert looked == [1]
 
 

@@ -22,8 +22,8 @@ from tiller_daemon.models.dialects.openai_chat import request as chat
 from tiller_daemon.models.dialects.openai_responses import request as responses
 from tiller_daemon.models.scripted import CallPart, Script, ScriptedUsage, ScriptStep, TextPart
 from tiller_daemon.session.loaded_sessions import UNLOAD_CHECK_S
-from tiller_daemon.session.turns import resting_histories
-from tiller_daemon.session.turns.resting_histories import REST_S_MAX, SESSIONS_MAX
+from tiller_daemon.session.turns import idle_histories
+from tiller_daemon.session.turns.idle_histories import IDLE_S_MAX, SESSIONS_MAX
 from tiller_daemon.turn.history import History
 from tiller_protocol.events import TurnEnded
 from tiller_protocol.ops import Revert, SessionDelete
@@ -175,7 +175,7 @@ async def test_g12_histories_rest_for_a_while_and_only_those_of_a_few_sessions(
     await turns(world, deleted, 1, 1)
     await world.must(SessionDelete(deleted))
     assert len(resting) == SESSIONS_MAX - 1
-    await trio.sleep(REST_S_MAX + 2 * UNLOAD_CHECK_S)
+    await trio.sleep(IDLE_S_MAX + 2 * UNLOAD_CHECK_S)
     assert len(resting) == 0
     # Without it the next turn sends the same.
     await turns(world, first, 2, 2)
@@ -185,7 +185,7 @@ async def test_g12_histories_rest_for_a_while_and_only_those_of_a_few_sessions(
 
 async def test_g12_histories_that_rest_have_a_limit_in_bytes(autojump_clock, start, monkeypatch):
     # The real limit is more than fits into a context.
-    monkeypatch.setattr(resting_histories, "BYTES_MAX", 10_000)
+    monkeypatch.setattr(idle_histories, "BYTES_MAX", 10_000)
     world, session_id = await start(ScriptStep((TextPart("done"),), repeat=True))
     world.model.stream = _with_body(world)
     resting = world.services.histories

@@ -38,8 +38,8 @@ class ConfinesNothing:
     name, helpers, limits = "none", 0, ""
     denials = re.compile("denied")
 
-    def __init__(self, most_unasked: Enclosure = Enclosure.BUILD) -> None:
-        self.most_unasked = most_unasked
+    def __init__(self, loosest_unasked: Enclosure = Enclosure.BUILD) -> None:
+        self.loosest_unasked = loosest_unasked
 
     @contextmanager
     def wrap(

@@ -23,8 +23,8 @@ from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import RejectedError, TillerError
 from tiller_client.following.feed import Feed
 from tiller_client.following.watch import Wakeup
-from tiller_client.lanes import Lanes
-from tiller_client.lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
+from tiller_client.json_lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
+from tiller_client.ordered_jobs import OrderedJobs
 from tiller_protocol.codec import TOPIC_END, decode_event, decode_file_wanted
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import LIFECYCLE_TOPIC
@@ -103,7 +103,7 @@ class _Rpc:
         self.notifies = False
         self.loans = _Loans(pool)
         self._followed: dict[str, _Followed] = {}
-        self._jobs = Lanes(self._submit, self.start)
+        self._jobs = OrderedJobs(self._submit, self.start)
         self._ulids = Ulids()
         self._wakeup = Wakeup()
         self._failure: BaseException | None = None

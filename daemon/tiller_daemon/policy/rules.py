@@ -74,7 +74,7 @@ class JudgedRequirement(Protocol):
         ...
 
     @property
-    def most_unasked(self) -> Enclosure | None:
+    def loosest_unasked(self) -> Enclosure | None:
         """For command lines, the loosest enclosure available without a question; None if none."""
         ...
 
@@ -182,7 +182,7 @@ def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule])
     permission = requirement.permission
     match requirement.kind:
         case "command":
-            line = judge_line(subject, permission, layers, requirement.most_unasked)
+            line = judge_line(subject, permission, layers, requirement.loosest_unasked)
         case "network":
             line = judge_network(subject, layers)
         case "path" | "plain":

@@ -89,7 +89,7 @@ class Bubblewrap:
         self.helpers: Final = 2
         self.limits: Final = ""
         self.denials: Final = DENIALS
-        self.most_unasked: Final = Enclosure.BUILD
+        self.loosest_unasked: Final = Enclosure.BUILD
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._overlays: Final = overlays

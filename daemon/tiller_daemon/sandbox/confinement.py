@@ -134,7 +134,7 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def most_unasked(self) -> Enclosure:
+    def loosest_unasked(self) -> Enclosure:
         """The loosest enclosure that it can enforce for commands that were not approved."""
         ...
 

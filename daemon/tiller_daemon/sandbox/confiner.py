@@ -100,7 +100,7 @@ class Confiner:
             self._found = self._find()
         return self._found
 
-    def most_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
+    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
         """Return the loosest enclosure for commands without approval; None without a sandbox."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
@@ -111,7 +111,7 @@ class Confiner:
         holds_home = self._home.is_relative_to(workspace.resolve())
         if policy.mode == "read_only" or is_link or holds_home:
             return Enclosure.READ_ONLY
-        return sandbox.most_unasked
+        return sandbox.loosest_unasked
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether the mode of the session is not enforced at all."""
@@ -126,7 +126,7 @@ class Confiner:
             return False
         sandbox = self.search_result().sandbox
         return sandbox is None or (
-            policy.mode == "workspace_write" and sandbox.most_unasked < Enclosure.BUILD
+            policy.mode == "workspace_write" and sandbox.loosest_unasked < Enclosure.BUILD
         )
 
     def describe(

@@ -76,7 +76,7 @@ class Landlock:
         self.helpers: Final = 0
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
-        self.most_unasked: Final = Enclosure.READ_ONLY
+        self.loosest_unasked: Final = Enclosure.READ_ONLY
         self._launcher: Final = tuple(launcher)
 
     @contextmanager

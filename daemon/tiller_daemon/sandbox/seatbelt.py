@@ -36,7 +36,7 @@ class Seatbelt:
         self.helpers: Final = 0
         self.limits: Final = ""
         self.denials: Final = DENIALS
-        self.most_unasked: Final = Enclosure.BUILD
+        self.loosest_unasked: Final = Enclosure.BUILD
         self._program: Final = program
 
     @contextmanager

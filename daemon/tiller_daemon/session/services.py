@@ -17,7 +17,7 @@ from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.editor_files import EditorFiles
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
-from tiller_daemon.session.turns.resting_histories import RestingHistories
+from tiller_daemon.session.turns.idle_histories import IdleHistories
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
@@ -239,7 +239,7 @@ class Services(Struct, frozen=True):
     """How commands run."""
     files: SessionFiles
     """Files that the daemon writes for sessions."""
-    histories: RestingHistories = field(default_factory=RestingHistories)
+    histories: IdleHistories = field(default_factory=IdleHistories)
     """What turns have made of their history, for the next turn."""
 
     def time(self) -> float:

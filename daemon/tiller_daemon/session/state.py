@@ -8,7 +8,7 @@ import trio
 from tiller_daemon.session.background.commands import Background
 from tiller_daemon.session.clock import SessionClock
 from tiller_daemon.session.context.freeze import with_grants
-from tiller_daemon.session.context.notices import Notices
+from tiller_daemon.session.context.turn_warnings import TurnWarnings
 from tiller_daemon.session.inputs.input_queue import InputQueue
 from tiller_daemon.session.inputs.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.outbox import Outbox
@@ -91,7 +91,7 @@ class SessionState:
             self.background,
             self.tasks,
         )
-        self.notices = Notices(services)
+        self.warnings = TurnWarnings(services)
         self.wanted_title = WantedTitle()
         self.turn: ActiveTurn | None = None
         self._begun: BegunTurn | None = None

@@ -41,7 +41,7 @@ class Requirement(Struct, frozen=True):
     detail: str = ""
     """All of what the call would do, for the user."""
 
-    most_unasked: Enclosure | None = None
+    loosest_unasked: Enclosure | None = None
     """For command lines, the loosest enclosure available for a call that the user was not asked
     about; None if there is none."""
 

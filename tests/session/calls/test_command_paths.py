@@ -19,7 +19,7 @@ from tiller_protocol.settings import Rule
 
 
 def command(text: str) -> Requirement:
-    return Requirement("bash", (text,), kind="command", most_unasked=Enclosure.BUILD)
+    return Requirement("bash", (text,), kind="command", loosest_unasked=Enclosure.BUILD)
 
 
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:

@@ -46,7 +46,7 @@ async def test_b36_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_
 
 async def test_b36_a_build_that_wants_more_is_settled_by_a_rule_and_not_by_where_builds_run():
     asked = Asked()
-    need = Requirement("bash", ("make",), kind="command", most_unasked=Enclosure.BUILD)
+    need = Requirement("bash", ("make",), kind="command", loosest_unasked=Enclosure.BUILD)
     assert asked.permission.verdict((need,)).action == "allow"
     await asked.permission.ask_about(CALL, need)
     assert not asked.is_allowed()

@@ -29,7 +29,7 @@ requirements = st.lists(
             paths,
         ),
         st.builds(
-            lambda line, most: Requirement("bash", (line,), kind="command", most_unasked=most),
+            lambda line, most: Requirement("bash", (line,), kind="command", loosest_unasked=most),
             st.sampled_from(LINES),
             st.sampled_from((None, Enclosure.READ_ONLY, Enclosure.BUILD)),
         ),

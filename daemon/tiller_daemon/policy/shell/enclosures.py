@@ -126,25 +126,25 @@ def needed_enclosure(line: str) -> Enclosure:
 
 
 def judge_line(
-    line: str, permission: str, rules: Sequence[Rule], most_unasked: Enclosure | None
+    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: Enclosure | None
 ) -> LineVerdict:
     """Decide about a command line; `rules` come with the weakest first.
 
-    `most_unasked` is the loosest enclosure available for a line that the user was not asked about,
-    READ_ONLY or BUILD; None if there is none, and then only rules allow a line.
+    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about, READ_ONLY
+    or BUILD; None if there is none, and then only rules allow a line.
     """
-    verdict = _judge(line, permission, rules, most_unasked)
+    verdict = _judge(line, permission, rules, loosest_unasked)
     if verdict.action != "ask" or verdict.rule:
         return verdict
     # A rule that allows only a part of the line must not cause a question about a line that would
     # run unasked without it.
     strict = [rule for rule in rules if rule.action != "allow" or rule.permission == SANDBOXED]
-    unasked = _judge(line, permission, strict, most_unasked)
+    unasked = _judge(line, permission, strict, loosest_unasked)
     return unasked if unasked.action == "allow" else verdict
 
 
 def _judge(
-    line: str, permission: str, rules: Sequence[Rule], most_unasked: Enclosure | None
+    line: str, permission: str, rules: Sequence[Rule], loosest_unasked: Enclosure | None
 ) -> LineVerdict:
     parsed = parse(line)
     for command in parsed.commands:
@@ -155,14 +155,14 @@ def _judge(
         return by_rule(about_line.action, about_line, line)
     parts: list[_Part] = []
     for command in parsed.commands:
-        part = _part(command, parsed, permission, rules, most_unasked)
+        part = _part(command, parsed, permission, rules, loosest_unasked)
         if isinstance(part, LineVerdict):
             return part
         parts.append(part)
     needed = max((part.needed for part in parts), default=Enclosure.READ_ONLY)
     limit = min((part.limit for part in parts), default=Enclosure.SESSION)
-    if problem := _problem(parsed, needed, parts, most_unasked):
-        return _judge_whole(line, permission, rules, most_unasked, problem)
+    if problem := _problem(parsed, needed, parts, loosest_unasked):
+        return _judge_whole(line, permission, rules, loosest_unasked, problem)
     if needed > limit:
         short = min(parts, key=lambda part: part.limit)
         because = (
@@ -204,7 +204,7 @@ def _part(
     parsed: CommandLine,
     permission: str,
     rules: Sequence[Rule],
-    most_unasked: Enclosure | None,
+    loosest_unasked: Enclosure | None,
 ) -> _Part | LineVerdict:
     """Return the part of one command, or the question about it."""
     purpose = purpose_of(command, parsed.functions)
@@ -213,10 +213,10 @@ def _part(
     if rule:
         # A command that seems to read starts in the read-only enclosure. If it tries to write, the
         # rule lets it run again in a looser one.
-        reads = needed == Enclosure.READ_ONLY and most_unasked is not None
+        reads = needed == Enclosure.READ_ONLY and loosest_unasked is not None
         return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION, rule)
     limit, sandboxed = _UNASKED_LIMIT[purpose], None
-    if needed > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
+    if needed > Enclosure.READ_ONLY and loosest_unasked == Enclosure.BUILD:
         sandboxed = last_match(SANDBOXED, command.text, rules)
         if sandboxed and sandboxed.action != "allow":
             return by_rule(sandboxed.action, sandboxed, command.text)
@@ -224,7 +224,7 @@ def _part(
             needed = limit = Enclosure.BUILD
     if limit is None:
         return _ask(command.text, "it may do more than read and build")
-    if purpose != "passes_on" and (most_unasked is None or needed > most_unasked):
+    if purpose != "passes_on" and (loosest_unasked is None or needed > loosest_unasked):
         return _ask(command.text, _NOT_ENFORCED)
     return _Part(command, needed, limit, sandboxed)
 
@@ -233,12 +233,12 @@ def _problem(
     parsed: CommandLine,
     needed: Enclosure,
     parts: Sequence[_Part],
-    most_unasked: Enclosure | None,
+    loosest_unasked: Enclosure | None,
 ) -> str:
     """Return why the commands don't decide about the line, as a clause; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if needed == Enclosure.READ_ONLY and most_unasked is None:
+    if needed == Enclosure.READ_ONLY and loosest_unasked is None:
         return _NOT_ENFORCED
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
@@ -253,7 +253,7 @@ def _judge_whole(
     line: str,
     permission: str,
     rules: Sequence[Rule],
-    most_unasked: Enclosure | None,
+    loosest_unasked: Enclosure | None,
     problem: str,
 ) -> LineVerdict:
     """Judge a line that its commands don't decide about: only a rule for everything allows it."""
@@ -263,7 +263,7 @@ def _judge_whole(
     rule = rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
         return LineVerdict("allow", Enclosure.SESSION, _sentence("allow", rule, line), line, rule)
-    rule = rule_for_everything(SANDBOXED, rules) if most_unasked == Enclosure.BUILD else None
+    rule = rule_for_everything(SANDBOXED, rules) if loosest_unasked == Enclosure.BUILD else None
     if rule and rule.action == "allow" and rule_for_everything(permission, rules) is None:
         return LineVerdict("allow", Enclosure.BUILD, _sentence("allow", rule, line), line, rule)
     return _ask(line, problem)

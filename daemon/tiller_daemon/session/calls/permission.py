@@ -95,7 +95,7 @@ class Permission(Struct, frozen=True):
     async def ask_about(self, call: ToolCall, requirement: Requirement) -> Reply:
         """Ask the user about one requirement, even if an enclosure would let it run unasked."""
         request = self._request(call, "approval", requirement, (requirement,))
-        by_rules = structs.replace(requirement, most_unasked=None)
+        by_rules = structs.replace(requirement, loosest_unasked=None)
         return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:

@@ -76,10 +76,10 @@ class TurnEnclosures(Struct, frozen=True):
     """Where the turn may write at most."""
 
     @property
-    def most_unasked(self) -> Enclosure | None:
+    def loosest_unasked(self) -> Enclosure | None:
         """The loosest enclosure for calls that run unasked; None if no sandbox works here."""
         sandbox = self.context.permissions.sandbox
-        return self.confiner.most_unasked(sandbox, Path(self.context.workspace))
+        return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
 
     @property
     def asks(self) -> bool:
@@ -187,7 +187,7 @@ class TurnEnclosures(Struct, frozen=True):
         if (
             self.limits.taken
             and enclosure > Enclosure.READ_ONLY
-            and sandbox.most_unasked < Enclosure.BUILD
+            and sandbox.loosest_unasked < Enclosure.BUILD
         ):
             return SANDBOX_TOO_WEAK.format(why=self.limits.reason, name=sandbox.name)
         return ""

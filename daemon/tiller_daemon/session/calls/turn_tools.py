@@ -68,7 +68,7 @@ class TurnTools(Struct, frozen=True):
             return requirements
         # These come first, as a question about the network is also one about the command.
         requirements = (*self.enclosures.network_requirements(requirements), *requirements)
-        most = self.enclosures.most_unasked
+        most = self.enclosures.loosest_unasked
         if self.enclosures.asks:
             requirements = (
                 *requirements,
@@ -78,7 +78,7 @@ class TurnTools(Struct, frozen=True):
             # What a build creates is disabled when it has ended, which is unknown for this one.
             most = Enclosure.READ_ONLY
         return tuple(
-            structs.replace(r, most_unasked=most) if r.kind == "command" else r
+            structs.replace(r, loosest_unasked=most) if r.kind == "command" else r
             for r in requirements
         )
 
@@ -90,7 +90,7 @@ class TurnTools(Struct, frozen=True):
             case "command":
                 commands = command_lines(requirements)
                 # Without a sandbox a command that seems to read could still write.
-                enforced = self.enclosures.most_unasked is not None
+                enforced = self.enclosures.loosest_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
                 read_only = {

@@ -119,7 +119,7 @@ def _start_turn(
         title_request = TitleRequest(
             state.services, state.outbox, frozen.model, context.before.steps, state.wanted_title
         )
-    bodies += state.notices.due(frozen, snapshot, choices)
+    bodies += state.warnings.due(frozen, snapshot, choices)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(
         frozen, run_turn, state.parts, title_request=title_request, sub_agent_run=sub_agent_run

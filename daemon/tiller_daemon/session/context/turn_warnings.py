@@ -14,7 +14,7 @@ from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Snapshot
 
 
-class Notices:
+class TurnWarnings:
     """The warnings of one loaded session, and which of them it has already had."""
 
     def __init__(self, services: Services) -> None:

@@ -1,4 +1,4 @@
-"""Lines of JSON wherever the stream is cut, and jobs in lanes: in order, and side by side."""
+"""Lines of JSON wherever the stream is cut, and jobs: in order by key, others at the same time."""
 
 import os
 import threading
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client import lanes, lines
+from tiller_client import json_lines, ordered_jobs
 from tiller_client.following.watch import Wakeup
-from tiller_client.lanes import Lanes
-from tiller_client.lines import Line, read_lines
+from tiller_client.json_lines import Line, read_lines
+from tiller_client.ordered_jobs import OrderedJobs
 
 TIMEOUT_S = 10.0
 SMALL_MAX = 8
@@ -32,7 +32,7 @@ def test_lines_are_numbered_and_whole_wherever_the_stream_is_cut(
         if text.strip() or len(text) > SMALL_MAX
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lines, "LINE_BYTES_MAX", SMALL_MAX)
+        patched.setattr(json_lines, "LINE_BYTES_MAX", SMALL_MAX)
         assert read_cut(data, cuts) == wanted
 
 
@@ -71,16 +71,16 @@ def start(target: Callable[[], None]) -> None:
     threading.Thread(target=target, daemon=True).start()
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=3 * lanes.JOBS_MAX))
-def test_the_jobs_of_a_lane_are_done_in_order_and_all_of_them(keys: Sequence[str | None]) -> None:
+@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=3 * ordered_jobs.JOBS_MAX))
+def test_the_jobs_of_a_key_are_done_in_order_and_all_of_them(keys: Sequence[str | None]) -> None:
     done: list[tuple[str | None, int]] = []
-    work = Lanes[tuple[str | None, int]](done.append, start)
+    work = OrderedJobs[tuple[str | None, int]](done.append, start)
     for number, key in enumerate(keys):
         work.put((key, number), key)
     work.join()
     assert sorted(number for _, number in done) == list(range(len(keys)))
-    for lane in ("a", "b", "c"):
-        numbers = [number for key, number in done if key == lane]
+    for one in ("a", "b", "c"):
+        numbers = [number for key, number in done if key == one]
         assert numbers == sorted(numbers)
 
 
@@ -88,14 +88,14 @@ def test_a_job_that_takes_long_keeps_up_its_own_lane_only() -> None:
     go_on, other_done = threading.Event(), threading.Event()
     started: list[str] = []
 
-    def work(lane: str) -> None:
-        started.append(lane)
-        if lane == "slow":
+    def work(key: str) -> None:
+        started.append(key)
+        if key == "slow":
             assert go_on.wait(TIMEOUT_S)
         else:
             other_done.set()
 
-    jobs = Lanes[str](work, start)
+    jobs = OrderedJobs[str](work, start)
     jobs.put("slow", "slow")
     jobs.put("slow", "slow")
     jobs.put("quick", "quick")

@@ -1,4 +1,4 @@
-"""Runs jobs in threads: those of one lane in order, those of different lanes side by side."""
+"""Runs jobs in threads: those with the same key in order, others at the same time."""
 
 import threading
 from collections import deque
@@ -11,8 +11,8 @@ JOBS_MAX = 64
 _Job = TypeVar("_Job")
 
 
-class Lanes(Generic[_Job]):
-    """Jobs to do. A lane has a thread while it has jobs."""
+class OrderedJobs(Generic[_Job]):
+    """Jobs to do. A key has a thread while it has jobs."""
 
     def __init__(
         self,
@@ -22,36 +22,36 @@ class Lanes(Generic[_Job]):
         """`work` does one job; `start` starts a thread, and reports what it raises."""
         self._work = work
         self._start = start
-        self._lanes: dict[str, deque[_Job]] = {}
+        self._by_key: dict[str, deque[_Job]] = {}
         self._lock = threading.Lock()
         self._capacity = threading.Semaphore(JOBS_MAX)
 
-    def put(self, job: _Job, lane: str | None) -> None:
-        """Add a job, in a lane of its own if `lane` is `None`; waits while there are `JOBS_MAX`."""
+    def put(self, job: _Job, key: str | None) -> None:
+        """Add a job; without a `key` it waits for no other. Waits while there are `JOBS_MAX`."""
         self._capacity.acquire()
-        if lane is None:
+        if key is None:
             self._start(lambda: self._do(job))
             return
         with self._lock:
-            jobs = self._lanes.get(lane)
+            jobs = self._by_key.get(key)
             if jobs is not None:
                 jobs.append(job)
                 return
-            self._lanes[lane] = jobs = deque([job])
-        self._start(lambda: self._drain(lane, jobs))
+            self._by_key[key] = jobs = deque([job])
+        self._start(lambda: self._drain(key, jobs))
 
     def join(self) -> None:
         """Wait until every job is done; none can be added any more."""
         for _ in range(JOBS_MAX):
             self._capacity.acquire()
 
-    def _drain(self, lane: str, jobs: deque[_Job]) -> None:
+    def _drain(self, key: str, jobs: deque[_Job]) -> None:
         while True:
             self._do(jobs[0])
             with self._lock:
                 jobs.popleft()
                 if not jobs:
-                    del self._lanes[lane]
+                    del self._by_key[key]
                     return
 
     def _do(self, job: _Job) -> None:
