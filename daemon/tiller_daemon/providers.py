@@ -329,7 +329,7 @@ class Providers:
             problem=provider.problem or problems.get(provider_name, ""),
             max_output=known.max_output,
             price=known.price,
-            variants=(*own, *(one for one in provider.variants or () if one not in own)),
+            variants=(*own, *(one for one in provider.variants if one not in own)),
             listed=listed,
             rate_limits=provider.rate_limits(model),
         )

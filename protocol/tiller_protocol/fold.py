@@ -140,8 +140,12 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
     if snapshot.turn:
         index = find_mark(snapshot, snapshot.turn.turn_id, 0)
         if index is not None:
-            mark = snapshot.marks[index]
-            snapshot.marks[index] = structs.replace(mark, duration_s=body.duration_s)
+            snapshot.marks[index] = structs.replace(
+                snapshot.marks[index],
+                duration_s=body.duration_s,
+                outcome=body.outcome,
+                error=body.error,
+            )
     snapshot.turn = None
     snapshot.worked_s += body.duration_s
     snapshot.branch = body.branch or snapshot.branch

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Struct, structs
 
 from tiller_protocol.doc import doc
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     Outcome,
     StatusName,
@@ -46,6 +47,8 @@ class Mark(Struct, frozen=True, omit_defaults=True):
         TurnChoices | None, doc("As in `turn_started`; absent for steps as well.")
     ] = None
     model: Annotated[str, doc("The model of the turn, as `provider/model`.")] = ""
+    outcome: Annotated[Outcome | None, doc("How an ended turn ended.")] = None
+    error: Annotated[ErrorInfo | None, doc("Why, as in `turn_ended`.")] = None
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):

@@ -497,6 +497,33 @@ def test_a_turn_that_runs_says_since_when_and_no_duration() -> None:
     assert f"\nturn 2 · {local_time(500)}\n" in text
 
 
+def test_a_transcript_says_below_a_turn_that_it_did_not_complete_and_why() -> None:
+    snapshot = session_of([*text_item("i1", "One.")])
+    broken = TurnEnded("failed", 1, Usage(), 2.0, error=ErrorInfo("quota", "No money is left."))
+    stopped = TurnEnded("interrupted", 1, Usage(), 2.0)
+    for number, end in enumerate((broken, stopped), 2):
+        for body in (started(), *text_item(f"i{number}", f"{number}."), end):
+            fold(snapshot, Event(snapshot.seq + 1, "s", 100.0 * number, body, f"t{number}"))
+    assert transcript(snapshot, PLAIN, 80).splitlines()[2:15] == [
+        "",
+        f"turn 1 · {local_time(0)} · 1.5 s",
+        "One.",
+        "",
+        f"turn 2 · {local_time(200)} · 2.0 s",
+        "2.",
+        "✗ No money is left.",
+        "■ failed",
+        "",
+        f"turn 3 · {local_time(300)} · 2.0 s",
+        "3.",
+        "■ interrupted",
+        "",
+    ]
+    last = transcript(snapshot, PLAIN, 80, tail=1)
+    assert "■ interrupted" in last
+    assert "No money" not in last, "it belongs to a turn that is not shown"
+
+
 def test_of_a_transcript_the_last_items_are_shown_below_their_turn() -> None:
     sealed = Reasoning(ItemId("r"), "", "completed")
     hidden: list[AnyBody] = [ItemStarted(sealed), ItemCompleted(sealed)]

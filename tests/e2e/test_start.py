@@ -14,7 +14,7 @@ import pytest
 from support.daemon import CONFIG, START_S, Daemon, DaemonEnded
 from tiller_client.connecting.runtime import lock_is_held, token_stamp
 from tiller_client.connecting.starting import DaemonStart
-from tiller_client.errors import NoDaemon
+from tiller_client.errors import NoDaemon, StartFailed
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, LOG_FILE, OPS_SOCKET, TOKEN_FILE, Places
 
 NewDaemon = Callable[..., Daemon]
@@ -208,6 +208,20 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     assert (first.process.wait(), late.process.wait()) == (0, 0)
     assert "was replaced by one that has ended" in _output(places)
     assert not lock_is_held(places.runtime)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 1, "signal 35")]
+)
+def test_a_daemon_that_is_killed_while_it_starts_is_reported_with_the_signal(
+    new_daemon: NewDaemon, number: int, name: str
+) -> None:
+    """The kernel kills processes like this when memory runs out, and they leave no output."""
+    daemon = new_daemon()
+    start = DaemonStart(daemon.places, daemon.variables)
+    start.process.send_signal(number)
+    with pytest.raises(StartFailed, match=f"killed by {name} while it started"):
+        start.wait(lambda: False)
 
 
 def _output(places: Places) -> str:

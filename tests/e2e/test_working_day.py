@@ -73,6 +73,9 @@ def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(
     assert tiller("exec", "-m", model, "--budget", "steps=0", "x").status == 2
     refused = tiller("exec", "-m", "scripted/nosuch/x", "--variant", "deep", "x")
     assert refused.status == 1, "nothing is guessed"
+    refused = tiller("exec", "-m", model, "--variant", "nosuch", "x")
+    assert (refused.status, refused.out) == (1, "")
+    assert f"{model} has no variants, and so not 'nosuch'." in refused.err
 
 
 def test_what_is_set_counts_from_the_next_turn_on(daemon: Daemon, tiller: CommandLine) -> None:
@@ -225,6 +228,15 @@ def test_a_fork_says_of_what_it_is_one(daemon: Daemon, tiller: CommandLine) -> N
     assert tiller("fork", "last").status == 0
     assert f"fork of {session} at turn 1" in tiller("ls").out.splitlines()[0]
     assert f"fork of {session} at turn 1" in tiller("show").out
+
+
+def test_why_a_turn_failed_is_shown_later_as_well(daemon: Daemon, tiller: CommandLine) -> None:
+    broke = ScriptStep(failures=(Failure("quota", "No money is left."),))
+    assert tiller("exec", "-m", daemon.script(broke, always("Paid.")), "x").status == 1
+    assert tiller("exec", "--session", "last", "again").status == 0
+    shown = tiller("show").out
+    failed, paid = shown.index("No money is left."), shown.index("Paid.")
+    assert shown.index("■ failed") in range(failed, paid)
 
 
 def test_why_a_compaction_failed_is_said_once(daemon: Daemon, tiller: CommandLine) -> None:

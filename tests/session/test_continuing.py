@@ -235,6 +235,7 @@ async def test_a_continued_turn_has_every_choice_of_the_turn_that_it_goes_on_fro
     """Whatever came between that asked no model for an answer."""
     world, session_id = await start(OK)
     answers = ScriptStep(parts=(TextPart('"ok"'),), repeat=True)
+    world.efforts = ("careful",)
     world.scripts["other"] = Script((LOOKS, LOOKS, FAILS, answers))
     world.scripts["s"] = Script((OK,), compaction=OK)
     await world.say(session_id, "first")
@@ -276,6 +277,7 @@ async def test_a_continued_turn_has_every_choice_of_the_turn_that_it_goes_on_fro
 
 async def test_choices_for_the_continued_turn_come_on_top_and_last(autojump_clock, start):
     world, session_id = await start(OK)
+    world.efforts = ("careful",)
     world.scripts["other"] = Script((FAILS, FAILS, FAILS, FAILS))
     await world.say(session_id, "go", overrides=CHOICES)
     await world.ended(session_id)

@@ -273,7 +273,7 @@ class World:
         self.context_window: int | None = None
         self.options: dict[str, Any] = {}
         self.variants: dict[str, dict[str, Any]] = {}
-        self.efforts: tuple[str, ...] | None = None
+        self.efforts: tuple[str, ...] = ()
         self.prompt_header = ""
         self.more_tools: tuple[Tool, ...] = ()
         self.hosted_tools: dict[str, dict[str, Any]] = {}

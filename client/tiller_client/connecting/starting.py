@@ -81,9 +81,9 @@ class DaemonStart:
                     f"the daemon did not start within {START_DEADLINE_S:g} s; "
                     f"the end of {self._output}:\n{_tail(self._output, self._offset)}"
                 )
-            if self.process.poll():
+            if status := self.process.poll():
                 raise StartFailed(
-                    f"the daemon could not start; its output:\n{_tail(self._output, self._offset)}"
+                    f"{_failure(status)}; its output:\n{_tail(self._output, self._offset)}"
                 )
             if self.process.returncode == 0:
                 if self._after_crash and not lock_is_held(self.places.runtime):
@@ -169,6 +169,19 @@ def _spawn(
         )
     finally:
         os.close(descriptor)
+
+
+def _failure(status: int) -> str:
+    """What became of a daemon that has ended with a status; negative: by that signal."""
+    if status > 0:
+        return "the daemon could not start"
+    import signal  # imported by few verbs, and this module by all
+
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = f"signal {-status}"
+    return f"the daemon was killed by {name} while it started"
 
 
 def _tail(output: Path, offset: int) -> str:

@@ -31,7 +31,7 @@ from tiller_client.rendering.lines import (
 )
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, local_time, one_line, sanitized
-from tiller_client.rendering.wrap import Wrap, wrapped
+from tiller_client.rendering.wrap import Wrap, sentence
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -180,7 +180,9 @@ class Renderer:
             case BackgroundChanged():
                 yield from self._background(body)
             case WarningRaised():
-                yield from self._line(self._paint.asking(self._sentence("! ", body.message)))
+                yield from self._line(
+                    self._paint.asking(sentence("! ", body.message, self._columns))
+                )
             case ErrorRaised():
                 self._error = body.message
                 yield from self._failure(body.message)
@@ -295,12 +297,7 @@ class Renderer:
             yield from self._line(waiting, "needed")
 
     def _failure(self, message: str) -> Iterator[Piece]:
-        yield from self._line(self._paint.bad(self._sentence("✗ ", message)), "needed")
-
-    def _sentence(self, mark: str, message: str) -> str:
-        """A message, broken between words behind its mark."""
-        text = wrapped(one_line(message), self._columns - len(mark))
-        return mark + text.replace("\n", "\n" + " " * len(mark))
+        yield from self._line(self._paint.bad(sentence("✗ ", message, self._columns)), "needed")
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
         """Render the next piece of a message; a mark distinguishes reasoning from the answer."""

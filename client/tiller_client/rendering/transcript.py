@@ -15,6 +15,7 @@ from tiller_client.rendering.items import (
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, count, dollars, local_time, one_line, seconds
+from tiller_client.rendering.wrap import sentence
 from tiller_protocol.items import Item, Usage
 from tiller_protocol.snapshot import Mark, Snapshot
 
@@ -40,7 +41,7 @@ def transcript(
         paint.dim(f"{snapshot.session_id} · {place}"),
     ]
     show = partial(item_block, paint=paint, width=width, columns=columns, whole=whole)
-    lines += _history(snapshot, paint, show, tail)
+    lines += _history(snapshot, paint, columns, show, tail)
     lines.extend(request_block(request, paint, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
@@ -63,28 +64,44 @@ def transcript(
 
 
 def _history(
-    snapshot: Snapshot, paint: Paint, show: Callable[[Item], str], tail: int | None
+    snapshot: Snapshot,
+    paint: Paint,
+    columns: int,
+    show: Callable[[Item], str],
+    tail: int | None,
 ) -> Iterator[str]:
     """The items, each turn below a line about it."""
-    marks = [mark for mark in snapshot.marks if mark.step == 0]
-    turns = deque((mark.items, _turn_line(number, mark)) for number, mark in enumerate(marks, 1))
+    turns = deque(enumerate((mark for mark in snapshot.marks if mark.step == 0), 1))
     shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
     left_out = 0 if tail is None else max(0, len(shown) - tail)
     if left_out:
         yield paint.dim(f"… {left_out} earlier {'item' if left_out == 1 else 'items'}")
-        while len(turns) > 1 and turns[1][0] <= shown[left_out]:
+        while len(turns) > 1 and turns[1][1].items <= shown[left_out]:
             turns.popleft()
+    turn: Mark | None = None
     for at in (*shown[left_out:], len(snapshot.items)):
-        while turns and turns[0][0] <= at:
-            yield f"\n{paint.dim(turns.popleft()[1])}"
+        while turns and turns[0][1].items <= at:
+            yield from _turn_end(turn, paint, columns)
+            number, turn = turns.popleft()
+            yield f"\n{paint.dim(_turn_line(number, turn))}"
         if at < len(snapshot.items):
             yield show(snapshot.items[at])
+    yield from _turn_end(turn, paint, columns)
 
 
 def _turn_line(number: int, mark: Mark) -> str:
     """When a turn began, and how long it took."""
     took = "" if mark.duration_s is None else f" · {seconds(mark.duration_s)}"
     return f"turn {number} · {local_time(mark.at)}{took}"
+
+
+def _turn_end(turn: Mark | None, paint: Paint, columns: int) -> Iterator[str]:
+    """How a turn ended that did not complete, and why."""
+    if turn is None or turn.outcome in (None, "completed"):
+        return
+    if turn.error:
+        yield paint.bad(sentence("✗ ", turn.error.message, columns))
+    yield paint.bad(f"■ {turn.outcome.replace('_', ' ')}")
 
 
 def _cost(snapshot: Snapshot) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from tiller_client.rendering.text import cells
+from tiller_client.rendering.text import cells, one_line
 
 TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
 """A newline, spaces, a character of a script that wraps anywhere, or a piece of a word."""
@@ -14,6 +14,12 @@ def wrapped(text: str, width: int) -> str:
     """A whole message, broken between words."""
     wrap = Wrap()
     return wrap.feed(text, width) + wrap.rest(width)
+
+
+def sentence(mark: str, message: str, columns: int) -> str:
+    """A message on one line, broken between words behind its mark."""
+    text = wrapped(one_line(message), columns - len(mark))
+    return mark + text.replace("\n", "\n" + " " * len(mark))
 
 
 class Wrap:

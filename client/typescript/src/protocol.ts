@@ -977,6 +977,10 @@ export interface Mark {
   choices?: TurnChoices | null;
   /** The model of the turn, as `provider/model`. */
   model?: string;
+  /** How an ended turn ended. */
+  outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
+  /** Why, as in `turn_ended`. */
+  error?: ErrorInfo | null;
 }
 
 /** What was chosen for one turn only. */
@@ -985,6 +989,14 @@ export interface TurnChoices {
   overrides?: TurnOverrides;
   /** What its input added to the system prompt. */
   system?: string;
+}
+
+/** Why something failed. */
+export interface ErrorInfo {
+  /** Stable, for programs. */
+  code: string;
+  /** What happened and what to do, for people. */
+  message: string;
 }
 
 /** What a revert removed from history. */
@@ -1198,14 +1210,6 @@ export interface TurnEnded {
   context_window?: number;
   /** What is checked out in the workspace: a branch, or `commit …`; empty: no repository. */
   branch?: string;
-}
-
-/** Why something failed. */
-export interface ErrorInfo {
-  /** Stable, for programs. */
-  code: string;
-  /** What happened and what to do, for people. */
-  message: string;
 }
 
 /** A model request goes out. */

@@ -94,14 +94,12 @@ class ActiveProvider:
         return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
-    def variants(self) -> tuple[str, ...] | None:
+    def variants(self) -> tuple[str, ...]:
         """The variants that need no configuration, the smallest effort first.
 
-        None for the scripted provider, which takes any.
+        The scripted provider has none.
         """
-        if self._dialect is None:
-            return None
-        known = self._dialect.variants
+        known = self._dialect.variants if self._dialect else frozenset[str]()
         return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property

@@ -52,8 +52,8 @@ class ChosenModel(Struct, frozen=True):
     """Options of provider and model: fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
     """The options that each variant adds, by its name."""
-    efforts: tuple[str, ...] | None = None
-    """The variants that need no configuration; None if the client takes any name."""
+    efforts: tuple[str, ...] = ()
+    """The variants that need no configuration."""
     prompt_header: str = ""
     """What its provider wants at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()

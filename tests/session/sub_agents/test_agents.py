@@ -134,7 +134,7 @@ async def test_an_agent_that_is_not_there_or_broken_is_refused_wherever_it_is_na
 async def test_options_are_layered_from_the_model_to_the_turn(autojump_clock, nursery, tmp_path):
     world = await make(nursery, tmp_path)
     world.options = {"a": 1, "b": {"x": 1, "y": 1}, "c": 1, "d": 1}
-    world.variants = {"deep": {"c": 3, "d": 3}}
+    world.variants, world.efforts = {"deep": {"c": 3, "d": 3}}, ("high",)
     world.configuration = structs.replace(
         world.configuration, agents={"build": Agent(options={"b": {"y": 2}, "c": 2, "d": 2})}
     )

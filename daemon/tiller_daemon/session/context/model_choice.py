@@ -122,12 +122,13 @@ def replaced_model_warnings(
 
 def has_variant(model: ChosenModel, variant: str) -> bool:
     """Whether a model has a variant; every one has none, the empty one."""
-    known = not variant or variant in model.variants
-    return known or model.efforts is None or variant in model.efforts
+    return not variant or variant in model.variants or variant in model.efforts
 
 
 def _unknown_variant(model: ChosenModel, variant: str) -> str:
-    known = dict.fromkeys((*model.variants, *(model.efforts or ())))
-    names = ", ".join(known) or "none"
+    known = dict.fromkeys((*model.variants, *model.efforts))
+    if not known:
+        return f"The model {model.name} has no variants, and so not {variant!r}."
     hint = did_you_mean(variant, known)
+    names = ", ".join(known)
     return f"The model {model.name} has no variant {variant!r}.{hint} Its variants: {names}."
