@@ -62,8 +62,10 @@ PLAIN = Paint(colour=False)
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"
 
 
-def rendered(bodies: Sequence[AnyBody], *, width: int = 80, prompts: bool = True) -> str:
-    renderer = Renderer(PLAIN, width, prompts=prompts)
+def rendered(
+    bodies: Sequence[AnyBody], *, width: int = 80, prompts: bool = True, wraps: bool = False
+) -> str:
+    renderer = Renderer(PLAIN, width, prompts=prompts, wraps=wraps)
     pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
     return "".join(piece.text for piece in [*pieces, *renderer.end_line()])
 
@@ -573,6 +575,28 @@ def test_the_last_line_of_a_turn_leaves_out_what_does_not_fit(columns: int, show
     fields = {"context_tokens": 150, "context_window": 1000, "branch": "a-long-branch"}
     body = structs.replace(ended("x"), cost=0.01, **fields)
     assert turn_end_line(body, PLAIN, columns) == shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_line_about_a_turn_is_broken_by_the_terminal(width: int) -> None:
+    why = "your access to this model has not been enabled for it yet, so ask for that first"
+    bodies: list[AnyBody] = [
+        started(),
+        StatusChanged("retry", 2, delay_s=3.0, cause=why),
+        RequestResolved("r1", "answer", "tiller answer", why),
+        RequestResolved("r2", "reject", "tiller answer", why),
+        HistoryReverted(0, conflicts=("src/one.py", "src/two.py", "src/three.py")),
+        structs.replace(ended("x"), cost=0.01, branch="a-long-branch", queued=2),
+    ]
+    text = rendered(bodies, width=width, wraps=True)
+    assert max(map(cells, text.splitlines())) < width
+    assert " ".join(text.split()).replace(" ·", "") == (
+        " ".join(rendered(bodies).split()).replace(" ·", "")
+    ), "nothing is left out"
+    fork = session_of([*text_item("i1", "One.")])
+    fork.branch, fork.settings = "a-long-branch", Settings(model="provider/model")
+    fork.parent_id, fork.session_id = "01K0AAAAAAAAAAAAAAAAAAAAAA", "01K0BBBBBBBBBBBBBBBBBB"
+    assert max(map(cells, transcript(fork, PLAIN, width, width - 1).splitlines())) < width
 
 
 def test_a_transcript_of_a_fork_says_of_what_it_is_one() -> None:

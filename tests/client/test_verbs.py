@@ -298,9 +298,28 @@ def test_ls_as_json_has_the_figures_as_they_are(daemon: FakeDaemon, tiller: Till
 def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> None:
     assert daemon
     _, out, _ = tiller("requests")
-    assert REQUEST.id in out
+    assert f"{REQUEST.id}  session {SESSION[-8:]} “" in out
     assert "bash: ls" in out
     assert tiller("requests", OTHER)[1] == "there are no open requests\n"
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        ("once", "allowed once"),
+        ("always", "allowed for the rest of the session"),
+        ("reject", "rejected"),
+    ],
+)
+def test_an_answer_says_what_it_was_given_to_and_in_which_session(
+    daemon: FakeDaemon, tiller: Tiller, decision: str, said: str
+) -> None:
+    assert daemon
+    status, out, _ = tiller("answer", "00r1", decision)
+    assert (status, out.partition(" “")[0]) == (0, f"{said}: bash: ls (session {SESSION[-8:]}")
+    assert " in /" in out
+    unknown = "01K0REQ00000000000000000R9"
+    assert tiller("answer", unknown, decision)[1] == f"{said}: {unknown}\n"
 
 
 def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(

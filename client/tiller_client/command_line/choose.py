@@ -97,28 +97,34 @@ def session(
     return known[_unique(list(known), reference, "session", "tiller ls --all")]
 
 
-def request_id(connection: DaemonConnection, reference: str) -> str:
-    """The open request that `reference` means, by the same rules without `last`.
+def open_request(
+    connection: DaemonConnection, reference: str
+) -> tuple[str, SessionSummary | None, Request | None]:
+    """The id of the request that `reference` means, by the same rules without `last`.
 
-    A whole id is not looked up: the daemon can then report who has answered the request already.
+    With it come the session and the request, unless `reference` is a whole id of none that is open:
+    the daemon can then report who has answered it already.
     """
+    known = {request.id: (session, request) for session, request in open_requests(connection)}
     if len(reference) >= ULID_CHARS:
-        return reference.upper() if len(reference) == ULID_CHARS else reference
-    known = [request.id for _, request in open_requests(connection)]
-    return _unique(known, reference, "open request", "tiller requests")
+        identifier = reference.upper() if len(reference) == ULID_CHARS else reference
+    else:
+        identifier = _unique(list(known), reference, "open request", "tiller requests")
+    session, request = known.get(identifier, (None, None))
+    return identifier, session, request
 
 
-def open_requests(connection: DaemonConnection) -> list[tuple[str, Request]]:
+def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Request]]:
     """The open requests, each with the session that shows it; if several do, the user's.
 
     Sub-agents' requests show in the session that they work for, except those in the background.
     """
-    found: dict[str, tuple[str, Request]] = {}
+    found: dict[str, tuple[SessionSummary, Request]] = {}
     sessions = list_sessions(connection, sub_agents=True)
     # The sessions of sub-agents are newer than those that they work for.
     for one in sorted(sessions, key=lambda session: session.created_at):
         for request in one.requests:
-            found.setdefault(request.id, (one.session_id, request))
+            found.setdefault(request.id, (one, request))
     return list(found.values())
 
 

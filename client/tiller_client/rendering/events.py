@@ -31,7 +31,7 @@ from tiller_client.rendering.lines import (
 )
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, local_time, one_line, sanitized
-from tiller_client.rendering.wrap import Wrap, sentence
+from tiller_client.rendering.wrap import Wrap, hanging, sentence
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -161,19 +161,19 @@ class Renderer:
                 yield from self._item_completed(body.item)
             case StatusChanged():
                 if body.status == "retry":
-                    yield from self._line(retry_line(body, self._paint))
+                    yield from self._line(retry_line(body, self._paint, self._columns))
             case TurnStarted():
                 context = body.context
                 place = f"{context.model} as {context.agent} in {context.workspace}"
                 began = f"{one_line(place)} · {local_time(event.time)}"
-                yield from self._line(self._paint.dim(began))
+                yield from self._line(self._paint.dim(hanging(began, self._columns)))
             case TurnEnded():
                 yield from self._turn_ended(body, event.session_id)
             case RequestOpened():
                 self._details_shown.add(body.request.detail)
                 yield from self.ask(body.request)
             case RequestResolved():
-                yield from self._line(resolution_line(body, self._paint))
+                yield from self._line(resolution_line(body, self._paint, self._columns))
             case PlanUpdated():
                 for line in plan_lines(body):
                     yield from self._line(line)
@@ -213,7 +213,7 @@ class Renderer:
                 for line in queue_lines(body, known, self._paint):
                     yield from self._line(line)
             case HistoryReverted():
-                yield from self._line(revert_line(body))
+                yield from self._line(revert_line(body, self._columns))
             case SessionCreated():
                 self._settings = body.settings
             case HistoryCompacted():
@@ -290,11 +290,11 @@ class Renderer:
             yield from self._failure(body.error.message)
         self._error = ""
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
-        yield from self._line(turn_end_line(body, self._paint), kind)
+        yield from self._line(turn_end_line(body, self._paint, columns=self._columns), kind)
         if body.queued:
             goes_on = self._goes_on or f"tiller resume {session_id}"
-            waiting = self._paint.asking(f"! {waiting_line(body.queued, goes_on)}")
-            yield from self._line(waiting, "needed")
+            waiting = sentence("! ", waiting_line(body.queued, goes_on), self._columns)
+            yield from self._line(self._paint.asking(waiting), "needed")
 
     def _failure(self, message: str) -> Iterator[Piece]:
         yield from self._line(self._paint.bad(sentence("✗ ", message, self._columns)), "needed")

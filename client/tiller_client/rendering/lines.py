@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tiller_client.rendering.activity import which_attempt
-from tiller_client.rendering.items import input_line
+from tiller_client.rendering.items import UNCUT, input_line
 from tiller_client.rendering.text import (
     SHORT_ID_CHARS,
     Paint,
@@ -14,6 +14,7 @@ from tiller_client.rendering.text import (
     one_line,
     seconds,
 )
+from tiller_client.rendering.wrap import INDENT, hanging
 from tiller_protocol.events import (
     HistoryCompacted,
     HistoryReverted,
@@ -54,11 +55,11 @@ def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint
             yield paint.dim(f"{label}: {waiting}")
 
 
-def revert_line(body: HistoryReverted) -> str:
+def revert_line(body: HistoryReverted, columns: int = UNCUT) -> str:
     """What went back, and what stayed as it is."""
     done = "the revert was undone" if body.undone else "history was reverted"
     conflicts = f"; files left as they are: {', '.join(body.conflicts)}"
-    return f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}"
+    return hanging(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}", columns)
 
 
 def compaction_line(body: HistoryCompacted, paint: Paint) -> str:
@@ -68,14 +69,14 @@ def compaction_line(body: HistoryCompacted, paint: Paint) -> str:
     return paint.dim(f"≡ {done}: {before} → {after} tokens")
 
 
-def retry_line(body: StatusChanged, paint: Paint) -> str:
+def retry_line(body: StatusChanged, paint: Paint, columns: int = UNCUT) -> str:
     """Which attempt comes when, and why."""
     delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
     cause = f": {one_line(body.cause)}" if body.cause else ""
-    return paint.asking(f"↻ retry{which_attempt(body)}{delay}{cause}")
+    return paint.asking(hanging(f"↻ retry{which_attempt(body)}{delay}{cause}", columns))
 
 
-def resolution_line(body: RequestResolved, paint: Paint) -> str:
+def resolution_line(body: RequestResolved, paint: Paint, columns: int = UNCUT) -> str:
     """How a request was answered, and by whom."""
     by = f" by {one_line(body.by)}" if body.by else " by a rule"
     text = f": {one_line(body.text)}" if body.text else ""
@@ -83,15 +84,20 @@ def resolution_line(body: RequestResolved, paint: Paint) -> str:
         case "once" | "always" | "always_here":
             return paint.good(f"  ✓ allowed {body.resolution.replace('_', ' ')}{by}")
         case "answer":
-            return paint.good(f"  ✓ answered{by}{text}")
+            return paint.good(hanging(f"  ✓ answered{by}{text}", columns))
         case "reject":
-            return paint.bad(f"  ✗ rejected{by}{text}")
+            return paint.bad(hanging(f"  ✗ rejected{by}{text}", columns))
         case "cancelled":
             return paint.dim("  · withdrawn")
 
 
-def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> str:
-    """The outcome of a turn, and as many of its figures as fit into `width`."""
+def turn_end_line(
+    body: TurnEnded, paint: Paint, width: int | None = None, columns: int = UNCUT
+) -> str:
+    """The outcome of a turn, and its figures.
+
+    `width` leaves out figures that do not fit into it; `columns` breaks the line between figures.
+    """
     outcome = f"■ {body.outcome.replace('_', ' ')}"
     usage = body.usage
     counted = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
@@ -108,11 +114,19 @@ def turn_end_line(body: TurnEnded, paint: Paint, width: int | None = None) -> st
         if width is not None and cells(_figures(outcome, figures)) > width:
             figures[least] = ""
     painted = paint.good if body.outcome == "completed" else paint.bad
-    return painted(outcome) + paint.dim(_figures("", figures))
+    text = _figures(outcome, figures, columns)
+    return painted(outcome) + paint.dim(text.removeprefix(outcome))
 
 
-def _figures(outcome: str, figures: list[str]) -> str:
-    return outcome + "".join(f" · {figure}" for figure in figures if figure)
+def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
+    """Outcome and figures, broken between figures."""
+    lines = [outcome]
+    for figure in figures:
+        if figure and cells(lines[-1]) + cells(f" · {figure}") > columns:
+            lines.append(INDENT + figure)
+        elif figure:
+            lines[-1] += f" · {figure}"
+    return "\n".join(lines)
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:

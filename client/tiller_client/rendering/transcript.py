@@ -15,7 +15,7 @@ from tiller_client.rendering.items import (
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, count, dollars, local_time, one_line, seconds
-from tiller_client.rendering.wrap import sentence
+from tiller_client.rendering.wrap import hanging, sentence
 from tiller_protocol.items import Item, Usage
 from tiller_protocol.snapshot import Mark, Snapshot
 
@@ -38,7 +38,7 @@ def transcript(
     place = one_line(" · ".join(detail for detail in details if detail))
     lines = [
         paint.bold(one_line(snapshot.title) or "(no title)"),
-        paint.dim(f"{snapshot.session_id} · {place}"),
+        paint.dim(hanging(f"{snapshot.session_id} · {place}", columns)),
     ]
     show = partial(item_block, paint=paint, width=width, columns=columns, whole=whole)
     lines += _history(snapshot, paint, columns, show, tail)
@@ -48,7 +48,8 @@ def transcript(
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     if snapshot.queue and snapshot.turn is None:
         goes_on = f"tiller resume {snapshot.session_id}"
-        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), goes_on)}"))
+        waiting = sentence("! ", waiting_line(len(snapshot.queue), goes_on), columns)
+        lines.append(paint.asking(waiting))
     cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
     tokens = (
         f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
@@ -59,7 +60,8 @@ def transcript(
         f" · {part}" for part in (context_line(snapshot), branch_line(snapshot)) if part
     )
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
-    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}{place}"))
+    figures = f"{snapshot.status} · {turns}{tokens}{cost}{place}"
+    lines.append(paint.dim(f"\n{hanging(figures, columns)}"))
     return "\n".join(lines)
 
 

@@ -7,6 +7,8 @@ from tiller_client.rendering.text import cells, one_line
 TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
 """A newline, spaces, a character of a script that wraps anywhere, or a piece of a word."""
 
+INDENT = "  "
+
 _FENCES = ("```", "~~~")
 
 
@@ -20,6 +22,13 @@ def sentence(mark: str, message: str, columns: int) -> str:
     """A message on one line, broken between words behind its mark."""
     text = wrapped(one_line(message), columns - len(mark))
     return mark + text.replace("\n", "\n" + " " * len(mark))
+
+
+def hanging(line: str, columns: int) -> str:
+    """A line without colours, broken between words if it does not fit; what follows is indented."""
+    if cells(line) <= columns:
+        return line
+    return wrapped(line, columns - len(INDENT)).replace("\n", "\n" + INDENT)
 
 
 class Wrap:

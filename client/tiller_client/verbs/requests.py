@@ -9,6 +9,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.rendering.requests import request_block
+from tiller_client.rendering.text import cut, one_line
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer
@@ -21,31 +22,52 @@ class OpenRequest(msgspec.Struct, frozen=True):
     request: Request
 
 
+TITLE_COLUMNS = 60
+"""Of a request that was answered: enough to recognise it."""
+
+DONE = {
+    "once": "allowed once",
+    "always": "allowed for the rest of the session",
+    "always_here": "allowed in every session of the workspace",
+    "reject": "rejected",
+    "answer": "answered",
+}
+"""What each answer has done."""
+
+
 def run(arguments: Namespace) -> int:
     """Run `requests` or `answer`."""
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "requests":
             _list(connection, arguments)
         else:
-            request_id = choose.request_id(connection, arguments.request)
-            op = Answer(request_id, arguments.decision, arguments.text)
-            submit(connection, op, json=arguments.json)
+            _answer(connection, arguments)
     return 0
+
+
+def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
+    """Answer a request, and say which one in which session."""
+    request_id, session, request = choose.open_request(connection, arguments.request)
+    title = one_line(request.title if request else "") or request_id
+    done = f"{DONE[arguments.decision]}: {cut(title, TITLE_COLUMNS)}"
+    if session:
+        done += f" ({choose.session_name(session)})"
+    op = Answer(request_id, arguments.decision, arguments.text)
+    submit(connection, op, json=arguments.json, done=done)
 
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     if arguments.session:
         session = choose.session(connection, arguments.session)
-        found = [(session.session_id, request) for request in session.requests]
+        found = [(session, request) for request in session.requests]
     else:
         found = choose.open_requests(connection)
-    open_requests = [OpenRequest(session_id, request) for session_id, request in found]
     paint, width = stdout_paint(), stdout_width()
-    for one in open_requests:
+    for session, request in found:
         if arguments.json:
-            print_json(one)
+            print_json(OpenRequest(session.session_id, request))
         else:
-            say(f"{one.request.id}  {paint.dim(f'session {one.session_id}')}")
-            say(request_block(one.request, paint, width))
-    if not open_requests and not arguments.json:
+            say(f"{request.id}  {paint.dim(choose.session_name(session))}")
+            say(request_block(request, paint, width))
+    if not found and not arguments.json:
         say("there are no open requests")
