@@ -472,6 +472,13 @@ def test_a_person_sees_that_the_model_was_asked_again(code: str, text: str) -> N
     assert any(words in line for words in ("cut off", "length limit", "empty"))
 
 
+def test_a_notice_is_shown_whole() -> None:
+    notice = Notice(ItemId("n"), "interrupted", "Check before you rely on anything. " * 9)
+    for wraps in (False, True):
+        text = rendered([ItemCompleted(notice)], wraps=wraps)
+        assert " ".join(text.split()) == f"▪ {notice.text.strip()}"
+
+
 def session_of(*turns: list[AnyBody]) -> Snapshot:
     """A session with turns that begin every 100 seconds."""
     snapshot = Snapshot("01K")

@@ -19,6 +19,7 @@ from tiller_daemon.models.scripted import Failure, ScriptedUsage, ScriptStep, Te
 from tiller_protocol import VERSION
 
 OUTSIDE = "echo out > /var/tmp/never && false"
+INTERRUPT_FIRST = "A turn is running. Interrupt it first, or wait until it ends."
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_what_does_not_fit_on_the_terminal_is_read_in_the_pager(
     assert "line 50" in (tmp_path / "read").read_text()
 
 
-async def test_a_busy_session_is_not_archived_and_the_last_archived_one_comes_back(
+async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_comes_back(
     daemon: Daemon, frontend: Frontend, workspace: Path
 ) -> None:
     tiller = CommandLine(daemon, workspace)
@@ -186,8 +187,15 @@ async def test_a_busy_session_is_not_archived_and_the_last_archived_one_comes_ba
     await frontend.say(session_id, "x")
     await gate.reached()
     refused = await trio.to_thread.run_sync(tiller, "archive", session_id)
+    assert (refused.status, refused.err) == (1, f"tiller: {INTERRUPT_FIRST}\n")
+    for words in ("revert last", "unrevert last", "compact last", "resume last", "shell last ls"):
+        refused = await trio.to_thread.run_sync(tiller, *words.split())
+        assert (refused.status, refused.err) == (1, f"tiller: {INTERRUPT_FIRST}\n")
+    refused = await trio.to_thread.run_sync(tiller, "exec", "--session", "last", "more")
     assert refused.status == 1
-    assert "turn is running" in refused.err
+    assert "Steer it, queue your input, or wait until it ends. To run after it: --wait" in (
+        refused.err
+    )
     gate.open()
     await frontend.turn_ended(session_id)
     done = await trio.to_thread.run_sync(tiller, "archive", session_id)

@@ -16,7 +16,7 @@ from tiller_client.rendering.text import (
     sanitized,
     seconds,
 )
-from tiller_client.rendering.wrap import wrapped
+from tiller_client.rendering.wrap import hanging, wrapped
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
@@ -209,7 +209,7 @@ def item_block(
                 indent(sanitized(item.summary), "    ")
             )
         case Notice():
-            return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
+            return paint.dim(hanging(f"▪ {one_line(item.text)}", columns))
         case Patch():
             return paint.dim(cut(f"± {patch_title(item)}", width - 1))
         case _:

@@ -178,7 +178,7 @@ def _start(
             assert isinstance(result, Started | Queued | Steered)
             return result
         except RejectedError as error:
-            if error.code != "busy":
+            if error.code != "busy" or not isinstance(op, UserInput):
                 raise
             if not waits:
                 raise RejectedError(error.answer, f"{error} {WAYS_TO_WAIT}") from None

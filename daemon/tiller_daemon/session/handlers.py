@@ -93,8 +93,7 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
             revoke_session_rule(state, op, pending)
         case SessionArchive() as op:
             if op.archived and state.turn:
-                message = "A turn is running. Interrupt it first, or wait until it ends."
-                raise RejectionError("busy", message, {"turn_id": state.turn.turn_id})
+                raise _busy(state.turn)
             ends = op.archived and not state.outbox.fold_pending().archived
             state.put(pending, SessionArchived(op.archived))
             if ends:
@@ -171,7 +170,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
         raise _mismatch(turn, op.expected_turn_id)
     match op.delivery:
         case "start":
-            raise _busy(turn)
+            raise _busy(turn, "Steer it, queue your input, or wait until it ends.")
         case "queue":
             _enqueue(state, queued, pending)
             return Queued(queued.id, len(state.queue.queue) - 1)
@@ -320,12 +319,10 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
     state.turn.interrupt()
 
 
-def _busy(turn: ActiveTurn) -> RejectionError:
-    return RejectionError(
-        "busy",
-        "A turn is running. Steer it, queue your input, or wait until it ends.",
-        {"turn_id": turn.turn_id},
-    )
+def _busy(
+    turn: ActiveTurn, advice: str = "Interrupt it first, or wait until it ends."
+) -> RejectionError:
+    return RejectionError("busy", f"A turn is running. {advice}", {"turn_id": turn.turn_id})
 
 
 def _mismatch(turn: ActiveTurn, expected: str | None) -> RejectionError:
