@@ -206,6 +206,22 @@ async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_co
     assert session_id[-8:] in (await trio.to_thread.run_sync(tiller, "ls")).out
 
 
+async def test_a_restart_that_waits_for_a_turn_says_so(
+    daemon: Daemon, tiller: CommandLine, workspace: Path, opens: Callable[..., ChatTerminal]
+) -> None:
+    gate = Gate(workspace)
+    turn = opens("exec", "-m", daemon.script(calls(bash(gate.command)), text("Done.")), "x")
+    await gate.reached()
+    restart = opens("daemon", "restart", "--drain")
+    await restart.shows("waiting for the running turns to end; Ctrl-C ends only the waiting")
+    gate.open()
+    assert await turn.end() == 0
+    await restart.shows("turns running 0")
+    assert await restart.end() == 0
+    stopped = await trio.to_thread.run_sync(tiller, "daemon", "stop")
+    assert stopped.out == "stopped\n"
+
+
 def test_a_script_gets_a_status_for_each_way_to_end(daemon: Daemon, tiller: CommandLine) -> None:
     asking = daemon.script(calls(bash(OUTSIDE)), text("Done."))
     assert tiller("exec", "--no-wait", "-m", asking, "x").status == 3

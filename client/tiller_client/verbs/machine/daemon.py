@@ -32,6 +32,9 @@ NAME = "tiller daemon"
 STOP_DEADLINE_S = 15.0
 """How long a daemon may take to stop at once before it is killed; it gives its turns 5 s."""
 
+SAID_AFTER_S = 1.0
+"""How long turns may take to end before the user is told what is waited for."""
+
 POLL_S = 0.02
 FOLLOW_S = 0.2
 
@@ -95,8 +98,13 @@ def stop(places: Places, *, drain: bool) -> bool:
         # Its socket was removed, or it hangs.
         _kill(places, signal.SIGTERM)
         drain = False
-    deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
+    begun = time.monotonic()
+    told = not drain
+    deadline = None if drain else begun + STOP_DEADLINE_S
     while lock_is_held(places.runtime):
+        if not told and time.monotonic() > begun + SAID_AFTER_S:
+            complain("waiting for the running turns to end; Ctrl-C ends only the waiting")
+            told = True
         if deadline and time.monotonic() > deadline:
             complain(f"the daemon did not end within {STOP_DEADLINE_S:g} s, so it was killed")
             _kill(places, signal.SIGKILL)
