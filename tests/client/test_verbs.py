@@ -203,7 +203,7 @@ def test_steering_without_a_turn_says_how_to_begin_one(daemon: FakeDaemon, tille
     assert "start one with: tiller send" in err
 
 
-@pytest.mark.parametrize("reference", [SESSION, SESSION.lower(), "SES1", "ses1", "01K0A"])
+@pytest.mark.parametrize("reference", [SESSION, SESSION.lower(), "SES1", "ses1", "01K0A", "aaaas"])
 def test_a_session_is_named_by_its_id_or_a_piece_of_it(
     daemon: FakeDaemon, tiller: Tiller, reference: str
 ) -> None:

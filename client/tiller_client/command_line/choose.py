@@ -83,7 +83,7 @@ def session(
 ) -> SessionSummary:
     """The session that `reference` means, archived ones included.
 
-    `reference` is `last` in a `directory` (see `_last`), an id, or a unique beginning or end of one
+    `reference` is `last` in a `directory` (see `_last`), an id, or a unique piece of one (`_matches`)
     with at least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
@@ -186,8 +186,11 @@ def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:
 
 
 def _matches(identifier: str, reference: str) -> bool:
-    piece = reference.upper()
-    return identifier.upper().startswith(piece) or identifier.upper().endswith(piece)
+    """Whether a piece begins an id, or its end as lists show it, or ends it."""
+    whole, piece = identifier.upper(), reference.upper()
+    return whole.endswith(piece) or any(
+        text.startswith(piece) for text in (whole, whole[-SHORT_ID_CHARS:])
+    )
 
 
 def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:

@@ -9,7 +9,7 @@ TIMEOUT_S_MAX = 31_536_000
 APPROVE_HELP = "what to do where no permission rule decides"
 
 SESSION_HELP = (
-    "an id, its unique beginning or end (at least 4 characters), or: last (of this directory)"
+    "an id, a unique beginning or end of it (at least 4 characters), or: last (of this directory)"
 )
 
 
