@@ -91,8 +91,35 @@ async def test_a_command_that_signals_its_parent_does_no_harm(play: Play):
     assert end.status == 7
 
 
+async def test_a_reaper_runs_the_next_command_if_nothing_was_left(play: Play):
+    with running_fork_server("AGAIN"):
+        for _ in range(3):
+            assert (await play.run("echo ready $PPID; exit 7")).status == 7
+    assert len(play.pids) == 3
+    assert len({*play.pids}) == 1
+
+
+@pytest.mark.parametrize("leaves", [f"{FORGED}; sleep 0.2", "sleep 0.05 &"])
+async def test_where_a_command_left_something_no_other_runs(play: Play, leaves: str):
+    with running_fork_server("LEFT"):
+        await play.run(f"echo ready $PPID; {leaves}")
+        await play.run("echo ready $PPID")
+    assert play.pids[0] != play.pids[-1]
+
+
+async def test_a_reaper_that_is_killed_between_two_commands_is_replaced(play: Play):
+    with running_fork_server("BETWEEN"):
+        await play.run("echo ready $PPID")
+        os.kill(play.pids[0], signal.SIGKILL)
+        assert gone(play.pids[0], timeout_s=10)
+        assert (await play.run("exit 7")).status == 7
+
+
 async def test_when_the_first_process_is_killed_commands_end_and_the_next_one_runs(play: Play):
     with running_fork_server("KILLED") as fork_server:
+        async with trio.open_nursery() as nursery:  # For the next ones their reapers are there.
+            nursery.start_soon(play.run, "sleep 0.2")
+            nursery.start_soon(play.run, "sleep 0.2")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(play.run, f"{FORGED}\nsleep 1000")
             await play.until_ready(1)

@@ -10,8 +10,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from marshal import dumps
 from typing import Final
@@ -22,6 +22,9 @@ from tiller_daemon.processes import reaper
 
 START_S: Final = 5.0
 """How long a start may take before it counts as failed; it takes a thousandth of that."""
+
+IDLE_MAX: Final = 4
+"""How many reapers are kept for the next commands; each has 1 MB of memory of its own."""
 
 STOP_S: Final = 5.0
 """How long closed commands may take to end; their reapers kill them."""
@@ -41,12 +44,20 @@ _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME
 class RunningProgram:
     """A program that was started, with everything it starts; always `close` it."""
 
-    def __init__(self, control: socket.socket, reaper_pid: int, pid: int) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        reaper_pid: int,
+        pid: int,
+        give_back: Callable[[socket.socket], None],
+    ) -> None:
         self.reaper: Final = reaper_pid
         self.pid: Final = pid
         self.is_empty = False
         """Whether no process of it is left. Without subreapers some may have escaped."""
-        self._control: Final = control
+        self._control: socket.socket | None = control
+        self._give_back: Final = give_back
+        self._left_nothing = False
         self._status: int | None = None
         self._buffer = b""
         control.settimeout(0)
@@ -70,9 +81,14 @@ class RunningProgram:
 
     def close(self) -> None:
         """Disconnect from the reaper, which kills what is left. Calling it again has no effect."""
-        self._control.close()
+        control, self._control = self._control, None
+        if control and self._left_nothing:
+            self._give_back(control)
+        elif control:
+            control.close()
 
     async def _wait_for_reaper(self) -> None:
+        assert self._control
         # Several tasks may wait at once, and each needs its own descriptor for that.
         waiting = os.dup(self._control.fileno())
         try:
@@ -82,7 +98,7 @@ class RunningProgram:
 
     def _read_reaper(self) -> None:
         """Read the messages that the reaper has sent."""
-        while not self.is_empty and self._control.fileno() >= 0:
+        while self._control and not self.is_empty:
             try:
                 piece = self._control.recv(reaper.ENDED.size)
             except BlockingIOError:
@@ -93,6 +109,7 @@ class RunningProgram:
             if len(self._buffer) == reaper.ENDED.size:
                 status, self.is_empty = reaper.ENDED.unpack(self._buffer)
                 self._status, self._buffer = os.waitstatus_to_exitcode(status), b""
+                self._left_nothing = self.is_empty
             elif not piece:
                 self._status = KILLED if self._status is None else self._status
                 self.is_empty = True
@@ -109,6 +126,7 @@ class ForkServer:
         self._mark: Final = mark
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
+        self._idle: list[socket.socket] = []
 
     @property
     def pid(self) -> int | None:
@@ -137,6 +155,8 @@ class ForkServer:
 
     def close(self) -> None:
         """Stop it; it exits when no command runs any more."""
+        while self._idle:
+            self._idle.pop().close()
         if self._requests:
             self._requests.close()
         if self._process:
@@ -156,36 +176,58 @@ class ForkServer:
     ) -> RunningProgram:
         """Start a program in a session of its own; raises `OSError` and `ValueError`.
 
-        It inherits the values of `descriptors` under the numbers of their keys. Blocks for two
-        milliseconds.
+        It inherits the values of `descriptors` under the numbers of their keys. Blocks for a
+        millisecond.
         """
         request = _encode_request(arguments, variables, descriptors)
         # Opened here, as its path may go through a descriptor of this process.
         opened = os.open(directory, _OPEN_PATH)
-        ours, theirs = socket.socketpair()
+        passed = [opened, *descriptors.values()]
         try:
-            with theirs:
-                passed = [theirs.fileno(), opened, *descriptors.values()]
-                try:
-                    socket.send_fds(self.begin(), [b"!"], passed)
-                except BrokenPipeError:
-                    # The fork server was killed; start it again.
-                    self.close()
-                    socket.send_fds(self.begin(), [b"!"], passed)
-            ours.settimeout(START_S)
-            ours.sendall(request)
-            reply = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
+            self.begin()  # Reapers die with a fork server.
+            while self._idle:
+                with suppress(BrokenPipeError):  # This reaper was killed.
+                    return self._start_in(self._idle.pop(), request, passed)
+            return self._start_in(self._new_reaper(), request, passed)
+        finally:
+            os.close(opened)
+
+    def _new_reaper(self) -> socket.socket:
+        """Return the socket of a reaper that the fork server is about to fork."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.begin(), [b"!"], [theirs.fileno()])
+            except BrokenPipeError:
+                # The fork server was killed; start it again.
+                self.close()
+                socket.send_fds(self.begin(), [b"!"], [theirs.fileno()])
+        return ours
+
+    def _start_in(
+        self, control: socket.socket, request: bytes, passed: Sequence[int]
+    ) -> RunningProgram:
+        """Have a reaper start a program, and close its socket if that fails."""
+        try:
+            control.settimeout(START_S)
+            control.sendall(request[socket.send_fds(control, [request], passed) :])
+            reply = control.recv(reaper.STARTED.size, socket.MSG_WAITALL)
             if len(reply) < reaper.STARTED.size:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             reaper_pid, pid, wrong = reaper.STARTED.unpack(reply)
             if wrong:
                 raise OSError(wrong, os.strerror(wrong))
         except BaseException:
-            ours.close()
+            control.close()
             raise
-        finally:
-            os.close(opened)
-        return RunningProgram(ours, reaper_pid, pid)
+        return RunningProgram(control, reaper_pid, pid, self._take_back)
+
+    def _take_back(self, control: socket.socket) -> None:
+        """Keep a reaper for the next program, if there are not enough."""
+        if self._requests and len(self._idle) < IDLE_MAX:
+            self._idle.append(control)
+        else:
+            control.close()
 
 
 def current_fork_server() -> ForkServer:

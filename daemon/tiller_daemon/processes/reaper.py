@@ -1,10 +1,14 @@
 """A separate program: starts commands, and keeps everything they start within reach.
 
 The fork server runs once per daemon, as `python -I -S reaper.py MARK` with a socket as its standard
-input; the mark identifies it. For each command it forks a reaper. That is a subreaper: the kernel
+input; the mark identifies it. For a command it forks a reaper. That is a subreaper: the kernel
 gives it every orphan below it. So the processes of a command are the descendants of its reaper,
 whatever session, name or environment they choose, and a reaper without children has none of them
 left.
+
+If nothing was left when the command ended, its reaper can run the next one: forking another takes
+longer than starting the command. It never has two commands at once, nor one after another of which
+anything was left.
 
 A reaper kills all of them as soon as the daemon closes its socket, even by `kill -9`. If a command
 kills its own reaper, its processes become children of the fork server, which kills them at once. If
@@ -62,7 +66,7 @@ _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signa
 others."""
 
 StartRequest = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
-"""Arguments, variables, and the numbers for the descriptors that come along, except for the first
+"""Arguments, variables, and the numbers for the descriptors that come with it, except for the first
 one. That one is the directory to start in."""
 
 
@@ -94,21 +98,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None]) -> bool:
-    """Handle a request; returns False if there will be no more."""
+    """Fork a reaper for the socket that comes with a request; False if there will be no more."""
     try:
-        message, given, _, _ = requests.recvmsg(1, CMSG_LEN(_DESCRIPTORS_MAX * _INT))
+        message, passed = _receive_with(requests, 1)
     except OSError:
         return False
-    passed = [
-        number
-        for level, kind, data in given
-        if (level, kind) == (SOL_SOCKET, SCM_RIGHTS)
-        for (number,) in struct.iter_unpack("i", data[: len(data) - len(data) % _INT])
-    ]
-    for number in passed:
-        os.set_inheritable(number, False)  # noqa: FBT003
-    if not message:
-        return False
+    if not message or not passed:
+        # Without a descriptor there are too many; the daemon notices that its socket is closed.
+        return bool(message)
+    (control,) = passed
     fork_server_pid = os.getpid()
     try:
         pid = os.fork()
@@ -120,44 +118,55 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
             requests.close()
             os.setsid()
             adopt()
-            _supervise(Socket(fileno=passed[0]), passed[1:], fork_server_pid)
+            _supervise(Socket(fileno=control), fork_server_pid)
             status = 0
         finally:
             os._exit(status)
     if pid > 0:
         reapers.add(pid)
-    for number in passed:
-        os.close(number)
+    os.close(control)
     return True
 
 
-def _supervise(control: Socket, passed: Sequence[int], fork_server_pid: int) -> None:
-    """Be the reaper of one command; returns when none of its processes is left."""
+def _supervise(control: Socket, fork_server_pid: int) -> None:
+    """Be a reaper until the daemon closes the socket, or a command has left something behind."""
     changed = _child_signal_pipe()
-    request_bytes = _receive(control, SIZE.unpack(_receive(control, SIZE.size))[0])
-    request: StartRequest = marshal.loads(request_bytes)  # noqa: S302 - it comes from the daemon
-    command, wrong = _start(request, passed)
-    for number in passed:
-        os.close(number)
-    _send(control, STARTED.pack(os.getpid(), command, wrong))
-    if wrong:
-        return
+    command = 0
     while os.getppid() == fork_server_pid:
-        # The daemon sends nothing more, so the socket becomes readable only when it is closed.
         if control in select.select([control, changed], [], [])[0]:
-            break
+            # While a command runs the daemon sends nothing, so it has closed the socket.
+            request = None if command else _next_request(control)
+            if request is None:
+                break
+            command, wrong = _start(*request)
+            _send(control, STARTED.pack(os.getpid(), command, wrong))
+            continue
         _drain(changed)
         ended = [status for pid, status in _reap_dead() if pid == command]
         empty = not _has_children()
         for status in ended:
             _send(control, ENDED.pack(status, empty))
-        if empty:
+        if empty and ended:
+            command = 0
+        elif empty and command:
+            # The last of what it left has ended, which the daemon learns from the closed socket.
             return
     _end_all()
 
 
+def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
+    """Receive a request and the descriptors that come with it; None if there will be no more."""
+    try:
+        size, passed = _receive_with(control, SIZE.size)
+        size += _receive(control, SIZE.size - len(size))
+        request_bytes = _receive(control, SIZE.unpack(size)[0])
+    except (EOFError, OSError):
+        return None
+    return marshal.loads(request_bytes), passed  # noqa: S302 - it comes from the daemon
+
+
 def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
-    """Start a command; returns its pid, and the errno of a failure."""
+    """Start a command and close what was passed; returns its pid, and the errno of a failure."""
     words, variables, numbers = request
     directory, *given = passed
     # Moved aside first, as a wanted number may be in use for another descriptor.
@@ -174,7 +183,7 @@ def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
     except OSError as error:
         return 0, error.errno or errno.EINVAL
     finally:
-        for one in aside:
+        for one in (*aside, *passed):
             os.close(one)
         os.chdir("/")
     return command, 0
@@ -302,6 +311,20 @@ def _drain(reading: int) -> None:
     with suppress(BlockingIOError):
         while os.read(reading, 4096):
             pass
+
+
+def _receive_with(control: Socket, size: int) -> tuple[bytes, list[int]]:
+    """Receive up to so many bytes, and the descriptors that come with them."""
+    data, given, _, _ = control.recvmsg(size, CMSG_LEN(_DESCRIPTORS_MAX * _INT))
+    passed = [
+        number
+        for level, kind, numbers in given
+        if (level, kind) == (SOL_SOCKET, SCM_RIGHTS)
+        for (number,) in struct.iter_unpack("i", numbers[: len(numbers) - len(numbers) % _INT])
+    ]
+    for number in passed:
+        os.set_inheritable(number, False)  # noqa: FBT003
+    return data, passed
 
 
 def _receive(control: Socket, size: int) -> bytes:
