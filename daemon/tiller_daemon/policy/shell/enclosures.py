@@ -130,8 +130,8 @@ def judge_line(
 ) -> LineVerdict:
     """Decide about a command line; `rules` come with the weakest first.
 
-    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about, READ_ONLY
-    or BUILD; None if there is none, and then only rules allow a line.
+    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about,
+    READ_ONLY or BUILD; None if there is none, and then only rules allow a line.
     """
     verdict = _judge(line, permission, rules, loosest_unasked)
     if verdict.action != "ask" or verdict.rule:
