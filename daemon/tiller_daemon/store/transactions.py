@@ -24,9 +24,10 @@ SLOW_SYNC_S = 0.001
 """Mean time of synced commits on the loop above which they are left to a thread. Passing work to
 the thread and back takes about as long, but meanwhile the loop runs other tasks."""
 
-FAST_SYNC_S = 0.0005
+FAST_SYNC_S = 0.002
 """Synced commits return to the loop when `FAST_SYNCS` of the thread's last `SYNCS_MEASURED` took
-less. Not the mean, because in the thread most times include waiting for the interpreter."""
+less. Not the mean, because in the thread most times include a millisecond or more of waiting for
+the interpreter. If the disk itself is that slow, the first one on the loop sends them back."""
 
 SYNCS_MEASURED = 16
 """How many synced commits of the thread are remembered."""
@@ -34,8 +35,12 @@ SYNCS_MEASURED = 16
 FAST_SYNCS = 4
 """How many of them must have been fast."""
 
-SYNC_WEIGHT = 0.2
-"""Weight of the last synced commit in their mean."""
+SYNC_WEIGHT = 0.05
+"""Weight of the last synced commit in their mean. A disk that others use, too, has one slow sync in
+fifty, which costs less than leaving the fast ones to the thread."""
+
+RETURNING_MEAN_S = 0.9 * SLOW_SYNC_S
+"""The mean with which synced commits return to the loop."""
 
 CHECKPOINT_PAGES = 1000
 """Pages in the write-ahead log, by estimate, at which they are moved into the main file."""
@@ -225,7 +230,7 @@ class Transactions:
             return
         self._last_s.append(took_s)
         if sum(took_s < FAST_SYNC_S for took_s in self._last_s) >= FAST_SYNCS:
-            self._mean_s = 0.0
+            self._mean_s = RETURNING_MEAN_S
             self.sync_is_fast = True
 
     def _roll_back(self) -> None:
