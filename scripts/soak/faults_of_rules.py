@@ -80,8 +80,8 @@ LASTING = (
         "a lasting rule allows no more than was granted",
         SESSION + "rules.py",
         "_keep_rules",
-        "KeptRule(A.permission, A.pattern, B, C)",
-        'KeptRule(A.permission, "*", B, C)',
+        "StoredRule(A.permission, A.pattern, B, C)",
+        'StoredRule(A.permission, "*", B, C)',
         OF_SESSION + "test_it_holds_in_every_session_of_the_directory_until_it_is_revoked",
     ),
     Fault(

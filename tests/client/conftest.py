@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.said import Tiller
+from support.event_bodies import Tiller
 from tiller_client.__main__ import main
 from tiller_client.connecting.runtime import my_places
 from tiller_protocol.places import Places

@@ -17,7 +17,7 @@ def replay(log: list[Event], after: int, page: int) -> ReplayResult:
     return ReplayResult(events, after + len(events), len(log))
 
 
-def settle(follower: Follower, log: list[Event], page: int, log_id: str = "log") -> list[int]:
+def catch_up(follower: Follower, log: list[Event], page: int, log_id: str = "log") -> list[int]:
     """Ask for replays until the follower wants none, as a frontend does."""
     seqs: list[int] = []
     rounds = 0
@@ -51,9 +51,9 @@ def test_g2_b53_b54_drops_doubles_and_reorderings_still_give_every_event_once_in
         log = [event(seq) for seq in range(1, head + 1)]
         delivered += [e.seq for e in follower.take_live(log[seq - 1] for seq in published)]
         if head >= after:
-            delivered += settle(follower, log, page)
+            delivered += catch_up(follower, log, page)
     follower.suspect_gap()
-    delivered += settle(follower, [event(seq) for seq in range(1, total + 1)], page)
+    delivered += catch_up(follower, [event(seq) for seq in range(1, total + 1)], page)
     assert delivered == list(range(after + 1, total + 1))
 
 
@@ -63,14 +63,14 @@ def test_the_first_thing_wanted_is_a_replay_from_where_one_was() -> None:
 
 def test_live_events_in_order_need_no_replay() -> None:
     follower = Follower("log")
-    settle(follower, [event(1)], 5)
+    catch_up(follower, [event(1)], 5)
     assert [e.seq for e in follower.take_live([event(2), event(3)])] == [2, 3]
     assert follower.wanted is None
 
 
 def test_a_jump_asks_for_a_replay_from_the_last_event_delivered() -> None:
     follower = Follower("log")
-    settle(follower, [event(1)], 5)
+    catch_up(follower, [event(1)], 5)
     assert follower.take_live([event(4)]) == []
     assert follower.wanted == 1
 
@@ -78,10 +78,10 @@ def test_a_jump_asks_for_a_replay_from_the_last_event_delivered() -> None:
 def test_the_lost_last_event_of_a_burst_comes_after_a_doubt() -> None:
     follower = Follower("log")
     log = [event(1), event(2)]
-    settle(follower, log[:1], 5)
+    catch_up(follower, log[:1], 5)
     assert follower.wanted is None
     follower.suspect_gap()
-    assert settle(follower, log, 5) == [2]
+    assert catch_up(follower, log, 5) == [2]
 
 
 def test_a_replay_that_leaves_out_old_deltas_counts_as_far_as_it_says() -> None:
@@ -100,11 +100,11 @@ def test_what_came_live_while_a_replay_was_on_its_way_is_not_delivered_again() -
 
 def test_another_log_is_followed_from_its_start_and_says_so() -> None:
     follower = Follower("old")
-    settle(follower, [event(seq) for seq in range(1, 9)], 5, "old")
+    catch_up(follower, [event(seq) for seq in range(1, 9)], 5, "old")
     follower.suspect_gap()
     new = [event(1, "new"), event(2, "new")]
     assert follower.take_replay(replay(new, 8, 5), "new").started_over
-    assert settle(follower, new, 5, "new") == [1, 2]
+    assert catch_up(follower, new, 5, "new") == [1, 2]
 
 
 def test_a_log_that_ends_before_what_was_seen_is_another_one() -> None:
@@ -116,7 +116,7 @@ def test_a_log_that_ends_before_what_was_seen_is_another_one() -> None:
 def test_stale_events_of_another_log_do_not_make_it_ask_for_ever() -> None:
     follower = Follower("log")
     follower.take_live([event(900)])
-    assert settle(follower, [event(1), event(2)], 5) == [1, 2]
+    assert catch_up(follower, [event(1), event(2)], 5) == [1, 2]
 
 
 def test_a_replay_that_does_not_get_on_is_not_asked_for_again_at_once() -> None:

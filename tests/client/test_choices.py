@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from support.event_bodies import Tiller, started
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller, started
 from tiller_client.command_line.choices import read_budget, read_tools
 from tiller_client.errors import UsageError
 from tiller_protocol.events import SessionCreated

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import TURN, FakeDaemon
-from support.said import Tiller, ended, started, text_item
 from support.terminal import Terminal
 from tiller_protocol.events import (
     ItemCompleted,

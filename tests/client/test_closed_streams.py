@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.event_bodies import ended, started, text_item, tool_call
 from support.fake_daemon import FakeDaemon
-from support.said import ended, started, text_item, tool_call
 from support.terminal import TILLER, TIMEOUT_S
 from tiller_client.__main__ import STATUS_BROKEN_PIPE
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.event_bodies import Tiller, started
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller, started
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places

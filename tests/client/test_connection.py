@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon, Refusal, program
-from support.said import Tiller
 from support.terminal import TILLER
 from tiller_client.connecting import connection as connection_module
 from tiller_client.connecting import daemons as daemons_module

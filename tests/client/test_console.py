@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 import tiller_client
+from support.event_bodies import CONTEXT, Tiller, ended, text_item, tool_call
 from support.fake_daemon import FakeDaemon, Refusal
-from support.said import CONTEXT, Tiller, ended, text_item, tool_call
 from support.terminal import Terminal
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.said import Tiller
+from support.event_bodies import Tiller
 from tiller_client.demo_play import NEW_LINE, PROJECT, STEERING
 from tiller_protocol.places import Places
 

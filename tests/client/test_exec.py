@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.event_bodies import Tiller, ended, started, text_item, tool_call
 from support.fake_daemon import FakeDaemon, Refusal
-from support.said import Tiller, ended, started, text_item, tool_call
 from support.terminal import TILLER
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_protocol.codec import INPUT_BYTES_MAX

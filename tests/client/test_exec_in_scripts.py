@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from support.event_bodies import Tiller, ended, started
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller, ended, started
 from support.terminal import TILLER
 from tiller_client.command_line.piped import CONTEXT_BYTES_MAX
 from tiller_client.command_line.turn_arguments import duration

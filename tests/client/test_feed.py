@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon, program
-from support.said import Tiller
 from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.connecting.starting import wait_for_daemons
 from tiller_client.errors import RejectedError

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import tiller_client
+from support.event_bodies import ended
 from support.fake_daemon import FakeDaemon
-from support.said import ended
 from tiller_client.command_line import arguments
 from tiller_client.command_line.arguments import parse
 from tiller_protocol.places import Places

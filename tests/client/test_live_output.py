@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller, ended, started, text_item
 from support.terminal import LINES, TIMEOUT_S, Screen, Terminal
 from tiller_client.console import REDRAW_S_MIN, Console
 from tiller_client.rendering.activity import Activity

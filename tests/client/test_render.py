@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from support.said import CONTEXT, ended, started, text_item, tool_call
+from support.event_bodies import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.items import call_lines, call_title, diff_lines, item_block
 from tiller_client.rendering.lines import turn_end_line

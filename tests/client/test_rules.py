@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller
 from tiller_protocol.answers import RuleSummary
 from tiller_protocol.ops import RuleRevoke, RulesList
 from tiller_protocol.places import Places

@@ -3,8 +3,8 @@
 import signal
 from itertools import pairwise
 
+from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller, ended, started, text_item
 from support.terminal import Screen, Terminal
 from tiller_protocol.answers import ToolSummary
 from tiller_protocol.events import (

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
-from support.said import Tiller
 from tiller_client.rendering.text import Paint, on_screen
 from tiller_client.verbs.search import query_of, text_line
 from tiller_protocol.events import SessionCreated, SessionTitled

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.said import Tiller
+from support.event_bodies import Tiller
 from tiller_client.service import find_service, start_command
 from tiller_client.service.definition import Definition, define
 from tiller_client.service.launchd import LaunchAgent

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support.event_bodies import started
 from support.fake_daemon import FakeDaemon
-from support.said import started
 from support.terminal import TIMEOUT_S
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import tiller_client
+from support.event_bodies import ended, started, text_item, tool_call
 from support.fake_daemon import FakeDaemon
-from support.said import ended, started, text_item, tool_call
 from support.terminal import TILLER, TIMEOUT_S, Terminal
 from tiller_client.streams import STAND_INS
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled, StatusChanged

@@ -10,8 +10,8 @@ from pathlib import Path
 import pynng
 import pytest
 
+from support.event_bodies import started
 from support.fake_daemon import FakeDaemon
-from support.said import started
 from tiller_client.connecting import sockets as sockets_module
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.sockets import EventSocket, RequestSocket

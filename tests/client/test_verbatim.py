@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
 from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back, read_back_ascii
-from support.said import Tiller, ended, started, text_item
 from support.terminal import TILLER, TIMEOUT_S, Screen, Terminal
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, on_screen, verbatim

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from support.event_bodies import CONTEXT, Tiller, ended, started, text_item, tool_call
 from support.fake_daemon import TURN, FakeDaemon, Refusal
-from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.command_line.arguments import parse
 from tiller_client.rendering.text import Paint, cells

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from support.event_bodies import started
 from support.fake_daemon import FakeDaemon
-from support.said import started
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.following import watch as watch_module
 from tiller_client.following.watch import Signals, Watch
@@ -48,7 +48,7 @@ def test_b54_the_lost_last_event_of_a_burst_comes_after_a_silence(
             Watch(connection, SESSION, signals) as watch,
         ):
             wait_for(watch, 1)
-            settle(watch)
+            read_until_quiet(watch)
             daemon.add(SESSION, [started()], lost=True)
             monkeypatch.setattr(watch_module, limit, 0.01)
             assert wait_for(watch, 2, busy=limit == "SILENCE_BUSY_S") == [2]
@@ -62,7 +62,7 @@ def test_what_was_missed_comes_at_once_after_a_reconnection(places: Places) -> N
             signals = stack.enter_context(Signals("detached"))
             watch = stack.enter_context(Watch(connection, SESSION, signals))
             wait_for(watch, 1)
-            settle(watch)
+            read_until_quiet(watch)
         second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
         second.add(SESSION, [SessionTitled("missed")], lost=True)
         with second:
@@ -78,13 +78,13 @@ def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
             Watch(connection, SESSION, signals) as watch,
         ):
             wait_for(watch, 1)
-            settle(watch)
+            read_until_quiet(watch)
             daemon.add(SESSION, [SessionTitled("missed")], lost=True)
             os.kill(os.getpid(), signal.SIGCONT)
             assert wait_for(watch, 2) == [2]
 
 
-def settle(watch: Watch) -> None:
+def read_until_quiet(watch: Watch) -> None:
     """Wait for the replay after the first connection."""
     for _ in range(5):
         assert not watch.wait(busy=True).events

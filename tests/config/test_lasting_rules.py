@@ -8,21 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tiller_daemon.config import KeptRule, LastingRule, LastingRules, LastingRulesError, rule_id
+from tiller_daemon.config import LastingRule, LastingRules, LastingRulesError, StoredRule, rule_id
 from tiller_daemon.config.lasting_rules import RULES_MAX
 
 PLACES = ("/a", "/b")
-KEPT = st.builds(KeptRule, st.sampled_from(["bash", "read"]), st.sampled_from(["x", "y *", "ü\n"]))
-DEEDS = st.lists(st.tuples(st.booleans(), st.sampled_from(PLACES), KEPT), max_size=12)
+STORED = st.builds(
+    StoredRule, st.sampled_from(["bash", "read"]), st.sampled_from(["x", "y *", "ü\n"])
+)
+ACTIONS = st.lists(st.tuples(st.booleans(), st.sampled_from(PLACES), STORED), max_size=12)
 
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
-@given(deeds=DEEDS)
-def test_rules_are_kept_and_removed_as_in_a_list_for_each_place(tmp_path_factory, deeds):
+@given(actions=ACTIONS)
+def test_rules_are_kept_and_removed_as_in_a_list_for_each_place(tmp_path_factory, actions):
     file = tmp_path_factory.mktemp("r") / "config" / "rules.json"
     rules = LastingRules(file)
-    expected: dict[str, list[KeptRule]] = {place: [] for place in PLACES}
-    for adds, place, rule in deeds:
+    expected: dict[str, list[StoredRule]] = {place: [] for place in PLACES}
+    for adds, place, rule in actions:
         there = expected[place]
         if adds:
             rules.add(place, [rule])
@@ -41,7 +43,7 @@ def test_rules_are_kept_and_removed_as_in_a_list_for_each_place(tmp_path_factory
 def test_the_file_is_private_and_a_link_to_it_stays_a_link(tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "rules.json").symlink_to("elsewhere/rules.json")
-    LastingRules(tmp_path / "rules.json").add("/a", [KeptRule("bash", "make *")])
+    LastingRules(tmp_path / "rules.json").add("/a", [StoredRule("bash", "make *")])
     assert (tmp_path / "rules.json").is_symlink()
     kept = tmp_path / "elsewhere" / "rules.json"
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -52,7 +54,7 @@ def test_a_workspace_is_known_by_the_place_that_a_link_leads_to(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     rules = LastingRules(None)
-    rules.add(tmp_path / "link", [KeptRule("bash", "make *")])
+    rules.add(tmp_path / "link", [StoredRule("bash", "make *")])
     assert len(rules.of(tmp_path / "real")) == len(rules.of(tmp_path / "link")) == 1
     assert rules.of(tmp_path) == ()
 
@@ -73,10 +75,10 @@ def test_an_edit_of_the_file_counts_at_once(tmp_path: Path):
 def test_there_is_a_limit_and_nothing_changes_beyond_it(tmp_path: Path):
     file = tmp_path / "rules.json"
     rules = LastingRules(file)
-    rules.add("/a", [KeptRule("bash", str(number)) for number in range(RULES_MAX)])
+    rules.add("/a", [StoredRule("bash", str(number)) for number in range(RULES_MAX)])
     before = file.read_bytes()
     with pytest.raises(LastingRulesError, match="Revoke some"):
-        rules.add("/b", [KeptRule("bash", "x")])
+        rules.add("/b", [StoredRule("bash", "x")])
     assert file.read_bytes() == before
     more = msgspec.json.decode(before)
     more["workspaces"]["/b"] = [{"permission": "bash", "pattern": "x"}]
@@ -86,7 +88,7 @@ def test_there_is_a_limit_and_nothing_changes_beyond_it(tmp_path: Path):
 
 def test_a_file_that_others_can_write_does_not_count(tmp_path: Path):
     rules = LastingRules(tmp_path / "rules.json")
-    rules.add("/a", [KeptRule("bash", "make *")])
+    rules.add("/a", [StoredRule("bash", "make *")])
     (tmp_path / "rules.json").chmod(0o666)
     assert rules.of("/a") == ()
     assert "every user of this machine can write it" in rules.problem()
@@ -98,4 +100,4 @@ def test_a_file_that_can_not_be_read_is_a_problem_and_not_an_empty_one(tmp_path:
         rules = LastingRules(path)
         assert rules.problem()
         with pytest.raises(LastingRulesError):
-            rules.add("/a", [KeptRule("bash", "x")])
+            rules.add("/a", [StoredRule("bash", "x")])

@@ -8,7 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.file_clock import settle
+from support.file_clock import wait_for_tick
 from tiller_daemon.config import Configuration, LiveConfiguration, load_configuration
 from tiller_daemon.stamps import Stamps
 from tiller_protocol.places import Places
@@ -40,7 +40,7 @@ def started(load: Loader) -> LiveConfiguration:
 
 async def test_a_file_that_has_not_changed_is_not_read(load: Loader) -> None:
     load.file.write_text("max_steps = 5")
-    settle(load.file.parent)
+    wait_for_tick(load.file.parent)
     live = started(load)
     for _ in range(3):
         assert live.is_current
@@ -93,7 +93,7 @@ def test_after_any_edits_the_last_valid_one_counts(edits: list[tuple[str | None,
 
 async def test_a_file_that_appears_or_disappears_counts(load: Loader) -> None:
     live = started(load)
-    settle(load.file.parent)
+    wait_for_tick(load.file.parent)
     assert not await live.refresh()
     load.file.write_text("max_steps = 5")
     assert await live.refresh()
@@ -106,7 +106,7 @@ async def test_a_prompt_file_belongs_to_it(load: Loader) -> None:
     prompt = load.file.with_name("plan.md")
     prompt.write_text("Plan.")
     load.file.write_text('[agents.plan]\nprompt_file = "plan.md"')
-    settle(load.file.parent)
+    wait_for_tick(load.file.parent)
     live = started(load)
     for text in ("Plan well.", "Plan it.."):
         prompt.write_text(text)
@@ -126,7 +126,7 @@ async def test_a_mistake_keeps_the_old_one_until_it_is_repaired(load: Loader) ->
     load.file.write_text("max_steps = x")
     assert not await live.refresh()
     assert live.problem
-    settle(load.file.parent)
+    wait_for_tick(load.file.parent)
     await live.refresh()
     loads = load.loads
     assert not await live.refresh()
@@ -142,7 +142,7 @@ async def test_whatever_was_read_at_the_start_counts(load: Loader) -> None:
     prompt = load.file.with_name("qwen.md")
     prompt.write_text("Code.")
     load.file.write_text('[families.qwen]\nmodels = ["qwen*"]\nprompt_file = "qwen.md"')
-    settle(load.file.parent)
+    wait_for_tick(load.file.parent)
     live = started(load)
     assert live.is_current
     prompt.write_text("Code well.")

@@ -77,7 +77,7 @@ def test_the_example_of_the_manual_is_understood(load):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code", "line", "said"),
+    ("old", "new", "code", "line", "problem"),
     [
         ("base_url", "base_ulr", "unknown_key", 5, "did you mean `base_url`?"),
         ('model = "l', 'modle = "l', "unknown_key", 1, "modle: unknown key; did you mean `model`?"),
@@ -102,13 +102,13 @@ def test_the_example_of_the_manual_is_understood(load):
     ],
 )
 def test_an_error_names_the_file_the_line_the_key_and_a_similar_name(
-    refused, places, old, new, code, line, said
+    refused, places, old, new, code, line, problem
 ):
     error = refused(EXAMPLE.replace(old, new, 1))
     assert error.code == code
     assert str(places.config / "config.toml") in error.message
     assert f"line {line}" in error.message
-    assert said in error.message
+    assert problem in error.message
     assert CANARY not in error.message
 
 
@@ -159,7 +159,7 @@ def test_c_takes_toml_bare_text_and_quoted_keys(load):
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "problem"),
     [
         ("modl=x", "-c modl: modl: unknown key; did you mean `model`?"),
         ("max_steps=many", "-c max_steps: max_steps: expected `int`"),
@@ -171,9 +171,9 @@ def test_c_takes_toml_bare_text_and_quoted_keys(load):
         (f"approve={CANARY}", "expected one of"),
     ],
 )
-def test_an_error_on_the_command_line_names_it(refused, override, said):
+def test_an_error_on_the_command_line_names_it(refused, override, problem):
     error = refused(None, None, [override])
-    assert said in error.message
+    assert problem in error.message
     assert CANARY not in error.message
 
 
@@ -315,7 +315,7 @@ def test_any_input_yields_a_configuration_or_an_error(text, key):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "said"),
+    ("lines", "code", "problem"),
     [
         ('api_key_env = "A"\napi_key_file = "b"', "invalid_value", "`api_key_file` exclude"),
         ('api_key_command = ["a"]\napi_key_keyring = "b"', "invalid_value", "`api_key_keyring` ex"),
@@ -328,12 +328,12 @@ def test_any_input_yields_a_configuration_or_an_error(text, key):
         ("timeouts = { idle = 9 }", "unknown_key", "did you mean `idle_s`?"),
     ],
 )
-def test_an_invalid_provider_is_an_error(load, lines, code, said):
+def test_an_invalid_provider_is_an_error(load, lines, code, problem):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f'[providers.p]\napi = "openai_chat"\n{lines}\n')
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert problem in caught.value.message
     assert "providers.p" in caught.value.message
     assert CANARY not in caught.value.message
 
@@ -345,7 +345,7 @@ def test_two_places_of_a_key_from_different_sources_are_rejected(load):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "said"),
+    ("lines", "code", "problem"),
     [
         ("timeout_s = 9", "invalid_value", "expected `command`"),
         ("command = []", "wrong_type", "length >= 1"),
@@ -367,12 +367,12 @@ def test_two_places_of_a_key_from_different_sources_are_rejected(load):
         ('command = ["a"]\nenvironment = {}', "unknown_key", "mcp.s.environment"),
     ],
 )
-def test_an_invalid_mcp_server_is_an_error(load, lines, code, said):
+def test_an_invalid_mcp_server_is_an_error(load, lines, code, problem):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f"[mcp.s]\n{lines}\n")
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert problem in caught.value.message
     assert "mcp.s" in caught.value.message
     assert CANARY not in caught.value.message
 
@@ -426,7 +426,7 @@ def test_the_manual_shows_what_is_understood(load, places):
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "problem"),
     [
         ('endpoint = "sourcegraph.com"', "expected a URL"),
         ('endpoint = "https://me:secret@x"', "has no password"),
@@ -435,15 +435,15 @@ def test_the_manual_shows_what_is_understood(load, places):
         ('api_key_env = "X"', "expected `endpoint`"),
     ],
 )
-def test_an_invalid_sourcegraph_is_an_error(refused, lines, said):
+def test_an_invalid_sourcegraph_is_an_error(refused, lines, problem):
     error = refused(f"[sourcegraph]\n{lines}\n")
-    assert said in error.message
+    assert problem in error.message
     assert "secret" not in error.message
     assert "sgp" not in error.message
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "problem"),
     [
         ('engine = "google"', "engine"),
         ('engine = "searxng"', "expected `endpoint`"),
@@ -453,9 +453,9 @@ def test_an_invalid_sourcegraph_is_an_error(refused, lines, said):
         ('engine = "brave"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
     ],
 )
-def test_an_invalid_web_search_is_an_error(refused, lines, said):
+def test_an_invalid_web_search_is_an_error(refused, lines, problem):
     error = refused(f"[web_search]\n{lines}\n")
-    assert said in error.message
+    assert problem in error.message
     assert "BSA" not in error.message
 
 
@@ -507,7 +507,7 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "code", "said"),
+    ("name", "lines", "code", "problem"),
     [
         ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
         ("mine", 'files = { ".x" = "x" }', "invalid_value", "other than basedpyright"),
@@ -517,11 +517,11 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
         ("ty", "start = true", "unknown_key", "lsp.ty.start"),
     ],
 )
-def test_an_invalid_language_server_is_an_error(load, name, lines, code, said):
+def test_an_invalid_language_server_is_an_error(load, name, lines, code, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[lsp.{name}]\n{lines}\n")
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert problem in caught.value.message
 
 
 def test_an_empty_table_chooses_a_language_server(load):
@@ -529,7 +529,7 @@ def test_an_empty_table_chooses_a_language_server(load):
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "said"),
+    ("lines", "code", "problem"),
     [
         ('on = "turn_start"', "invalid_value", "`command` is missing"),
         ('command = "true"', "invalid_value", "`on` is missing"),
@@ -543,8 +543,8 @@ def test_an_empty_table_chooses_a_language_server(load):
         ('on = "request"\ncommand = "x"\nallow = true', "unknown_key", "hooks[0].allow"),
     ],
 )
-def test_an_invalid_hook_is_an_error(load, lines, code, said):
+def test_an_invalid_hook_is_an_error(load, lines, code, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[[hooks]]\n{lines}\n")
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert problem in caught.value.message

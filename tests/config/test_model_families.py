@@ -47,7 +47,7 @@ def test_a_family_is_read_from_the_file(load, places) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ('[families.mine]\nedit_tool = "edit"', "expected `models`"),
         ('[families.gpt]\nedit_tool = "sed"', "families.gpt.edit_tool"),
@@ -56,7 +56,7 @@ def test_a_family_is_read_from_the_file(load, places) -> None:
         ('[families.gpt]\nmodel = ["x"]', "did you mean"),
     ],
 )
-def test_an_invalid_family_is_an_error_that_names_it(load, text: str, said: str) -> None:
+def test_an_invalid_family_is_an_error_that_names_it(load, text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=r"families\.(mine|gpt)") as caught:
         load(text)
-    assert said in caught.value.message
+    assert problem in caught.value.message

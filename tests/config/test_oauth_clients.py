@@ -31,7 +31,7 @@ def test_a_later_source_may_add_to_a_client(load):
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "problem"),
     [
         (f'{CLIENT}client_secret = "{CANARY}"', "unknown_key", "`client_secret_"),
         (f'{CLIENT}client_secret_env = "{CANARY}"', "invalid_value", "names of variables"),
@@ -57,9 +57,9 @@ def test_a_later_source_may_add_to_a_client(load):
         ),
     ],
 )
-def test_an_invalid_client_is_an_error_without_the_value(load, text, code, said):
+def test_an_invalid_client_is_an_error_without_the_value(load, text, code, problem):
     with pytest.raises(ConfigurationError) as caught:
         load(text)
     assert (caught.value.code, "mcp.x" in caught.value.message) == (code, True)
-    assert said in caught.value.message
+    assert problem in caught.value.message
     assert CANARY not in caught.value.message

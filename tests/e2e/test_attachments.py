@@ -13,7 +13,7 @@ from e2e.words import always, bash, calls, calls_in, failing, read, text
 from support.daemon import CONFIG, Daemon
 from support.dialect import check_chat_messages
 from support.frontend import Frontend
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.pdfs import pdf
 from support.pictures import decode, noise, picture
 from tiller_daemon.models.dialects.openai_chat.request import build_messages

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from e2e.words import always, calls, calls_in, read, text, write
-from support import rude_lsp
+from support import misbehaving_lsp
 from support.daemon import CONFIG, Daemon, gone
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
@@ -25,7 +25,7 @@ RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
 def rude(name: str, how: str, end: str, notes: Path) -> str:
     """Configuration of a server that is a script of ours."""
-    command = [sys.executable, "-SEs", rude_lsp.__file__, how, str(notes)]
+    command = [sys.executable, "-SEs", misbehaving_lsp.__file__, how, str(notes)]
     return f'[lsp.{name}]\ncommand = {command}\nfiles = {{ "{end}" = "text" }}\n'
 
 

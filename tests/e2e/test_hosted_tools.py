@@ -12,8 +12,8 @@ import trio
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import Received, events, hanging, serving
-from support.makers import CHAT, RESPONSES, check_messages_typed, check_typed
 from support.streams import STREAMS
+from support.vendor_types import CHAT, RESPONSES, check_messages_typed, check_typed
 from tiller_protocol.items import AssistantMessage, Citation, ToolCall, ToolErrorKind
 from tiller_protocol.ops import Interrupt
 

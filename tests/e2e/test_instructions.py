@@ -5,7 +5,7 @@ from pathlib import Path
 from e2e.words import always, bash, calls, calls_in, read, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol.answers import Started
 from tiller_protocol.events import WarningRaised

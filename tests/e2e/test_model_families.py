@@ -12,7 +12,7 @@ from e2e.provider import said
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import serving, status
-from support.makers import CHAT, RESPONSES, check_messages_typed, check_typed
+from support.vendor_types import CHAT, RESPONSES, check_messages_typed, check_typed
 from tiller_protocol.events import TurnStarted
 
 CONFIG = """\

@@ -8,7 +8,7 @@ from e2e.test_interrupt import STUBBORN
 from e2e.words import bash, calls, text
 from support.daemon import Daemon, gone
 from support.frontend import Frontend
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.events import (

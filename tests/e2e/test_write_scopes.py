@@ -10,7 +10,7 @@ from e2e.test_attachments import tiller
 from e2e.test_sandbox import DEFAULT, NewDaemon, needs_sandbox, no_bubblewrap
 from e2e.words import always, bash, calls, text, write
 from support.frontend import Frontend
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.models.scripted import CallPart
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult

@@ -7,7 +7,7 @@ import pytest
 import trio
 from PIL import Image, ImageOps
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.pictures import SIZE, decode, encode, noise, picture
 from tiller_daemon.files.images import (
     FILE_BYTES_MAX,

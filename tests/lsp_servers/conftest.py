@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from support import rude_lsp
+from support import misbehaving_lsp
 from support.peers import ty, typescript
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.lsp.definitions import list_definitions
@@ -52,7 +52,7 @@ class LanguageServerTestbed:
 
     async def start_faulty(self, how: str, **fields: Any) -> None:
         """Configure the faulty server for `.txt` files."""
-        command = (sys.executable, "-SEs", rude_lsp.__file__, how, str(self._notes))
+        command = (sys.executable, "-SEs", misbehaving_lsp.__file__, how, str(self._notes))
         await self.start(rude=LanguageServer(command=command, files={".txt": "text"}, **fields))
 
     async def edit(self, name: str, text: str) -> str:

@@ -23,7 +23,7 @@ servers = st.dictionaries(
     st.sampled_from("ab"), st.builds(lambda url: McpServer(url=url), st.sampled_from("12"))
 )
 lent = st.builds(Lent, servers, st.booleans())
-deeds = st.lists(
+actions = st.lists(
     st.one_of(
         st.tuples(st.just("lend"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS), lent),
         st.tuples(st.just("ask_no_more"), st.sampled_from(SESSIONS), st.sampled_from(LENDERS)),
@@ -58,21 +58,21 @@ class Model:
         )
 
 
-@given(deeds=deeds)
+@given(actions=actions)
 @example(
-    deeds=[
+    actions=[
         ("lend", "s", "me", Lent({"a": McpServer(url="1")}, reads_files=False)),
         ("lend", "s", "me", Lent({"a": McpServer(url="2")}, reads_files=False)),
         ("lend", "s", "me", Lent({}, reads_files=False)),
         ("end_over", set()),
     ]
 )
-def test_loans_agree_with_a_model(deeds: list[tuple[object, ...]]) -> None:
+def test_loans_agree_with_a_model(actions: list[tuple[object, ...]]) -> None:
     clock = trio.testing.MockClock()
-    trio.run(compare, deeds, clock, clock=clock)
+    trio.run(compare, actions, clock, clock=clock)
 
 
-async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock) -> None:
+async def compare(actions: list[tuple[object, ...]], clock: trio.testing.MockClock) -> None:
     loans, model, made = Loans(), Model(), list[ManagedServer]()
     environment = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
     loans.share("s", "child")
@@ -82,7 +82,7 @@ async def compare(deeds: list[tuple[object, ...]], clock: trio.testing.MockClock
         made.append(ManagedServer(name, settings, environment))
         return made[-1]
 
-    for deed in deeds:
+    for deed in actions:
         now = trio.current_time()
         match deed:
             case ("lend", str(session), str(lender), Lent() as lent):

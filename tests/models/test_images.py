@@ -1,7 +1,7 @@
 """A model that takes no images gets none, and is told so."""
 
 from support.dialect import check_chat_messages
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.images import AcceptedInput, LimitedModel

@@ -150,10 +150,10 @@ async def test_side_requests_have_their_own_steps() -> None:
 async def test_an_expectation_looks_at_what_came_after_the_models_last_words() -> None:
     play = model({"expect": {"contains": "2 passed"}, "parts": []})
     call = ToolCall(ItemId("c"), CallId("c"), "bash", "{}", "completed", output="== 2 passed ==")
-    said = AssistantMessage(ItemId("a"), "Now what?", "completed")
+    problem = AssistantMessage(ItemId("a"), "Now what?", "completed")
     assert await answer(play, request(items=(HELLO, call))) == [Finished("stop")]
     with pytest.raises(ModelError, match=r"contains '2 passed', but got 'hello'") as caught:
-        await answer(play, request(items=(call, said, HELLO)))
+        await answer(play, request(items=(call, problem, HELLO)))
     assert caught.value.kind == "bad_request"
 
 
@@ -198,7 +198,7 @@ async def test_a_models_name_is_the_name_of_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ('{"steps": [{"part": []}]}', r"unknown field `part` - at `\$\.steps\[0\]`"),
         ('{"steps": [{"parts": [{"type": "say"}]}]}', r"\$\.steps\[0\]\.parts\[0\]\.type"),
@@ -214,10 +214,12 @@ async def test_a_models_name_is_the_name_of_its_file(tmp_path: Path) -> None:
         ("[" * 100_000, "wrong"),
     ],
 )
-def test_a_wrong_script_is_refused_by_file_and_place(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_script_is_refused_by_file_and_place(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(text)
-    with pytest.raises(ModelError, match=said) as caught:
+    with pytest.raises(ModelError, match=problem) as caught:
         load_script(path)
     assert str(path) in caught.value.message
 

@@ -59,9 +59,9 @@ def test_the_strictest_of_several_needs_decides(requirements, rules):
     actions = [evaluate(need.permission, need.subjects[0], layers) for need in requirements]
     expected = max(actions, key=STRICTNESS.__getitem__, default="allow")
     assert decide(requirements, rules, "ask").action == expected
-    settled = {"allow": "allow", "deny": "deny"}
-    assert decide(requirements, rules, "always").action == settled.get(expected, "allow")
-    assert decide(requirements, rules, "never").action == settled.get(expected, "deny")
+    decided = {"allow": "allow", "deny": "deny"}
+    assert decide(requirements, rules, "always").action == decided.get(expected, "allow")
+    assert decide(requirements, rules, "never").action == decided.get(expected, "deny")
 
 
 @given(st.text(alphabet="ab *?", min_size=1, max_size=6), RULES)

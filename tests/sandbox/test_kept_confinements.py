@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.file_clock import settle
+from support.file_clock import wait_for_tick
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, SandboxSearchResult
@@ -121,11 +121,11 @@ def test_a_kept_confinement_counts_until_something_changes(
 ) -> None:
     for enclosure in ENCLOSED:
         words_of(at.sandbox, at.kept(enclosure), enclosure)
-    settle(at.home)
+    wait_for_tick(at.home)
     before = [at.kept(enclosure) for enclosure in ENCLOSED]
     for enclosure in ENCLOSED:
         words_of(at.sandbox, at.kept(enclosure), enclosure)
-    settle(at.home)
+    wait_for_tick(at.home)
     assert all(a is b for a, b in zip(before, map(at.kept, ENCLOSED), strict=True))
     change(at)
     for enclosure in ENCLOSED:
@@ -141,7 +141,7 @@ def test_the_options_for_an_equal_confinement_follow_what_a_path_has_become(at: 
     secret = at.home / ".netrc"
     secret.write_text("x")
     confinement = Confinement(at.work, writable=(at.home,), hidden=(secret,))
-    settle(at.home)
+    wait_for_tick(at.home)
     before = words_of(at.sandbox, confinement, Enclosure.READ_ONLY)
     assert before == words_of(at.sandbox, confinement, Enclosure.READ_ONLY)
     secret.unlink()
@@ -153,7 +153,7 @@ def test_the_options_for_an_equal_confinement_follow_what_a_path_has_become(at: 
 def test_a_workspace_is_not_scanned_again_until_a_directory_changes(at: Place) -> None:
     scanner = Scanner(at.work, lambda name: name.endswith(".env"))
     assert scanner.scan_if_unchanged() is None
-    settle(at.work)
+    wait_for_tick(at.work)
     first = scanner.scan()
     assert scanner.scan_if_unchanged() is first
     (at.work / "src/.env").write_text("x")
@@ -164,7 +164,7 @@ def test_a_workspace_is_not_scanned_again_until_a_directory_changes(at: Place) -
 def test_a_directory_that_has_just_changed_is_scanned_again(at: Place) -> None:
     """Another change within the same tick of the clock would not show."""
     scanner = Scanner(at.work, lambda name: False)
-    settle(at.work)
+    wait_for_tick(at.work)
     (at.work / "src/new").write_text("x")
     scanner.scan()
     assert scanner.scan_if_unchanged() is None
@@ -174,7 +174,7 @@ def test_a_directory_that_has_just_changed_is_scanned_again(at: Place) -> None:
 def test_a_workspace_with_an_unreadable_directory_is_always_scanned(at: Place) -> None:
     """Its mode can change without a trace in the directory above."""
     (at.work / "src").chmod(0)
-    settle(at.work)
+    wait_for_tick(at.work)
     scanner = Scanner(at.work, lambda name: False)
     scanner.scan()
     assert scanner.scan_if_unchanged() is None

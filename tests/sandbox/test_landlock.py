@@ -137,7 +137,7 @@ def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
 
 @needs_landlock
 @pytest.mark.parametrize("deed", ["reading", "writing", "signals", "sockets"])
-def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) -> None:
+def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, attempt: str) -> None:
     """A kernel may claim to have Landlock and enforce nothing, so it is tested."""
     launcher = tmp_path / "launcher.py"
     text = Path(LAUNCHER[-1]).read_text()
@@ -147,7 +147,7 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
         "writing": (hides_nothing, ("root in restrictions.writable:", "root in ['/tmp']:")),
         "signals": (("_SCOPES)", "0)"),),
         "sockets": (("    _prctl(_SET_SECCOMP", "    0 and _prctl(_SET_SECCOMP"),),
-    }[deed]
+    }[attempt]
     for sound, unsound in broken:
         assert sound in text
         text = text.replace(sound, unsound)
@@ -155,7 +155,7 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
     found = try_out_landlock((*LAUNCHER[:-1], str(launcher)))
     assert found.sandbox is None
     assert found.problem.startswith("Landlock does not work here: it does not prevent")
-    assert ("changing modes" if deed == "sockets" else deed) in found.problem
+    assert ("changing modes" if attempt == "sockets" else attempt) in found.problem
 
 
 @needs_landlock

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.pdfs import locked, pdf
 from support.pictures import decode, picture
 from support.world import World

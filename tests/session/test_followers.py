@@ -4,7 +4,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 from tiller_daemon.session.followers import FOLLOWERS_MAX, Followers

@@ -7,7 +7,7 @@ import pytest
 import trio
 from msgspec import structs
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import LastingRules
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart

@@ -5,7 +5,7 @@ import trio
 import trio.testing
 from msgspec import structs
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (

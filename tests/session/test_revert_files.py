@@ -44,8 +44,8 @@ from tiller_protocol.snapshot import Snapshot
 
 PATHS = ("a", "b", "d", "d/a", "d/b", "d/e/f")
 CONTEXT = TurnContextShown("/w", "build", "p/m", "", "ask", 9, (), 1000)
-Deeds = list[tuple[str, bool]]
-DEEDS = st.lists(st.tuples(st.sampled_from(PATHS), st.booleans()), min_size=1, max_size=3)
+Actions = list[tuple[str, bool]]
+ACTIONS = st.lists(st.tuples(st.sampled_from(PATHS), st.booleans()), min_size=1, max_size=3)
 
 Files = dict[str, str]
 
@@ -75,22 +75,22 @@ class Reverts(RuleBasedStateMachine):
         assert self._git() == self.its_git
         shutil.rmtree(self.place)
 
-    @initialize(deeds=DEEDS)
-    def begin(self, deeds: Deeds) -> None:
-        self.do(deeds, "user")
+    @initialize(actions=ACTIONS)
+    def begin(self, actions: Actions) -> None:
+        self.do(actions, "user")
 
-    @rule(deeds=DEEDS)
-    def somebody_else_changes_files(self, deeds: Deeds) -> None:
-        self.do(deeds, "user")
+    @rule(actions=ACTIONS)
+    def somebody_else_changes_files(self, actions: Actions) -> None:
+        self.do(actions, "user")
 
-    @rule(steps=st.lists(DEEDS, min_size=1, max_size=3), between=st.lists(DEEDS, max_size=2))
-    def the_agent_has_a_turn(self, steps: list[Deeds], between: list[Deeds]) -> None:
+    @rule(steps=st.lists(ACTIONS, min_size=1, max_size=3), between=st.lists(ACTIONS, max_size=2))
+    def the_agent_has_a_turn(self, steps: list[Actions], between: list[Actions]) -> None:
         self.turn = self.name("t")
         self.tell(TurnStarted(CONTEXT))
-        for step, deeds in enumerate(steps, 1):
+        for step, actions in enumerate(steps, 1):
             self.tell(StepStarted(step))
             before, files = self.take(thorough=step == 1), self.files()
-            self.do(deeds, "agent")
+            self.do(actions, "agent")
             after = self.take(thorough=False)
             self.steps[self.turn, step] = (files, self.files())
             if after != before:
@@ -171,8 +171,8 @@ class Reverts(RuleBasedStateMachine):
                 found |= {path: told[0][0]} if told[0][0] is not None else {}
         return found
 
-    def do(self, deeds: Deeds, who: str) -> None:
-        for path, writes in deeds:
+    def do(self, actions: Actions, who: str) -> None:
+        for path, writes in actions:
             self.remove(path)
             if writes:
                 for parent in (self.workspace / path).parents:

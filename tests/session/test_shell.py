@@ -3,7 +3,7 @@
 import trio
 from msgspec import structs
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.wires import check_on_every_wire
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from msgspec import structs
 
-from support.file_clock import settle
+from support.file_clock import wait_for_tick
 from support.world import World
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.dialects.anthropic_messages import request as messages
@@ -130,7 +130,7 @@ async def test_the_start_of_a_turn_opens_no_file_that_has_not_changed(
         (tmp_path / name).write_text("---\nname: one\ndescription: one\n---\none")
     await world.boot(nursery)
     session_id = await world.session()
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     await turns(world, session_id, 1, 3)
     with counted_files() as unchanged:
         await turns(world, session_id, 4, 4)
@@ -151,7 +151,7 @@ async def test_many_sessions_in_one_place_share_what_was_read(autojump_clock, nu
     world.workspace = str(tmp_path)
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
     await world.boot(nursery)
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     await turns(world, await world.session(), 1, 1)
     with counted_files() as calls:
         await turns(world, await world.session(), 1, 1)

@@ -135,8 +135,8 @@ async def _play(program: Program) -> Seen:
                         await trio.sleep(action.wait_s)
                         for copy in range(action.copies):
                             frontends.start_soon(player.act, action, f"{number}.{copy}")
-                    await player.settle()
-                await player.settle()
+                    await player.wait_until_idle()
+                await player.wait_until_idle()
                 await player.finish()
             await player.collect()
             machine.cancel_scope.cancel()
@@ -240,7 +240,7 @@ class _Player:
             case _:
                 self.world.log.fail_next = "io"
 
-    async def settle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Answer and interrupt until every session rests."""
         for session_id in list(self.seen.sessions):
             await self._settle(session_id)

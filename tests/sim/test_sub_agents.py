@@ -15,7 +15,7 @@ from msgspec import (
 
 from sim.deterministic import run_from_seed
 from sim.stores import Stored, Stores
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (

@@ -1,6 +1,6 @@
 """Worlds whose agents delegate: what their scripts say, and what their calls of `task` show."""
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart

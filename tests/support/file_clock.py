@@ -6,7 +6,7 @@ from pathlib import Path
 from tiller_daemon import stamps
 
 
-def settle(place: Path) -> None:
+def wait_for_tick(place: Path) -> None:
     """Wait until a stamp of everything that has changed so far would be trusted.
 
     `place` is any directory on the filesystem in question.

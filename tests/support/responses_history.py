@@ -45,7 +45,7 @@ def call(call_id: str = "c1", **fields: Any) -> ToolCall:
     return ToolCall(ItemId("i" + call_id), CallId(call_id), **(known | fields))
 
 
-def said(text: str, **fields: Any) -> AssistantMessage:
+def reply(text: str, **fields: Any) -> AssistantMessage:
     return AssistantMessage(ItemId("a"), text, fields.pop("state", "completed"), **fields)
 
 

@@ -231,7 +231,7 @@ async def test_an_image_that_can_not_be_shown_is_said(bench):
         await bench.call("read", path="a.png")
 
 
-async def test_b58_a_link_to_the_outside_needs_leave_for_the_outside(bench, tmp_path):
+async def test_b58_a_link_to_the_outside_needs_permission_for_the_outside(bench, tmp_path):
     outside = tmp_path / "secret" / "key.txt"
     outside.parent.mkdir()
     outside.write_text("key\n")

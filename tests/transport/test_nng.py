@@ -362,16 +362,16 @@ def test_sockets_can_be_opened_and_closed_under_load_again_and_again(runtime: Pa
                 await asker.asend(b"unanswered")
                 transport.publish("s", b"last")
 
-    async def settled(most: int) -> int:
+    async def descriptors_within(most: int) -> int:
         """Descriptors in use, counted inside of a loop both times."""
         await until(lambda: descriptors() <= most)
         return descriptors()
 
     trio.run(once)
-    before = trio.run(settled, 1 << 20)
+    before = trio.run(descriptors_within, 1 << 20)
     for _ in range(25):
         trio.run(once)
-    trio.run(settled, before)
+    trio.run(descriptors_within, before)
     assert list(runtime.iterdir()) == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.turn.history import ABORTED_OUTPUT, History, for_request
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter
 from tiller_protocol.ids import CallId, ItemId
@@ -42,26 +42,26 @@ def test_nothing_discarded_or_empty_is_sent() -> None:
     assert History([SAID, dropped, empty, call("c", discarded=True)]).for_request() == (SAID,)
 
 
-def said(name: str, text: str) -> AssistantMessage:
+def reply(name: str, text: str) -> AssistantMessage:
     return AssistantMessage(ItemId(name), text, "completed")
 
 
 def test_a_message_and_the_rest_of_it_are_sent_as_one() -> None:
     asked = Notice(ItemId("n"), CUT_OFF, "go on")
     thought = Reasoning(ItemId("r"), "hm", "completed")
-    history = History([SAID, said("a", "It is the me"), asked, thought, said("b", "thod.")])
-    assert history.for_request() == (SAID, said("a", "It is the method."))
-    history.add(asked, said("c", " And"))
-    assert history.for_request() == (SAID, said("a", "It is the method. And"))
+    history = History([SAID, reply("a", "It is the me"), asked, thought, reply("b", "thod.")])
+    assert history.for_request() == (SAID, reply("a", "It is the method."))
+    history.add(asked, reply("c", " And"))
+    assert history.for_request() == (SAID, reply("a", "It is the method. And"))
 
 
 def test_messages_with_reasoning_that_goes_back_stay_apart() -> None:
     asked = Notice(ItemId("n"), CUT_OFF, "go on")
     sealed = Reasoning(ItemId("r"), "", "completed", "sealed")
-    items = (SAID, said("a", "It is the me"), asked, sealed, said("b", "thod."))
+    items = (SAID, reply("a", "It is the me"), asked, sealed, reply("b", "thod."))
     assert History(items).for_request() == items
     other = Notice(ItemId("n"), "interrupted", "by the user")
-    apart = (SAID, said("a", "It is the me"), other, said("b", "thod."))
+    apart = (SAID, reply("a", "It is the me"), other, reply("b", "thod."))
     assert History(apart).for_request() == apart
 
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from support.file_clock import settle
+from support.file_clock import wait_for_tick
 from support.world import World
 from tiller_daemon import stamps
 from tiller_daemon.config import SandboxPolicy, TrustedProjects
@@ -61,7 +61,7 @@ class Edit(NamedTuple):
     path: str
     other: str
     text: str
-    settled: bool
+    waits: bool
     """Whether the clock ticks before the comparison, so that stamps are trusted."""
 
 
@@ -179,7 +179,7 @@ def start_tree(root: Path) -> None:
 
 
 def edit(how: str, path: str, other: str = "spare") -> Edit:
-    return Edit(how, path, other, TEXTS[1], settled=True)
+    return Edit(how, path, other, TEXTS[1], waits=True)
 
 
 FORGED = [edit("touch", "w/AGENTS.md"), edit("forge", "w/AGENTS.md")]
@@ -202,12 +202,12 @@ def test_what_a_turn_begins_with_is_what_a_new_daemon_would_read(
     daemon = daemon_at(root, services)
     workspace = str(root / "w")
     daemon.user.projects.trust(workspace, daemon.user.projects.inspect(workspace).digest)
-    settle(root)
+    wait_for_tick(root)
     assert values(daemon, root) == values(daemon_at(root, services), root)
     for one in edits:
         apply(one, root)
-        if one.settled:
-            settle(root)
+        if one.waits:
+            wait_for_tick(root)
         assert values(daemon, root) == values(daemon_at(root, services), root)
     shutil.rmtree(root)
 
@@ -235,7 +235,7 @@ def test_a_young_stamp_is_not_trusted_and_an_old_one_is(tmp_path: Path) -> None:
     read.path.write_text("x")
     for reads in (1, 2, 3):
         assert (cache.get("a", read), read.reads) == ("x", reads)
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     for _ in range(3):
         assert (cache.get("a", read), read.reads) == ("x", 4)
 
@@ -263,7 +263,7 @@ def test_what_is_missing_costs_no_read_and_is_seen_when_it_appears(tmp_path: Pat
 def test_a_failure_that_may_pass_by_itself_is_not_kept(tmp_path: Path) -> None:
     """For example when too many files are open. A directory fails for root as well."""
     read, cache = Reader(tmp_path), StampedCache()
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     for reads in (1, 2, 3):
         assert (cache.get("a", read), read.reads) == (None, reads)
 
@@ -271,13 +271,13 @@ def test_a_failure_that_may_pass_by_itself_is_not_kept(tmp_path: Path) -> None:
 def test_a_value_made_of_another_changes_with_it(tmp_path: Path) -> None:
     read, cache = Reader(tmp_path / "a"), StampedCache()
     read.path.write_text("x")
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     # The inner value is there before the outer one is read for the first time.
     cache.get("inner", read)
     assert cache.get("outer", lambda: f"<{cache.get('inner', read)}>") == "<x>"
     for text in ("y", "z"):
         read.path.write_text(text)
-        settle(tmp_path)
+        wait_for_tick(tmp_path)
         assert cache.get("outer", lambda: f"<{cache.get('inner', read)}>") == f"<{text}>"
 
 
@@ -295,7 +295,7 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     found = Stamps()
     found.record(lambda: (look_along(tmp_path / "a" / "c"), look_at(tmp_path / "a" / "c")))
-    settle(tmp_path)
+    wait_for_tick(tmp_path)
     again = Stamps()
     again.record(lambda: (look_along(tmp_path / "a" / "c"), look_into(tmp_path / "b")))
     assert again.are_current()

@@ -5,10 +5,10 @@ the configuration that it started with.
 """
 
 from tiller_daemon.config.lasting_rules import (
-    KeptRule,
     LastingRule,
     LastingRules,
     LastingRulesError,
+    StoredRule,
     rule_id,
 )
 from tiller_daemon.config.live import LiveConfiguration
@@ -43,7 +43,6 @@ __all__ = [
     "Family",
     "Hook",
     "HookMoment",
-    "KeptRule",
     "LanguageServer",
     "LastingRule",
     "LastingRules",
@@ -59,6 +58,7 @@ __all__ = [
     "Retry",
     "SandboxPolicy",
     "Sourcegraph",
+    "StoredRule",
     "Timeouts",
     "TrustError",
     "TrustedProjects",

@@ -35,7 +35,7 @@ class LastingRule(Rule, frozen=True):
     granted: bool = True
 
 
-class KeptRule(Struct, frozen=True, forbid_unknown_fields=True):
+class StoredRule(Struct, frozen=True, forbid_unknown_fields=True):
     """A lasting rule as it is in the file: it allows a permission for what a pattern matches."""
 
     permission: str
@@ -49,7 +49,7 @@ class KeptRule(Struct, frozen=True, forbid_unknown_fields=True):
 class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the file; workspaces are absolute paths without links."""
 
-    workspaces: dict[str, tuple[KeptRule, ...]] = {}
+    workspaces: dict[str, tuple[StoredRule, ...]] = {}
 
 
 class LastingRulesError(Exception):
@@ -75,7 +75,7 @@ class LastingRules:
         rules = kept.get(os.path.realpath(workspace), ())
         return tuple(LastingRule(one.permission, one.pattern, "allow") for one in rules)
 
-    def all(self, workspace: str | None = None) -> Mapping[str, tuple[KeptRule, ...]]:
+    def all(self, workspace: str | None = None) -> Mapping[str, tuple[StoredRule, ...]]:
         """Return the rules by workspace, of one or of all; raises `LastingRulesError`."""
         kept = self._read().workspaces
         if workspace is None:
@@ -91,7 +91,7 @@ class LastingRules:
             return str(error)
         return ""
 
-    def add(self, workspace: str | Path, rules: Iterable[KeptRule]) -> None:
+    def add(self, workspace: str | Path, rules: Iterable[StoredRule]) -> None:
         """Keep rules for a workspace; raises `LastingRulesError`, and then nothing has changed."""
         workspaces, place = dict(self._read().workspaces), os.path.realpath(workspace)
         there = workspaces.get(place, ())
@@ -150,7 +150,7 @@ class LastingRules:
         count = sum(map(len, found.workspaces.values()))
         return found if count <= RULES_MAX else f"it has more than {RULES_MAX:,} rules"
 
-    def _save(self, workspaces: dict[str, tuple[KeptRule, ...]]) -> None:
+    def _save(self, workspaces: dict[str, tuple[StoredRule, ...]]) -> None:
         content = _RulesFile(workspaces)
         if self._file is None:
             self._in_memory = content

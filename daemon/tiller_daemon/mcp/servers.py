@@ -173,7 +173,7 @@ class McpServers:
         """Let the session of a sub-agent use what its owner is lent."""
         self._loans.share(owner_id, session_id)
 
-    def leave(self, session_id: str) -> None:
+    def unload(self, session_id: str) -> None:
         """Note that a session leaves memory. What it is lent stays."""
         self._loans.unshare(session_id)
         self._offered_to.pop(session_id, None)

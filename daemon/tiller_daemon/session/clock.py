@@ -1,4 +1,4 @@
-"""The time of a session's events: that of the clock on the wall, but without jumps in a turn."""
+"""The time of a session's events: wall time, but without jumps during a turn."""
 
 import time
 from collections.abc import Callable
@@ -35,12 +35,12 @@ class SessionClock:
         self._clock = clock
         self._booted_at: float | None = None
 
-    def hold(self) -> None:
-        """From now on, count from the present time."""
+    def begin_turn(self) -> None:
+        """From now on, count from the present time, without jumps."""
         self._booted_at = self._clock.wall() - self._clock.steady()
 
-    def release(self) -> None:
-        """Follow the clock on the wall again."""
+    def end_turn(self) -> None:
+        """Follow the wall clock again."""
         self._booted_at = None
 
     def time(self) -> float:

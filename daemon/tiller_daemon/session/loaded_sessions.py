@@ -184,7 +184,7 @@ class LoadedSessions:
             # It may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
-                self._services.tools.servers.leave(session_id)
+                self._services.tools.servers.unload(session_id)
             self._services.histories.drop(session_id)
 
     def _unload_idle(self) -> None:

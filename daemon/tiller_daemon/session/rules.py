@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from tiller_daemon.config import KeptRule, LastingRulesError, rule_id
+from tiller_daemon.config import LastingRulesError, StoredRule, rule_id
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.services import Services
@@ -66,7 +66,7 @@ def revoke_session_rule(state: SessionState, op: RuleRevoke, pending: PendingSub
 def _keep_rules(services: Services, workspace: str, rules: tuple[Rule, ...], client: str) -> None:
     """Keep rules for a workspace; raises `RejectionError`."""
     now = services.time()
-    kept = [KeptRule(rule.permission, rule.pattern, now, client) for rule in rules]
+    kept = [StoredRule(rule.permission, rule.pattern, now, client) for rule in rules]
     try:
         services.user.lasting_rules.add(workspace, kept)
     except LastingRulesError as error:

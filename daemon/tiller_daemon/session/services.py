@@ -96,7 +96,7 @@ class ToolServers(Protocol):
         """Let the session of a sub-agent use what its owner is lent."""
         ...
 
-    def leave(self, session_id: str) -> None:
+    def unload(self, session_id: str) -> None:
         """Note that a session leaves memory. What it is lent stays."""
         ...
 

@@ -98,14 +98,14 @@ class SessionState:
 
     def begin(self, turn: ActiveTurn, history: History) -> None:
         """Make this the session's turn; the actor starts its task when the handler has returned."""
-        self.clock.hold()
+        self.clock.begin_turn()
         self.turn = turn
         self._begun = BegunTurn(turn, history)
 
     def end_turn(self) -> None:
         """Forget the turn, which is over."""
         self.turn = None
-        self.clock.release()
+        self.clock.end_turn()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
         """Apply rules that the user granted to the session, and to what works for it."""

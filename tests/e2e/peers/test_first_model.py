@@ -32,7 +32,7 @@ async def listener() -> AsyncGenerator[trio.socket.SocketType]:
     one.close()
 
 
-async def test_without_any_model_three_ways_out_are_said_and_the_second_one_works(
+async def test_without_any_model_three_ways_to_get_one_are_named_and_the_second_works(
     listener: trio.socket.SocketType, new_home: Callable[..., Home], aimock: Aimock, workspace: Path
 ) -> None:
     home = new_home()

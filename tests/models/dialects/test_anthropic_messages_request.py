@@ -20,8 +20,8 @@ from support.messages_history import (
     USER,
     call,
     items,
+    reply,
     request,
-    said,
     texts,
     thought,
 )
@@ -65,7 +65,9 @@ def prefix_of(*items: Item, **fields: Any) -> str:
 
 def test_calls_of_one_response_are_followed_by_all_their_results_in_call_order() -> None:
     """B2, G4."""
-    built = messages(USER, said("Let me look."), call("c1"), call("c2", output="two"), said("Done"))
+    built = messages(
+        USER, reply("Let me look."), call("c1"), call("c2", output="two"), reply("Done")
+    )
     assert shape(built) == [
         "user: text",
         "assistant: text tool_use tool_use",
@@ -84,7 +86,7 @@ def test_calls_of_one_response_are_followed_by_all_their_results_in_call_order()
 
 
 def test_text_between_calls_of_one_response_stays_between_them() -> None:
-    built = messages(USER, call("c1"), said("And"), call("c2"), said("So"), call("c3", ordinal=1))
+    built = messages(USER, call("c1"), reply("And"), call("c2"), reply("So"), call("c3", ordinal=1))
     assert shape(built) == [
         "user: text",
         "assistant: tool_use text tool_use",
@@ -97,12 +99,12 @@ def test_text_between_calls_of_one_response_stays_between_them() -> None:
 def test_steering_follows_the_results_in_the_same_message() -> None:
     """B16."""
     notice = Notice(ItemId("n"), "steered", "The user steered.")
-    built = messages(USER, call("c1"), call("c2"), notice, USER, said("Yes"), USER)
+    built = messages(USER, call("c1"), call("c2"), notice, USER, reply("Yes"), USER)
     assert shape(built)[2] == "user: tool_result tool_result text text"
 
 
 def test_a_conversation_begins_and_ends_with_the_user() -> None:
-    for history in ((), (said("Hi"),), (USER, said("Hi")), (USER, thought("hm"))):
+    for history in ((), (reply("Hi"),), (USER, reply("Hi")), (USER, thought("hm"))):
         built = messages(*history)
         assert built[0]["role"] == built[-1]["role"] == "user"
 
@@ -119,12 +121,12 @@ def test_what_was_sent_is_sent_again_as_it_was(model: str) -> None:
         sent.append(spoken(check_messages_body(built.body)))
         history += [
             thought(f"hm {step}", model, built.prefix),
-            said(f"Step {step}"),
+            reply(f"Step {step}"),
             call(f"c{step}", ordinal=step, images=(PIXEL,)),
             call(f"d{step}", ordinal=step, arguments="{", error_kind="invalid", state="error"),
         ]
         if step == 3:
-            history += [said("Done."), USER, Notice(ItemId("n"), "interrupted", "It was.")]
+            history += [reply("Done."), USER, Notice(ItemId("n"), "interrupted", "It was.")]
     for shorter, longer in pairwise(sent):
         assert longer[: len(shorter)] == shorter
     assert sum("sign hm" in piece for piece in sent[-1]) == 5
@@ -195,14 +197,14 @@ def test_call_ids_are_kept_where_they_can_be_and_unique_in_any_case() -> None:
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
     gone = thought("hm", OLD, state="discarded")
-    half = said("half", state="discarded")
-    built = messages(USER, gone, half, call(discarded=True), said("all"), USER)
+    half = reply("half", state="discarded")
+    built = messages(USER, gone, half, call(discarded=True), reply("all"), USER)
     assert [m["content"][0]["text"] for m in built] == ["hello", "all", "hello"]
 
 
 def test_a_compaction_is_a_summary_behind_the_words_that_the_user_keeps() -> None:
     summary = Compaction(ItemId("k"), "They said hello.", ItemId("a"), (USER.id,))
-    built = messages(USER, summary, said("Go on"), USER)
+    built = messages(USER, summary, reply("Go on"), USER)
     assert shape(built) == ["user: text text", "assistant: text", "user: text"]
     assert built[0]["content"][1]["text"] == "<summary>\nThey said hello.\n</summary>"
 
@@ -249,7 +251,7 @@ def test_thinking_goes_back_exactly_and_in_its_place() -> None:
     first = {"type": "thinking", "thinking": "hé\n", "signature": "s1"}
     second = {"type": "thinking", "thinking": "", "signature": "s2"}
     opaque = seal_blocks(origin_of(PLACE, OLD), "", [first, redacted, second])
-    history = (USER, Reasoning(ItemId("r"), "hé\n", "completed", opaque), said("So"), call())
+    history = (USER, Reasoning(ItemId("r"), "hé\n", "completed", opaque), reply("So"), call())
     built = messages(*history, model=OLD, variant="high")
     assert built[1]["content"][:3] == [first, redacted, second]
     assert shape(built)[1] == "assistant: thinking redacted_thinking thinking text tool_use"
@@ -274,11 +276,11 @@ def test_thinking_goes_to_the_same_model_when_it_thinks(
     fields: dict[str, Any], *, is_sent: bool
 ) -> None:
     """A Claude that does not think refuses it; another provider can't read it."""
-    history = (USER, thought("hm", OLD), said("So"), call("c1"))
+    history = (USER, thought("hm", OLD), reply("So"), call("c1"))
     assert ("hm" in str(messages(*history, **fields))) == is_sent
     request_elsewhere = request(*history, model=OLD, variant="high")
     assert b"hm" not in build_body(request_elsewhere, "http://127.0.0.1:1/v1").body
-    foreign = (USER, thought("hm", OTHER), said("So"), call("c1"))
+    foreign = (USER, thought("hm", OTHER), reply("So"), call("c1"))
     assert "hm" in str(messages(*foreign, model=OTHER)), "others want it back in any case"
 
 
@@ -324,20 +326,20 @@ def test_thinking_that_led_to_nothing_is_not_sent() -> None:
     """The API wants no message to end with it."""
     fields: dict[str, Any] = {"model": OLD, "variant": "high"}
     assert shape(messages(USER, thought("hm", OLD), USER, **fields)) == ["user: text text"]
-    built = messages(USER, said("So"), thought("hm", OLD), USER, **fields)
+    built = messages(USER, reply("So"), thought("hm", OLD), USER, **fields)
     assert shape(built) == ["user: text", "assistant: text", "user: text"]
-    built = messages(USER, thought("hm", OLD), said(" \n"), USER, **fields)
+    built = messages(USER, thought("hm", OLD), reply(" \n"), USER, **fields)
     assert shape(built) == ["user: text text"]
 
 
 def test_an_old_claude_does_not_begin_to_think_amid_calls() -> None:
     """It refuses that; it thinks again when the row of calls has ended."""
     fields: dict[str, Any] = {"model": OLD, "variant": "high"}
-    assert "thinking" not in body(USER, said("So"), call("c1"), **fields)
+    assert "thinking" not in body(USER, reply("So"), call("c1"), **fields)
     assert "thinking" not in body(USER, call("c1"), call("c2", ordinal=1), USER, **fields)
-    assert "thinking" in body(USER, call("c1"), said("Done"), USER, **fields)
+    assert "thinking" in body(USER, call("c1"), reply("Done"), USER, **fields)
     assert "thinking" in body(USER, thought("hm", OLD), call("c1"), call("c2", ordinal=1), **fields)
-    assert "thinking" in body(USER, said("So"), call("c1"), model=NEW)
+    assert "thinking" in body(USER, reply("So"), call("c1"), model=NEW)
 
 
 def test_what_a_servers_tool_did_goes_back_as_it_was() -> None:
@@ -348,7 +350,7 @@ def test_what_a_servers_tool_did_goes_back_as_it_was() -> None:
     history = (
         USER,
         Reasoning(ItemId("r"), "", "completed", seal_blocks(origin, "", [use, result])),
-        said("It is so."),
+        reply("It is so."),
         Reasoning(ItemId("q"), "", "completed", seal_blocks(origin, "", [cited])),
         USER,
     )
@@ -357,7 +359,7 @@ def test_what_a_servers_tool_did_goes_back_as_it_was() -> None:
     assert built[1]["content"] == [use, result, text]
     assert shape(messages(*history, model=OTHER))[1] == "assistant: text"
     alone = Reasoning(ItemId("r"), "", "completed", seal_blocks(origin, "", [use]))
-    assert shape(messages(USER, alone, said("So"), USER))[1] == "assistant: text"
+    assert shape(messages(USER, alone, reply("So"), USER))[1] == "assistant: text"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.http_server import events, serving
-from support.makers import problem
 from support.messages_history import NEW, OLD, PLACE, READ, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
+from support.vendor_types import problem
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
     PAUSE,
@@ -133,8 +133,8 @@ async def test_the_package_understands_every_stream_as_we_do(name: str) -> None:
             block["input"] = {}
         if block["type"] == "thinking":
             block.setdefault("signature", "")
-    said = json.loads(json.dumps(joined(told)).encode("utf-8", "surrogatepass"))
-    assert joined(blocks_of(ours)) == _mended(said)
+    reply = json.loads(json.dumps(joined(told)).encode("utf-8", "surrogatepass"))
+    assert joined(blocks_of(ours)) == _mended(reply)
     counted = theirs.usage
     cached = counted.cache_read_input_tokens or 0
     whole = counted.input_tokens + (counted.cache_creation_input_tokens or 0) + cached

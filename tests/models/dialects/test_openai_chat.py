@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.providers import open_http
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta

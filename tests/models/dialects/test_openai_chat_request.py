@@ -46,7 +46,7 @@ def call(call_id: str = "c1", **fields: Any) -> ToolCall:
     return ToolCall(ItemId("i" + call_id), CallId(call_id), **(known | fields))
 
 
-def said(text: str, **fields: Any) -> AssistantMessage:
+def reply(text: str, **fields: Any) -> AssistantMessage:
     return AssistantMessage(ItemId("a"), text, fields.pop("state", "completed"), **fields)
 
 
@@ -67,7 +67,9 @@ def roles(built: list[dict[str, Any]]) -> str:
 
 def test_text_and_calls_of_one_response_are_one_message_followed_by_their_results() -> None:
     """B2: the second request holds the calls and their results under the same ids."""
-    built = messages(USER, said("Let me look."), call("c1"), call("c2", output="two"), said("Done"))
+    built = messages(
+        USER, reply("Let me look."), call("c1"), call("c2", output="two"), reply("Done")
+    )
     assert roles(built) == "user assistant tool tool assistant"
     assert built[1]["content"] == "Let me look."
     assert [c["id"] for c in built[1]["tool_calls"]] == ["c1", "c2"]
@@ -86,9 +88,9 @@ def test_a_longer_history_begins_with_the_same_messages() -> None:
         USER,
         call("c1", ordinal=0),
         call("", ordinal=1),
-        said("One."),
+        reply("One."),
         call("c1", ordinal=2),
-        said("Two."),
+        reply("Two."),
     ]
     shorter = messages(*history[:3], system="be brief")
     assert messages(*history, system="be brief")[: len(shorter)] == shorter
@@ -147,14 +149,16 @@ def test_mistral_gets_ids_of_its_own_kind_and_no_user_right_behind_results(model
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
     gone = Reasoning(ItemId("r"), "hm", "discarded", TAG)
-    built = messages(USER, gone, said("half", state="discarded"), call(discarded=True), said("all"))
+    built = messages(
+        USER, gone, reply("half", state="discarded"), call(discarded=True), reply("all")
+    )
     assert [m["content"] for m in built] == ["hello", "all"]
 
 
 def test_an_interrupted_answer_and_the_notice_are_sent() -> None:
     """B24."""
     notice = Notice(ItemId("n"), "interrupted", "The user interrupted.")
-    built = messages(USER, said("I was", state="interrupted"), notice, USER)
+    built = messages(USER, reply("I was", state="interrupted"), notice, USER)
     assert roles(built) == "user assistant user"
     assert built[2]["content"] == (
         '<notice code="interrupted">\nThe user interrupted.\n</notice>\n\nhello'
@@ -163,7 +167,7 @@ def test_an_interrupted_answer_and_the_notice_are_sent() -> None:
 
 def test_a_compaction_is_a_summary_behind_the_words_that_the_user_keeps() -> None:
     summary = Compaction(ItemId("k"), "They said hello.", ItemId("a"), (USER.id,))
-    built = messages(USER, summary, said("Go on"))
+    built = messages(USER, summary, reply("Go on"))
     assert roles(built) == "user assistant"
     assert built[0]["content"] == "hello\n\n<summary>\nThey said hello.\n</summary>"
 
@@ -198,8 +202,8 @@ def test_thinking_goes_back_with_its_calls_to_the_model_that_thought_it() -> Non
     )
     assert messages(USER, thought, call())[1]["reasoning_content"] == "hm"
     assert "reasoning_content" not in messages(USER, thought, call(), model="other")[1]
-    assert "reasoning_content" not in messages(USER, thought, said("no call"))[1]
-    assert "hm" not in str(messages(USER, thought, said("no call"), USER, call()))
+    assert "reasoning_content" not in messages(USER, thought, reply("no call"))[1]
+    assert "hm" not in str(messages(USER, thought, reply("no call"), USER, call()))
     opaque = Reasoning(ItemId("r"), "hm", "completed", "encrypted")
     assert "hm" not in str(messages(USER, opaque, call()))
 

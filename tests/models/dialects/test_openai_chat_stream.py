@@ -417,7 +417,7 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "kind", "said"),
+    ("stream", "kind", "problem"),
     [
         (frame({"content": "a"}), "broken_stream", "before the response was complete"),
         (b"", "broken_stream", "before the response was complete"),
@@ -459,8 +459,8 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
         ),
     ],
 )
-def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:
-    with pytest.raises(ModelError, match=said) as caught:
+def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, problem: str) -> None:
+    with pytest.raises(ModelError, match=problem) as caught:
         decode(stream)
     assert caught.value.kind == kind
     assert "http://127.0.0.1:1/v1" in caught.value.message

@@ -19,8 +19,8 @@ from support.responses_history import (
     USER,
     call,
     items,
+    reply,
     request,
-    said,
     texts,
     thought,
 )
@@ -62,7 +62,7 @@ def kinds(items: list[dict[str, Any]]) -> str:
 
 def test_text_and_calls_of_one_response_are_followed_by_their_outputs() -> None:
     """B2: the second request holds the calls and their outputs under the same ids."""
-    items = built(USER, said("Let me look."), call("c1"), call("c2", output="two"), said("Done"))
+    items = built(USER, reply("Let me look."), call("c1"), call("c2", output="two"), reply("Done"))
     assert kinds(items) == "user assistant call call output output assistant"
     assert items[1] == {"type": "message", "role": "assistant", "content": "Let me look."}
     assert [i["call_id"] for i in items[2:6]] == ["c1", "c2", "c1", "c2"]
@@ -80,7 +80,7 @@ def test_thinking_between_the_calls_of_one_response_keeps_its_place() -> None:
         thought(THOUGHT),
         call("c1", ordinal=3),
         thought(SEARCH),
-        said("and"),
+        reply("and"),
         call("c2", ordinal=3),
         thought(THOUGHT),
         call("c3", ordinal=4),
@@ -91,7 +91,7 @@ def test_thinking_between_the_calls_of_one_response_keeps_its_place() -> None:
 
 
 def test_what_came_from_the_provider_goes_back_byte_for_byte_and_in_order() -> None:
-    body = build_body(request(USER, thought(THOUGHT, SEARCH, NEWER), said("yes")), PLACE)
+    body = build_body(request(USER, thought(THOUGHT, SEARCH, NEWER), reply("yes")), PLACE)
     check_responses_body(body)
     assert b",".join((THOUGHT, SEARCH, NEWER)) in body
 
@@ -113,7 +113,7 @@ def test_what_came_from_another_wire_place_or_model_does_not_go_there(origin: Or
 def test_thinking_without_anything_opaque_is_not_told() -> None:
     bare = Reasoning(ItemId("r"), "hm", "completed")
     foreign = Reasoning(ItemId("r"), "hm", "completed", "EqoBCkgIARABGAIiQ")
-    assert kinds(built(USER, bare, foreign, said("yes"))) == "user assistant"
+    assert kinds(built(USER, bare, foreign, reply("yes"))) == "user assistant"
 
 
 @pytest.mark.parametrize("state", ["interrupted", "discarded", "streaming"])
@@ -125,29 +125,34 @@ def test_thinking_of_a_response_that_did_not_end_well_does_not_go_back(state: st
 def test_thinking_that_nothing_follows_in_its_response_does_not_go_back() -> None:
     """The server refuses reasoning "without its required following item", for ever."""
     assert kinds(built(USER, thought(THOUGHT))) == "user"
-    assert kinds(built(USER, thought(THOUGHT), USER, said("yes"))) == "user assistant"
+    assert kinds(built(USER, thought(THOUGHT), USER, reply("yes"))) == "user assistant"
     assert kinds(built(USER, call(), thought(SEARCH), USER)) == "user call output user"
-    half = (USER, thought(THOUGHT), said(""), call(discarded=True), USER, said("yes"))
+    half = (USER, thought(THOUGHT), reply(""), call(discarded=True), USER, reply("yes"))
     assert kinds(built(*half)) == "user assistant"
 
 
 def test_a_hosted_call_goes_back_with_its_output_or_not_at_all() -> None:
-    items = built(USER, thought(SHELL, SHELL_OUTPUT), said("yes"))
+    items = built(USER, thought(SHELL, SHELL_OUTPUT), reply("yes"))
     assert kinds(items) == "user shell_call shell_call_output assistant"
-    assert kinds(built(USER, thought(SHELL, THOUGHT), said("yes"))) == "user reasoning assistant"
-    assert kinds(built(USER, thought(SHELL_OUTPUT), said("yes"))) == "user assistant"
-    assert kinds(built(USER, said("a"), thought(SHELL), said("b"))) == "user assistant"
+    assert kinds(built(USER, thought(SHELL, THOUGHT), reply("yes"))) == "user reasoning assistant"
+    assert kinds(built(USER, thought(SHELL_OUTPUT), reply("yes"))) == "user assistant"
+    assert kinds(built(USER, reply("a"), thought(SHELL), reply("b"))) == "user assistant"
 
 
 def test_messages_keep_their_phase_and_stay_apart() -> None:
     first = b'{"type":"message","phase":"commentary"}'
     second = b'{"type":"message","phase":"final_answer"}'
     items = built(
-        USER, thought(THOUGHT, first), said("I look."), thought(second), said("Done."), USER
+        USER,
+        thought(THOUGHT, first),
+        reply("I look."),
+        thought(second),
+        reply("Done."),
+        USER,
     )
     assert kinds(items) == "user reasoning assistant assistant user"
     assert [i.get("phase") for i in items] == [None, None, "commentary", "final_answer", None]
-    merged = built(USER, thought(first), said("One."), thought(second), said("Two."), model="x")
+    merged = built(USER, thought(first), reply("One."), thought(second), reply("Two."), model="x")
     assert merged[1]["content"] == "One.\n\nTwo."
     assert "phase" not in merged[1]
 
@@ -161,9 +166,9 @@ def test_a_longer_history_begins_with_the_same_items() -> None:
         thought(SEARCH),
         call("", ordinal=0),
         thought(THOUGHT),
-        said("One."),
+        reply("One."),
         call("c1", ordinal=2),
-        said("Two."),
+        reply("Two."),
     ]
     shorter = built(*history[:5], system="be brief")
     assert built(*history, system="be brief")[: len(shorter)] == shorter
@@ -197,14 +202,14 @@ def test_names_and_call_ids_are_such_as_servers_take() -> None:
 
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
-    gone = (said("half", state="discarded"), call(discarded=True))
-    assert kinds(built(USER, *gone, said("all"))) == "user assistant"
+    gone = (reply("half", state="discarded"), call(discarded=True))
+    assert kinds(built(USER, *gone, reply("all"))) == "user assistant"
 
 
 def test_an_interrupted_answer_and_the_notice_are_sent() -> None:
     """B24."""
     notice = Notice(ItemId("n"), "interrupted", "The user interrupted.")
-    items = built(USER, said("I was", state="interrupted"), notice, USER)
+    items = built(USER, reply("I was", state="interrupted"), notice, USER)
     assert kinds(items) == "user assistant user"
     assert [part["text"] for part in items[2]["content"]] == [
         '<notice code="interrupted">\nThe user interrupted.\n</notice>',
@@ -214,7 +219,7 @@ def test_an_interrupted_answer_and_the_notice_are_sent() -> None:
 
 def test_a_summary_stands_behind_the_words_that_the_user_keeps() -> None:
     summary = Compaction(ItemId("k"), "They said hello.", ItemId("a"), (USER.id,))
-    items = built(USER, summary, said("Go on"))
+    items = built(USER, summary, reply("Go on"))
     assert kinds(items) == "user assistant"
     assert items[0]["content"][1]["text"] == "<summary>\nThey said hello.\n</summary>"
 
@@ -286,7 +291,7 @@ def test_openai_is_told_what_belongs_together_and_spared_limits_that_it_refuses(
 
 
 def test_without_opaque_things_none_are_sent_and_none_are_asked_for() -> None:
-    asked = request(USER, thought(THOUGHT), said("yes"), options={"include": ["a"]})
+    asked = request(USER, thought(THOUGHT), reply("yes"), options={"include": ["a"]})
     assert kinds(build_input(asked, None)) == "user assistant"  # pyright: ignore
     assert json.loads(build_body(asked, PLACE, opaque=False))["include"] == ["a"]
     asked = request(USER, options={"include": ["a", ENCRYPTED_REASONING]})

@@ -14,9 +14,9 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from support.http_server import events, serving
-from support.makers import CHAT, RESPONSES, check_typed
 from support.responses_history import PLACE, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
+from support.vendor_types import CHAT, RESPONSES, check_typed
 from tiller_daemon.models.base import ModelError, ToolSpec
 from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request

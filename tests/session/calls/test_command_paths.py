@@ -25,10 +25,10 @@ def command(text: str) -> Requirement:
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
     """What a line needs besides, and is not simply allowed."""
     asked: dict[str, tuple[str, ...]] = {}
-    for need in further_requirements([command(text)], workspace, lambda _: False):
-        for subject in need.subjects:
-            if evaluate(need.permission, subject, (*BUILT_IN, *rules)) != "allow":
-                asked[need.permission] = (*asked.get(need.permission, ()), subject)
+    for requirement in further_requirements([command(text)], workspace, lambda _: False):
+        for subject in requirement.subjects:
+            if evaluate(requirement.permission, subject, (*BUILT_IN, *rules)) != "allow":
+                asked[requirement.permission] = (*asked.get(requirement.permission, ()), subject)
     return list(asked.items())
 
 
@@ -143,13 +143,13 @@ def test_a_command_that_asks_anyway_is_asked_about_as_a_whole(text, workspace: P
     assert decide([command(text)], [], "ask").action == "ask"
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> None:
+@pytest.mark.parametrize("confined", [True, False])
+def test_without_a_sandbox_every_command_that_is_not_confined_needs_permission(confined) -> None:
     for text in ("ls", "rm x", "pytest"):
-        found = requirements_without_sandbox([command(text)], reads_are_confined=held)
-        asks = text != "ls" or not held
-        assert [need.subjects for need in found] == ([(text,)] if asks else [])
-        assert all(need.permission == "unsandboxed" for need in found)
+        found = requirements_without_sandbox([command(text)], reads_are_confined=confined)
+        asks = text != "ls" or not confined
+        assert [requirement.subjects for requirement in found] == ([(text,)] if asks else [])
+        assert all(requirement.permission == "unsandboxed" for requirement in found)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> N
         (".github/workflows/x.yml", False),
     ],
 )
-def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, asks):
-    """An agent's way out of its sandbox would be a hook that the user's own git runs."""
+def test_b60_permission_to_write_does_not_cover_what_makes_programs_run(path, asks):
+    """An agent could escape from its sandbox by a hook that the user's own git runs."""
     write = Requirement("write", (path,), kind="path")
     requirements = (write, *further_requirements((write,), Path("/w"), lambda _: False))
     rules = (Rule("write", "*", "allow"), Rule("bash", "*", "allow"))

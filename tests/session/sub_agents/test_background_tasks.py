@@ -14,7 +14,7 @@ from support.delegating import (
     task,
     task_calls,
 )
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, WaitPart

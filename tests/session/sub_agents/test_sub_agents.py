@@ -17,7 +17,7 @@ from support.delegating import (
     task,
     task_calls,
 )
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
     CallPart,

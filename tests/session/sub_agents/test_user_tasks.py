@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from support.delegating import SCOUT, calls, linked, says, snapshot, sub_agents, task_calls
-from support.narrow import of_kind
+from support.narrowing import of_kind
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, WaitPart
 from tiller_daemon.turn.user_tasks import mentioned

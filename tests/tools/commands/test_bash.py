@@ -161,7 +161,7 @@ def test_the_time_asked_for_is_checked_with_its_name():
             msgspec.convert({"command": "true", "timeout_s": asked}, BashArguments)
 
 
-def test_it_needs_leave_for_the_command_as_it_is(bench):
+def test_it_needs_permission_for_the_command_as_it_is(bench):
     (need,) = bench.requirements("bash", command="ls\nrm x")
     assert (need.permission, need.kind, need.subjects) == (
         "bash",

@@ -64,9 +64,9 @@ async def test_several_files_change_in_one_call(bench):
 async def test_a_patch_that_fails_in_its_last_file_changes_none(bench):
     await put(bench, "a.py", "one\n")
     await put(bench, "b.py", "three\n")
-    said = await refused(bench, TWO)
-    assert "Hunk 1 of b.py (line 7 of the patch) changes these lines:\n       \ttwo\n" in said
-    assert said.endswith("No file was changed.")
+    refusal = await refused(bench, TWO)
+    assert "Hunk 1 of b.py (line 7 of the patch) changes these lines:\n       \ttwo\n" in refusal
+    assert refusal.endswith("No file was changed.")
     assert tree(bench) == {"a.py": b"one\n", "b.py": b"three\n"}
 
 
@@ -157,17 +157,19 @@ async def test_nested_contexts_narrow_where_a_hunk_is_looked_for(bench):
 
 async def test_a_hunk_that_is_not_there_is_shown_with_what_is(bench):
     await put(bench, "f", "import os\n\ndef connect(host):\n    return host\n")
-    said = await refused(bench, "*** Update File: f\n@@\n-def connect(hots):\n+x\n")
-    assert "The most similar ones are:\n     3\tdef connect(host):" in said
-    said = await refused(bench, "*** Update File: f\n@@ class Elsewhere\n-import os\n")
-    assert "Hunk 1 of f (line 3 of the patch) comes after this line:\n       \tclass Else" in said
+    refusal = await refused(bench, "*** Update File: f\n@@\n-def connect(hots):\n+x\n")
+    assert "The most similar ones are:\n     3\tdef connect(host):" in refusal
+    refusal = await refused(bench, "*** Update File: f\n@@ class Elsewhere\n-import os\n")
+    assert (
+        "Hunk 1 of f (line 3 of the patch) comes after this line:\n       \tclass Else" in refusal
+    )
 
 
 async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
-    said = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
-    assert "Hunk 2 of f (line 6 of the patch)" in said
-    assert "After line 3 the file has no such lines, only before it. Put hunks in the" in said
+    refusal = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
+    assert "Hunk 2 of f (line 6 of the patch)" in refusal
+    assert "After line 3 the file has no such lines, only before it. Put hunks in the" in refusal
 
 
 async def test_nothing_but_text_is_patched(bench):
@@ -181,7 +183,7 @@ async def test_nothing_but_text_is_patched(bench):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "refusal"),
     [
         ("", "first line of a patch is `*** Begin Patch`, not ``"),
         ("*** Begin Patch\n*** Delete File: x", "last line of a patch is `*** End Patch`"),
@@ -194,10 +196,10 @@ async def test_nothing_but_text_is_patched(bench):
         ("\n\n" + patch("*** Update File: x\n@@\n*a\n"), "Line 6 of the patch should be the first"),
     ],
 )
-def test_what_is_wrong_with_a_patch_is_said_with_its_line(text, said):
+def test_what_is_wrong_with_a_patch_is_said_with_its_line(text, refusal):
     with pytest.raises(BadPatch) as bad:
         parse_patch(text)
-    assert said in str(bad.value)
+    assert refusal in str(bad.value)
 
 
 PIECES = st.sampled_from(
@@ -209,12 +211,12 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=12).map("\n".join) | st.text())
 def test_any_text_is_a_patch_or_is_refused_with_a_sentence(text):
     for patch_text in (text, patch(f"{text}\n")):
-        said = ""
+        refusal = ""
         try:
             assert parse_patch(patch_text)
         except ToolFailure as bad:
-            said = str(bad)
-        assert said == "" or said.endswith(".")
+            refusal = str(bad)
+        assert refusal == "" or refusal.endswith(".")
 
 
 def test_one_approval_shows_all_files_and_the_way_out(bench, tmp_path):
@@ -256,15 +258,15 @@ async def test_a_disk_that_fails_at_any_step_leaves_all_files(bench, monkeypatch
 
             with monkeypatch.context() as patched:
                 patched.setattr(os, step, fail)
-                said = ""
+                refusal = ""
                 try:
                     await applied(bench, body)
                 except ToolFailure as failure:
-                    said = str(failure)
-            if not said:
+                    refusal = str(failure)
+            if not refusal:
                 break
             failures += 1
-            assert "o file was changed" in said
+            assert "o file was changed" in refusal
             assert tree(bench) == before
             assert not (bench.workspace / "new").exists()
         # A link that fails is replaced by a copy, and the patch goes through.

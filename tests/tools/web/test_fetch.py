@@ -145,7 +145,7 @@ async def test_text_comes_in_the_character_set_that_it_is_in(near, kind, body, t
 
 
 @pytest.mark.parametrize(
-    ("headers", "body", "said"),
+    ("headers", "body", "problem"),
     [
         ({"Content_Type": "image/png"}, b"\x89PNG", "is image/png, not text"),
         ({"Content_Type": "application/zip"}, b"PK", "is application/zip, not text"),
@@ -155,9 +155,9 @@ async def test_text_comes_in_the_character_set_that_it_is_in(near, kind, body, t
         (TEXT | {"Content_Encoding": "gzip"}, b"no gzip", "can't be fetched: Error -3"),
     ],
 )
-async def test_what_is_no_text_is_not_fetched(near, headers, body, said):
+async def test_what_is_no_text_is_not_fetched(near, headers, body, problem):
     async with serving(status(200, body, **headers)) as server:
-        assert said in await refused(near, f"http://127.0.0.1:{server.port}/")
+        assert problem in await refused(near, f"http://127.0.0.1:{server.port}/")
 
 
 async def test_packed_pages_are_unpacked_and_bombs_are_not(near):
@@ -233,8 +233,8 @@ async def test_redirects_are_followed_on_the_same_server_only(near):
         result = await near.call("fetch", url=f"{url}/a/a")
         assert [one.path for one in server.received] == ["/a/a", "/a/b", "/c/d"]
         assert result.title == f"{url}/c/d"
-        said = await refused(near, url)
-    assert said == f"{url}/ redirects to http://example.com/x?y. Fetch that if you need it."
+        problem = await refused(near, url)
+    assert problem == f"{url}/ redirects to http://example.com/x?y. Fetch that if you need it."
 
 
 async def test_a_redirect_to_another_port_of_the_host_is_not_followed(near):
@@ -243,8 +243,8 @@ async def test_a_redirect_to_another_port_of_the_host_is_not_followed(near):
         elsewhere = f"http://127.0.0.1:{other.port}/x"
         async with serving(status(302, Location=elsewhere)) as server:
             url = f"http://127.0.0.1:{server.port}/"
-            said = await refused(near, url)
-    assert said == f"{url} redirects to {elsewhere}. Fetch that if you need it."
+            problem = await refused(near, url)
+    assert problem == f"{url} redirects to {elsewhere}. Fetch that if you need it."
     assert other.connections == 0
 
 
@@ -270,16 +270,16 @@ def test_a_server_is_a_host_and_a_port_and_what_is_encrypted_stays_so(one, other
 
 async def test_redirects_in_circles_end(near):
     async with serving(status(302, Location="/again")) as server:
-        said = await refused(near, f"http://127.0.0.1:{server.port}/")
-    assert f"redirects more than {REDIRECTS_MAX} times" in said
+        problem = await refused(near, f"http://127.0.0.1:{server.port}/")
+    assert f"redirects more than {REDIRECTS_MAX} times" in problem
     assert len(server.received) == REDIRECTS_MAX + 1
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "http://u:p@127.0.0.1/", "http://[/"])
 async def test_a_redirect_to_what_is_not_fetched_is_refused(near, location):
     async with serving(status(302, Location=location)) as server:
-        said = await refused(near, f"http://127.0.0.1:{server.port}/")
-    assert "not fetched" in said or "is not a URL" in said
+        problem = await refused(near, f"http://127.0.0.1:{server.port}/")
+    assert "not fetched" in problem or "is not a URL" in problem
 
 
 async def test_a_server_that_says_nothing_or_nonsense_is_said(near, autojump_clock):
@@ -294,8 +294,8 @@ async def test_a_server_that_says_nothing_or_nonsense_is_said(near, autojump_clo
 
 async def test_an_encrypted_page_shows_its_certificate_or_is_not_fetched(near, certificate):
     async with serving(status(200, b"x", **TEXT), tls=certificate.server) as server:
-        said = await refused(near, f"https://localhost:{server.port}/")
-    assert "CERTIFICATE_VERIFY_FAILED" in said
+        problem = await refused(near, f"https://localhost:{server.port}/")
+    assert "CERTIFICATE_VERIFY_FAILED" in problem
     assert server.received == []
 
 
@@ -318,8 +318,8 @@ async def test_an_encrypted_page_comes_when_its_certificate_is_trusted(
 )  # fmt: skip
 async def test_this_machine_is_not_asked_however_it_is_called(bench, host):
     async with serving(status(200, b"secret", **TEXT)) as server:
-        said = await refused(bench, f"http://{host}:{server.port}/")
-    assert "secret" not in said
+        problem = await refused(bench, f"http://{host}:{server.port}/")
+    assert "secret" not in problem
     assert server.connections == 0
 
 
@@ -469,14 +469,14 @@ async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure
             await get_page(page, repeating, is_public)
     told = (str(refusal.value), str(repeated.value))
     del refusal, repeated
-    for said in told:
-        assert "s3cret" not in said
-        assert packed[4:-4] not in said
+    for problem in told:
+        assert "s3cret" not in problem
+        assert packed[4:-4] not in problem
     gc.collect()  # shows a connection that nobody has closed
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "problem"),
     [
         ("ftp://h/", "is not a URL that begins with http"),
         ("file:///etc/passwd", "is not a URL that begins with http"),
@@ -492,8 +492,8 @@ async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure
         ("http://h/" + "x" * 9000, "more than 8000 characters"),
     ],
 )
-def test_what_is_not_fetched_is_said_before_anybody_is_asked(bench, url, said):
-    with pytest.raises(ToolFailure, match=said):
+def test_what_is_not_fetched_is_said_before_anybody_is_asked(bench, url, problem):
+    with pytest.raises(ToolFailure, match=problem):
         bench.requirements("fetch", url=url)
 
 

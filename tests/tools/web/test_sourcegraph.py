@@ -199,15 +199,15 @@ async def test_what_was_left_out_and_what_to_do_instead_is_said(asking):
 async def test_nothing_is_an_answer_and_an_error_is_none(asking):
     async with serving(events(event("progress", PROGRESS), event("done", {}))) as server:
         assert await asking(server).ask() == "Nothing matches."
-    said = event("error", {"name": "Error", "message": f"bad query near {KEY}"})
-    async with serving(events(said, event("done", {}))) as server:
+    problem = event("error", {"name": "Error", "message": f"bad query near {KEY}"})
+    async with serving(events(problem, event("done", {}))) as server:
         assert await asking(server).refused() == "The search failed: bad query near [secret]"
-    async with serving(events(event("matches", [CONTENT]), said)) as server:
+    async with serving(events(event("matches", [CONTENT]), problem)) as server:
         assert "(The search broke off: bad query near [secret])" in await asking(server).ask()
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "problem"),
     [
         (status(401, f"Invalid access token {KEY}".encode()), "does not accept the key. The user"),
         (status(403, b"no"), "Check the variable SRC_ACCESS_TOKEN"),
@@ -226,11 +226,11 @@ async def test_nothing_is_an_answer_and_an_error_is_none(asking):
         (raw(b""), "can't be fetched"),
     ],
 )
-async def test_what_goes_wrong_is_said_without_the_key(asking, answer, said):
+async def test_what_goes_wrong_is_said_without_the_key(asking, answer, problem):
     async with serving(answer) as server:
         found = await asking(server).refused()
     assert len(server.received) <= 1
-    assert re.search(said, found), found
+    assert re.search(problem, found), found
 
 
 async def test_a_key_that_is_not_accepted_is_got_anew_once(asking, tmp_path):
@@ -247,8 +247,8 @@ async def test_a_key_that_is_not_accepted_is_got_anew_once(asking, tmp_path):
 
 async def test_a_key_that_is_not_there_is_said(asking):
     async with serving(events(*WHOLE)) as server:
-        said = await asking(server, api_key_env="NOT_SET").refused()
-    assert "expected in the variable NOT_SET" in said
+        problem = await asking(server, api_key_env="NOT_SET").refused()
+    assert "expected in the variable NOT_SET" in problem
     assert not server.received
 
 

@@ -214,7 +214,7 @@ async def test_nothing_is_an_answer_that_says_why(asking):
 
 
 @pytest.mark.parametrize(
-    ("engine", "sent", "said"),
+    ("engine", "sent", "problem"),
     [
         ("brave", answer(NO_KEY, 422), "does not accept the key. The user can fix this: Check the"),
         ("brave", answer(NO_KEY, 401), "does not accept the key"),
@@ -230,11 +230,11 @@ async def test_nothing_is_an_answer_that_says_why(asking):
         ("brave", status(200, b"[" * 9999, Content_Type="application/json"), "can't be decoded"),
     ],
 )
-async def test_what_goes_wrong_is_said_without_the_key(asking, engine, sent, said):
+async def test_what_goes_wrong_is_said_without_the_key(asking, engine, sent, problem):
     async with serving(sent) as server:
         found = await asking(engine, server, api_key_env="SEARCH_KEY").refused()
     assert len(server.received) == 1
-    assert re.search(said, found), found
+    assert re.search(problem, found), found
 
 
 async def test_a_key_that_is_not_accepted_is_got_anew_once(asking, tmp_path):

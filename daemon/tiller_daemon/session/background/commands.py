@@ -62,7 +62,7 @@ class _RunningCommand:
     """Output since the last poll. If it overflows, only the tail is kept."""
     dropped_bytes: int = 0
     """How many bytes were dropped before `unread`."""
-    held: SandboxNotes = NO_SANDBOX_NOTES
+    sandbox_notes: SandboxNotes = NO_SANDBOX_NOTES
     """What the sandbox stopped; known when the command has ended."""
 
 
@@ -134,9 +134,9 @@ class Background:
         text = command.unread.decode(errors="replace").replace("\r\n", "\n")
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()
-        held = command.held
+        notes = command.sandbox_notes
         return BackgroundReport(
-            command.listed, text, dropped_bytes, notes=held.notes, stopped_by=held.stopped_by
+            command.listed, text, dropped_bytes, notes=notes.notes, stopped_by=notes.stopped_by
         )
 
     async def kill(self, command_id: str) -> BackgroundReport:
@@ -225,7 +225,7 @@ class Background:
         finally:
             command.capture.close()
             printed = command.capture.result()
-            command.held = sandbox_notes(
+            command.sandbox_notes = sandbox_notes(
                 start.confined, status or 0, f"{printed.head}\n{printed.tail}"
             )
             command.listed = structs.replace(
@@ -252,11 +252,13 @@ def _may_write(confined: CommandSandbox | None, scope: WriteScope) -> bool:
     """Whether a command may write to a scope; without a sandbox it may write anywhere."""
     if confined is None:
         return True
-    held = confined.confinement
-    kept = (*held.read_only, *held.absent)
-    left = [root for root in scope.roots if not any(root.is_relative_to(one) for one in kept)]
+    confinement = confined.confinement
+    protected = (*confinement.read_only, *confinement.absent)
+    open_roots = (
+        root for root in scope.roots if not any(root.is_relative_to(one) for one in protected)
+    )
     return any(
         root.is_relative_to(place) or place.is_relative_to(root)
-        for root in left
-        for place in held.writable
+        for root in open_roots
+        for place in confinement.writable
     )

@@ -53,7 +53,7 @@ def snapshot(directory: Path) -> dict[str, tuple[str, int]]:
     }  # fmt: skip
 
 
-def ways_out(outside: Path) -> list[str]:
+def escapes(outside: Path) -> list[str]:
     """Spellings of paths that lead out: 9 ways, 5 places to go to, 8 spellings of each."""
     absolute = str(outside)
     ways = [
@@ -92,7 +92,7 @@ def arguments_of(name: str, path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
 def test_b58_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
-    paths = ways_out(outside)
+    paths = escapes(outside)
     assert len(set(paths)) >= 300
     for path in paths:
         requirements = bench.requirements(name, **arguments_of(name, path))

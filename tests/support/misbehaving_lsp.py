@@ -1,4 +1,4 @@
-"""A language server that misbehaves as it is told: `python -SEs rude_lsp.py HOW [FILE]`.
+"""A language server that misbehaves as it is told: `python -SEs misbehaving_lsp.py HOW [FILE]`.
 
 A polite one finds each line with `bad` in it. Run as a program by tests; needs nothing but Python.
 """
