@@ -234,9 +234,11 @@ async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change
     made = files(place).keys() - before.keys()
     outputs = [call.output for call in frontend.completed_calls(parent)]
     assert "b1 may write to a" in outputs[1], outputs
-    assert "a/y belongs to the background sub-agent t1 (slow" in outputs[4], outputs
+    assert "the background sub-agent t1 (slow" in outputs[4], outputs
+    assert "owns a/y until it ends" in outputs[4], outputs
     assert "Read-only file system" in outputs[5], outputs
-    assert "a, b belongs to the background sub-agent t1" in outputs[7], outputs
+    assert "the background sub-agent t1" in outputs[7], outputs
+    assert "owns a, b until it ends" in outputs[7], outputs
     assert made == {"a/x", "new/x", "b/x", "b/y", "top2", "a/z"}, (made, outputs)
     log = await frontend.log(parent)
     patches = [

@@ -148,7 +148,8 @@ async def test_images_that_waited_for_a_model_that_takes_none_are_left_out_with_
     await world.ended(session_id)
     (warning,) = warnings(await world.events(session_id))
     assert warning.code == "images_left_out"
-    assert warning.message.startswith("The model scripted/s takes no images, so it got queued")
+    text = "The model scripted/s takes no images. It got the queued input without an image."
+    assert warning.message.startswith(text)
     nursery.cancel_scope.cancel()
 
 

@@ -80,7 +80,9 @@ def _changes(arguments: Namespace) -> bool:
 
 def _send_and_follow(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> int:
     if op.no_reply:
-        raise UsageError("with --no-reply no turn takes the input, so there is none to --wait for")
+        raise UsageError(
+            "with --no-reply no turn takes the input, so there is nothing to --wait for"
+        )
     _, after = join(connection, op.session_id)
     return follow_turn(connection, op, after, arguments)
 

@@ -132,7 +132,7 @@ def _read_text(path: Path, what: str) -> str:
             data = opened.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
             raise ConfigurationError(
-                "unreadable_file", f"{what} {path} is over {FILE_BYTES_MAX} bytes"
+                "unreadable_file", f"{what} {path} is larger than {FILE_BYTES_MAX} bytes"
             )
         return data.decode().replace("\r\n", "\n")
     except FileNotFoundError:

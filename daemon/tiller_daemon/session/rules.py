@@ -70,7 +70,7 @@ def _keep_rules(services: Services, workspace: str, rules: tuple[Rule, ...], cli
     try:
         services.user.lasting_rules.add(workspace, kept)
     except LastingRulesError as error:
-        message = f"{error} The request is still open: `always` is for this session only."
+        message = f"{error} The request is still open. `always` allows it for this session only."
         raise RejectionError("unavailable", message) from None
 
 

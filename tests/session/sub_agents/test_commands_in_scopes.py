@@ -141,7 +141,10 @@ async def test_without_a_sandbox_no_command_runs_under_limits(play: Play) -> Non
     worker = (calls(bash("rm -r b")), says("done"))
     played = await play(calls(task("a")), worker=worker)
     assert played.confined == []
-    assert "without a sandbox no command can be held to that" in played.outputs[0]
+    assert (
+        "without a sandbox, no command can be kept within its limits. Your task lets"
+        in played.outputs[0]
+    )
 
 
 async def test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_write(
@@ -150,11 +153,17 @@ async def test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_
     steps = (calls(task("a", background=True)), calls(bash("rm -r b")))
     played = await play(*steps, worker=(HANGS,), sandbox=ConfinesNothing(Enclosure.READ_ONLY))
     assert played.confined == []
-    assert "can't keep a command that writes out of there" in played.outputs[0]
+    assert (
+        "can't keep a command that writes within its limits. The background sub-agent t1"
+        in played.outputs[0]
+    )
 
 
 async def test_no_tool_of_a_server_writes_under_limits(play: Play) -> None:
     store = CallPart("store", arguments={"path": "a/x"})
     worker = (calls(store), says("done"))
     played = await play(calls(task("a")), worker=worker, sandbox=ConfinesNothing())
-    assert "what the tool store of an MCP server changes is not known" in played.outputs[0]
+    assert (
+        "it is not known what the MCP tool store changes. Your task lets you change only a."
+        in played.outputs[0]
+    )

@@ -243,7 +243,7 @@ def _problem(
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
     if needed == Enclosure.SESSION and not parsed.plain:
-        return "it is not certain what else runs in it"
+        return "it is not certain what else it runs"
     if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""

@@ -22,20 +22,20 @@ NOT_WITHIN = (
     "within that. {paths} is not."
 )
 CLAIMED = (
-    "denied: {path} belongs to the background sub-agent {owner} until it ends. Wait for its "
-    "report, or end it with bash_kill."
+    "denied: the background sub-agent {owner} owns {path} until it ends. Wait for its report, or "
+    "end it with bash_kill."
 )
 OF_SERVER = (
-    "denied: what the tool {tool} of an MCP server changes is not known, and {why}. Use tools for "
-    "files instead, or leave it to a later step."
+    "denied: it is not known what the MCP tool {tool} changes. {why} Use tools for files instead, "
+    "or leave it to a later step."
 )
 NO_SANDBOX = (
-    "denied: {why}, and without a sandbox no command can be held to that. Use the tools for files, "
-    "or say in your report what should be run."
+    "denied: without a sandbox, no command can be kept within its limits. {why} Use the tools for "
+    "files, or say in your report what should be run."
 )
 SANDBOX_TOO_WEAK = (
-    "denied: {why}, and the sandbox of this machine ({name}) can't keep a command that "
-    "writes out of there. Use the tools for files, or wait for the report."
+    "denied: the sandbox of this machine ({name}) can't keep a command that writes within its "
+    "limits. {why} Use the tools for files, or wait for the report."
 )
 
 
@@ -61,14 +61,14 @@ class WriteLimits(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why there is a limit, as a clause."""
+        """Why there is a limit, in whole sentences."""
         if self.scope is not None:
-            return f"your task lets you change only {self.scope}"
-        belong = (
-            f"{claim.scope} belongs to the background sub-agent {claim.owner}"
+            return f"Your task lets you change only {self.scope}."
+        owned = (
+            f"The background sub-agent {claim.owner} owns {claim.scope} until it ends."
             for claim in self.claims.current
         )
-        return "; ".join(belong)
+        return " ".join(owned)
 
     def refusal(self, tool: Tool, requirements: Sequence[Requirement]) -> str:
         """Return why a call that writes may not run, for the model; empty if it may."""

@@ -93,7 +93,7 @@ def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, .
     if images and not model.accepts.images:
         some = "an image" if images == 1 else f"{images} images"
         text = (
-            f"The model {model.name} takes no images, so it got queued input without {some}. "
+            f"The model {model.name} takes no images. It got the queued input without {some}. "
             "Choose another model, then send the input again."
         )
         warnings.append(WarningRaised("images_left_out", text))

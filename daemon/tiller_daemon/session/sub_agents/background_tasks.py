@@ -40,8 +40,8 @@ ID_PREFIX = "t"
 """Background commands are `b1`, `b2` …, and sub-agents `t1`, `t2` …"""
 
 STARTED = (
-    "{id} works in the background. Its report will come as a message by itself: go on with "
-    "something else, or end your turn. bash_output tells how far it is, bash_kill ends it."
+    "{id} works in the background. Its report will arrive as a message: go on with something else, "
+    "or end your turn. bash_output shows how far it is; bash_kill ends it."
 )
 REPORT = (
     "[This is not from the user. It is the report of the background sub-agent {id} ({title}), "
