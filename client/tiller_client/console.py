@@ -18,7 +18,7 @@ from tiller_client import streams
 from tiller_client.errors import UsageError
 from tiller_client.rendering.events import Piece
 from tiller_client.rendering.text import Paint, cells, cut, json_line, on_screen, pad
-from tiller_client.rendering.wrap import wrapped
+from tiller_client.rendering.wrap import hanging, wrapped
 from tiller_client.streams import put
 
 WIDTH_PIPED = 100
@@ -51,6 +51,11 @@ def flush() -> None:
 def say(text: str = "", *, end: str = "\n") -> None:
     """Write a line of text to stdout."""
     _write(sys.stdout, text + end)
+
+
+def tell(sentence: str) -> None:
+    """Write a sentence to stdout; on a terminal it is broken between words."""
+    say(hanging(sentence, stdout_columns()))
 
 
 def page(text: str) -> None:
@@ -112,7 +117,7 @@ def confirm(question: str) -> bool:
     """Ask a question on the terminal; raises `UsageError` where there is none."""
     if not sys.stdin.isatty():
         raise UsageError("stdin is not a terminal, so you can't be asked; to agree now, add --yes")
-    say(f"{question} [y/N] ", end="")
+    say(hanging(f"{question} [y/N]", stdout_columns()) + " ", end="")
     flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

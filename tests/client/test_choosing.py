@@ -149,9 +149,7 @@ def test_rm_asks_on_a_terminal_and_refuses_without_one(
     assert "add --yes" in err
     terminal = Terminal("rm", HERE)
     terminal.wait_for("[y/N]")
-    assert f"Repairs” in {repository}, with 1 turn, for good?" in "".join(
-        terminal.screen.split("\r\n")
-    )
+    assert f"Repairs” in {repository}, with 1 turn, for good?" in " ".join(terminal.screen.split())
     terminal.type("n")
     assert terminal.end() == 1
     assert SessionDelete not in map(type, daemon.seen.values())

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from support.chat import ChatTerminal
 from support.command_line import CommandLine
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_daemon.models.scripted import Failure, ScriptedUsage, ScriptStep, TextPart
+from tiller_daemon.models.scripted import CallPart, Failure, ScriptedUsage, ScriptStep, TextPart
 from tiller_protocol import VERSION
 
 OUTSIDE = "echo out > /var/tmp/never && false"
@@ -103,6 +104,24 @@ def test_an_answer_with_a_reason_is_given_on_the_terminal_and_the_turn_goes_on(
         assert await terminal.end() == 0
 
     trio.run(play)
+
+
+async def test_the_number_of_a_choice_is_an_answer_also_from_elsewhere(
+    daemon: Daemon, tiller: CommandLine, opens: Callable[..., ChatTerminal]
+) -> None:
+    asked = CallPart("question", arguments={"text": "Which?", "choices": ["red", "green"]})
+    terminal = opens("exec", "-m", daemon.script(calls(asked), text("Good.")), "x")
+    await terminal.shows("number or text »")
+    terminal.press("3\n")
+    await terminal.shows("type a number from 1 to 2, or text")
+    (listed,) = tiller("requests", "--json").out.splitlines()
+    request_id = json.loads(listed)["request"]["id"]
+    refused = tiller("answer", request_id, "answer", "3")
+    assert refused.err == "tiller: '3' was not sent: type a number from 1 to 2, or text\n"
+    assert refused.status == 2
+    assert tiller("answer", request_id, "answer", "2").out.startswith("answered: Which? green (")
+    await terminal.shows("answered by tiller answer: green", "Good.")
+    assert await terminal.end() == 0
 
 
 def test_long_output_is_cut_unless_all_of_it_is_asked_for(
@@ -207,17 +226,20 @@ async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_co
 
 
 async def test_a_restart_that_waits_for_a_turn_says_so(
-    daemon: Daemon, tiller: CommandLine, workspace: Path, opens: Callable[..., ChatTerminal]
+    new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:
-    gate = Gate(workspace)
-    turn = opens("exec", "-m", daemon.script(calls(bash(gate.command)), text("Done.")), "x")
-    await gate.reached()
-    restart = opens("daemon", "restart", "--drain")
-    await restart.shows("waiting for the running turns to end; Ctrl-C ends only the waiting")
-    gate.open()
-    assert await turn.end() == 0
-    await restart.shows("turns running 0")
-    assert await restart.end() == 0
+    daemon = new_daemon()
+    daemon.start()
+    tiller, gate = CommandLine(daemon, workspace), Gate(workspace)
+    model = daemon.script(calls(bash(gate.command)), text("Done."))
+    with closing(tiller.on_terminal("exec", "-m", model, "x")) as turn:
+        await gate.reached()
+        with closing(tiller.on_terminal("daemon", "restart", "--drain")) as restart:
+            await restart.shows("waiting for the running turns to end; Ctrl-C ends only the")
+            gate.open()
+            assert await turn.end() == 0
+            await restart.shows("turns running 0")
+            assert await restart.end() == 0
     stopped = await trio.to_thread.run_sync(tiller, "daemon", "stop")
     assert stopped.out == "stopped\n"
 

@@ -83,9 +83,8 @@ def session(
 ) -> SessionSummary:
     """The session that `reference` means, archived ones included.
 
-    `reference` is `last` in a `directory` (see `_last`), an id, or a unique piece of one
-    (`_matches`) with at least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several
-    match.
+    `reference` is `last` in a `directory` (see `_last`), an id, or a unique piece of one with at
+    least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
         return _last(connection, directory, changes=changes, archived=archived)

@@ -38,7 +38,7 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
     if rejecting:
         return Reply("reject", line)
     if request.kind == "question":
-        return _answer(request, line)
+        return read_answer(request, line)
     if request.always_here and line.lower() in _ALWAYS_HERE:
         return Reply("always_here")
     word, _, rest = line.partition(" ")
@@ -54,7 +54,9 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
             return f"type y, a{here} or n; a reason may follow n"
 
 
-def _answer(request: Request, line: str) -> Reply | str:
+def read_answer(request: Request, line: str) -> Reply | str:
+    """Return the answer to a question, which may be the number of a choice; or a hint to show."""
+    line = line.strip()
     if not line:
         return "type an answer"
     if line.isdecimal() and 1 <= int(line) <= len(request.choices):

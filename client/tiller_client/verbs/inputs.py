@@ -7,7 +7,7 @@ from tiller_client.command_line.choices import read_overrides
 from tiller_client.command_line.prompt import name_files, read_images, read_text
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
-from tiller_client.console import complain, is_piped, print_json, say
+from tiller_client.console import complain, is_piped, print_json, say, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.items import NO_TURN_BEGAN, input_line, waiting_line
@@ -98,7 +98,7 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
         complain(NO_TURN_BEGAN)
     if not arguments.json:
         hint = "" if is_piped() else _what_next(accepted.result, op.session_id[-SHORT_ID_CHARS:])
-        say(_outcome(accepted.result) + hint)
+        tell(_outcome(accepted.result) + hint)
 
 
 def _what_next(result: AnyResult | None, session: str) -> str:
@@ -134,7 +134,7 @@ def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) 
         else:
             done = f"{QUEUE_CHANGES[op.action]} {op.input_id}"
         if not arguments.json:
-            say(done)
+            tell(done)
         return
     for queued in queue:
         if arguments.json:

@@ -8,6 +8,8 @@ from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.errors import UsageError
+from tiller_client.following.typed import read_answer
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import cut, one_line
 from tiller_client.verbs.submitting import submit
@@ -50,9 +52,16 @@ def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
     request_id, session, request = choose.open_request(connection, arguments.request)
     title = one_line(request.title if request else "") or request_id
     done = f"{DONE[arguments.decision]}: {cut(title, TITLE_COLUMNS)}"
+    text = arguments.text
+    if request and arguments.decision == "answer":
+        reply = read_answer(request, text)
+        if isinstance(reply, str):
+            raise UsageError(f"{one_line(text)!r} was not sent: {reply}")
+        text = reply.text
+        done += f" {cut(one_line(text), TITLE_COLUMNS)}"
     if session:
         done += f" ({choose.session_name(session)})"
-    op = Answer(request_id, arguments.decision, arguments.text)
+    op = Answer(request_id, arguments.decision, text)
     submit(connection, op, json=arguments.json, done=done)
 
 

@@ -19,6 +19,7 @@ from tiller_client.console import (
     stdout_columns,
     stdout_paint,
     stdout_width,
+    tell,
 )
 from tiller_client.following.catchup import Follower
 from tiller_client.following.snapshots import read_snapshot
@@ -122,7 +123,7 @@ def _archive(connection: DaemonConnection, arguments: Namespace) -> None:
     submit(connection, SessionArchive(session_id, archived=not undo), json=arguments.json)
     if not arguments.json:
         name = choose.session_name(_snapshot(connection, session_id))
-        say(f"took {name} out of the archive" if undo else f"archived {name}")
+        tell(f"took {name} out of the archive" if undo else f"archived {name}")
 
 
 def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
@@ -137,7 +138,7 @@ def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
             return 1
     submit(connection, SessionDelete(session_id), json=arguments.json)
     if not arguments.json:
-        say(f"deleted {name}")
+        tell(f"deleted {name}")
     return 0
 
 
@@ -164,7 +165,7 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
         _created(created, json=json)
         return
     snapshot = _snapshot(connection, created.session_id)
-    say(
+    tell(
         f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; go on with: "
         f"tiller exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
     )

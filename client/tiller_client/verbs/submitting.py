@@ -1,7 +1,7 @@
 """Submits ops for verbs that print little more than the answer."""
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.console import print_json, say
+from tiller_client.console import print_json, tell
 from tiller_protocol.answers import Accepted
 from tiller_protocol.ops import AnyOp
 
@@ -15,5 +15,5 @@ def submit(connection: DaemonConnection, op: AnyOp, *, json: bool, done: str = "
     if json:
         print_json(accepted.result if accepted.result is not None else accepted)
     elif done:
-        say(done)
+        tell(done)
     return accepted
