@@ -21,6 +21,7 @@ import pytest
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
+from tiller_daemon.processes.fork_server import PROGRAM, running_fork_server
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import CommandSandbox, SandboxSearchResult
@@ -35,7 +36,7 @@ SECRET: Final = "the-secret-of-the-user"
 NOTES: Final = "what-the-user-noted"
 WHO: Final = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
 
-Mechanism = Literal["bubblewrap", "landlock"]
+Mechanism = Literal["bubblewrap", "landlock", "landlock in a reaper"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
 
 TIMEOUT_S: Final = 60
@@ -209,11 +210,27 @@ def jail_of() -> Generator[Jail]:
 
 def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> SandboxSearchResult:
     """The sandbox for a user; skips the test where there is none."""
-    works = landlock_for if mechanism == "landlock" else bubblewrap_for
-    found = works(prefix, place)
+    match mechanism:
+        case "bubblewrap":
+            found = bubblewrap_for(prefix, place)
+        case "landlock":
+            found = landlock_for(prefix, place)
+        case "landlock in a reaper":
+            found = try_out_landlock()
     if found.sandbox is None:
         pytest.skip(found.problem)
     return found
+
+
+@contextmanager
+def reapers_of(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Generator[None]:
+    """Where reapers restrict commands, they run as that user in this block."""
+    if mechanism != "landlock in a reaper" or not prefix:
+        yield
+        return
+    files = [str(shutil.copy(one, place)) for one in PROGRAM[-2:]]
+    with running_fork_server("", program=(*prefix, PYTHON, "-I", "-S", *files)):
+        yield
 
 
 def landlock_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:

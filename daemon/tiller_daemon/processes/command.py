@@ -255,11 +255,15 @@ def _spawn(
     stdin: int,
     output: int,
 ) -> ProcessTree:
-    passed = {number: number for number in enclosed.descriptors}
+    descriptors = {0: stdin, 1: output, 2: output}
     try:
-        return ProcessTree(
-            enclosed.arguments, directory, variables, {0: stdin, 1: output, 2: output, **passed}
-        )
+        if restricted := enclosed.restricted:
+            given = {**variables, **restricted.variables}
+            return ProcessTree(
+                restricted.arguments, directory, given, descriptors, restricted=restricted
+            )
+        descriptors |= {number: number for number in enclosed.descriptors}
+        return ProcessTree(enclosed.arguments, directory, variables, descriptors)
     except (OSError, ValueError) as error:
         message = f"The command could not be started in {directory}: {error}."
         raise CommandProblem(message) from error

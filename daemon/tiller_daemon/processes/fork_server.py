@@ -19,6 +19,8 @@ from typing import Final
 import trio
 
 from tiller_daemon.processes import reaper
+from tiller_daemon.sandbox import launcher
+from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 START_S: Final = 5.0
 """How long a start may take before it counts as failed; it takes a thousandth of that."""
@@ -34,6 +36,9 @@ KILLED: Final = -9
 
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
+
+PROGRAM: Final = (sys.executable, "-I", "-S", reaper.__file__, launcher.__file__)
+"""What is run as the fork server: a Python, two options for it, and two of our files."""
 
 _OPEN_PATH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -118,11 +123,15 @@ class RunningProgram:
 class ForkServer:
     """The program that starts all others, itself started on demand; `mark` identifies it.
 
-    Without `adopts` orphans get away, as on systems without subreapers.
+    Without `adopts` orphans get away, as on systems without subreapers. `program` may run as
+    another user.
     """
 
-    def __init__(self, mark: str = "", *, adopts: bool = ADOPTS) -> None:
+    def __init__(
+        self, mark: str = "", *, adopts: bool = ADOPTS, program: Sequence[str] = PROGRAM
+    ) -> None:
         self.adopts: Final = adopts
+        self._program: Final = tuple(program)
         self._mark: Final = mark
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
@@ -142,7 +151,7 @@ class ForkServer:
         options = () if self.adopts else (reaper.WITHOUT_ADOPTION,)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, *options, self._mark],
+                [*self._program, *options, self._mark],
                 cwd="/",
                 env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
                 stdin=theirs.fileno(),
@@ -173,16 +182,17 @@ class ForkServer:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
+        restricted: RestrictedCommand | None = None,
     ) -> RunningProgram:
         """Start a program in a session of its own; raises `OSError` and `ValueError`.
 
-        It inherits the values of `descriptors` under the numbers of their keys. Blocks for a
-        millisecond.
+        It inherits the values of `descriptors` under the numbers of their keys. With `restricted`
+        it has given up rights. Blocks for a millisecond.
         """
-        request = _encode_request(arguments, variables, descriptors)
+        request = _encode_request(arguments, variables, descriptors, restricted)
         # Opened here, as its path may go through a descriptor of this process.
         opened = os.open(directory, _OPEN_PATH)
-        passed = [opened, *descriptors.values()]
+        passed = [opened, *descriptors.values(), *([restricted.ruleset] if restricted else ())]
         try:
             self.begin()  # Reapers die with a fork server.
             while self._idle:
@@ -236,9 +246,11 @@ def current_fork_server() -> ForkServer:
 
 
 @contextmanager
-def running_fork_server(mark: str, *, adopts: bool = ADOPTS) -> Generator[ForkServer]:
+def running_fork_server(
+    mark: str, *, adopts: bool = ADOPTS, program: Sequence[str] = PROGRAM
+) -> Generator[ForkServer]:
     """Run a fork server for this task, and for all tasks that it starts in the block."""
-    server = ForkServer(mark, adopts=adopts)
+    server = ForkServer(mark, adopts=adopts, program=program)
     token = _current.set(server)
     try:
         server.begin()
@@ -259,6 +271,7 @@ def _encode_request(
     arguments: Sequence[str],
     variables: Mapping[str, str],
     descriptors: Mapping[int, int],
+    restricted: RestrictedCommand | None,
 ) -> bytes:
     if any("\0" in text for text in (*arguments, *variables, *variables.values())):
         raise ValueError("embedded null byte")
@@ -268,6 +281,7 @@ def _encode_request(
         tuple(map(os.fsencode, arguments)),
         {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
         tuple(descriptors),
+        (restricted.capabilities, restricted.calls) if restricted else None,
     )
     request = dumps(start_request)
     return reaper.SIZE.pack(len(request)) + request

@@ -23,6 +23,7 @@ import trio
 from tiller_daemon.processes.environment import DAEMON_MARKER
 from tiller_daemon.processes.fork_server import RunningProgram, current_fork_server
 from tiller_daemon.processes.process_table import ProcessEntry, choose_table
+from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
 """Set to a token of this run, on systems without subreapers."""
@@ -68,6 +69,7 @@ class ProcessTree:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
+        restricted: RestrictedCommand | None = None,
     ) -> None:
         """Start the command; see `ForkServer.start`."""
         token = secrets.token_hex(8)
@@ -75,7 +77,7 @@ class ProcessTree:
         self._mark: Final = f"{COMMAND_MARKER}={token}".encode()
         marked = variables if self._adopts else {**variables, COMMAND_MARKER: token}
         self.running: Final[RunningProgram] = current_fork_server().start(
-            arguments, directory, marked, descriptors
+            arguments, directory, marked, descriptors, restricted
         )
         self._sessions: set[int] = {self.running.pid}
         self._known: dict[int, int] = {}

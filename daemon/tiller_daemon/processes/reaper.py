@@ -1,10 +1,10 @@
 """A separate program: starts commands, and keeps everything they start within reach.
 
-The fork server runs once per daemon, as `python -I -S reaper.py MARK` with a socket as its standard
-input; the mark identifies it. For a command it forks a reaper. That is a subreaper: the kernel
-gives it every orphan below it. So the processes of a command are the descendants of its reaper,
-whatever session, name or environment they choose, and a reaper without children has none of them
-left.
+The fork server runs once per daemon, as `python -I -S reaper.py LAUNCHER MARK` with a socket as its
+standard input; the mark identifies it. For a command it forks a reaper. That is a subreaper: the
+kernel gives it every orphan below it. So the processes of a command are the descendants of its
+reaper, whatever session, name or environment they choose, and a reaper without children has none of
+them left.
 
 If nothing was left when the command ended, its reaper can run the next one: forking another takes
 longer than starting the command. It never has two commands at once, nor one after another of which
@@ -15,10 +15,15 @@ kills its own reaper, its processes become children of the fork server, which ki
 the fork server is killed, every reaper ends its command. Outside of a sandbox, a command gets away
 only if it kills both at the same moment; but it could kill the daemon as well.
 
-Nothing of tiller is imported, because this must start quickly, and no key was ever in its memory.
+A command may have to give up rights first. A thread of the reaper does so and then starts it, as
+processes inherit them from the thread that starts them. The reaper itself keeps its rights.
+
+Of tiller only the file LAUNCHER is imported (`sandbox.launcher`), because this must start quickly,
+and no key was ever in its memory.
 Without subreapers (macOS) orphans get away; `process_tree` then has other ways to find them.
 """
 
+import _thread  # The module `threading` takes 2 ms to import.
 import ctypes
 import errno
 import fcntl
@@ -65,14 +70,21 @@ _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signa
 """Signals that a command must not ignore. Python ignores the last two, `nohup` and `&` the
 others."""
 
-StartRequest = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
-"""Arguments, variables, and the numbers for the descriptors that come with it, except for the first
-one. That one is the directory to start in."""
+Restricts = Callable[[int, int, bytes], None]
+"""`launcher.restrict`."""
+
+StartRequest = tuple[
+    tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...], tuple[int, bytes] | None
+]
+"""Arguments, variables, the numbers for the descriptors that come with it, and the capabilities and
+the filter of a restricted command. The first of the descriptors is the directory to start in, and
+has no number. Nor has the last one of a restricted command, which is a ruleset."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
     adopt = _adopt if WITHOUT_ADOPTION not in arguments else _adopt_nothing
+    restrict = _import_restrict(arguments[0])
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     gc.disable()  # It would touch all memory that forks share.
@@ -94,10 +106,19 @@ def main(arguments: Sequence[str]) -> None:
         if strays:
             strays = _kill_below(reapers)
         if requests in ready:
-            accepting = _fork_reaper(requests, reapers, adopt)
+            accepting = _fork_reaper(requests, reapers, adopt, restrict)
 
 
-def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None]) -> bool:
+def _import_restrict(path: str) -> Restricts:
+    # As a script: the packages around it would be imported too.
+    sys.path.append(path.rpartition("/")[0])
+    restrict: Restricts = __import__("launcher").restrict
+    return restrict
+
+
+def _fork_reaper(
+    requests: Socket, reapers: set[int], adopt: Callable[[], None], restrict: Restricts
+) -> bool:
     """Fork a reaper for the socket that comes with a request; False if there will be no more."""
     try:
         message, passed = _receive_with(requests, 1)
@@ -118,7 +139,7 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
             requests.close()
             os.setsid()
             adopt()
-            _supervise(Socket(fileno=control), fork_server_pid)
+            _supervise(Socket(fileno=control), fork_server_pid, restrict)
             status = 0
         finally:
             os._exit(status)
@@ -128,7 +149,7 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
     return True
 
 
-def _supervise(control: Socket, fork_server_pid: int) -> None:
+def _supervise(control: Socket, fork_server_pid: int, restrict: Restricts) -> None:
     """Be a reaper until the daemon closes the socket, or a command has left something behind."""
     changed = _child_signal_pipe()
     command = 0
@@ -138,7 +159,7 @@ def _supervise(control: Socket, fork_server_pid: int) -> None:
             request = None if command else _next_request(control)
             if request is None:
                 break
-            command, wrong = _start(*request)
+            command, wrong = _start(*request, restrict)
             _send(control, STARTED.pack(os.getpid(), command, wrong))
             continue
         _drain(changed)
@@ -165,21 +186,27 @@ def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
     return marshal.loads(request_bytes), passed  # noqa: S302 - it comes from the daemon
 
 
-def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
+def _start(request: StartRequest, passed: Sequence[int], restrict: Restricts) -> tuple[int, int]:
     """Start a command and close what was passed; returns its pid, and the errno of a failure."""
-    words, variables, numbers = request
+    words, variables, numbers, gives_up = request
     directory, *given = passed
     # Moved aside first, as a wanted number may be in use for another descriptor.
     above = max(numbers) + 1
     aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
-    moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=True)]
+    moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=False)]
+
+    def spawn() -> int:
+        if gives_up:
+            restrict(aside[-1], *gives_up)
+        return os.posix_spawnp(
+            words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
+        )
+
     try:
         os.fchdir(directory)
         # `posix_spawnp` searches the PATH of this process, so it must be that of the command.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
-        command = os.posix_spawnp(
-            words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
-        )
+        command = _in_thread(spawn) if gives_up else spawn()
     except OSError as error:
         return 0, error.errno or errno.EINVAL
     finally:
@@ -187,6 +214,29 @@ def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
             os.close(one)
         os.chdir("/")
     return command, 0
+
+
+def _in_thread(work: Callable[[], int]) -> int:
+    """Call `work` in a thread of its own; returns what it returns, and raises its `OSError`."""
+    done = _thread.allocate_lock()
+    done.acquire()
+    results: list[int | OSError] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except OSError as error:
+            results.append(error)
+        finally:
+            done.release()
+
+    _thread.start_new_thread(run, ())
+    done.acquire()
+    # Empty after a bug, of which Python has reported the traceback.
+    result = results[0] if results else OSError(errno.EINVAL, "")
+    if isinstance(result, OSError):
+        raise result
+    return result
 
 
 def _end_all() -> None:

@@ -98,16 +98,37 @@ class Confinement(Struct, frozen=True):
         return bool(self.writable)
 
 
+class RestrictedCommand(NamedTuple):
+    """A command for a reaper, which gives up rights (see `launcher.restrict`) before it starts it.
+
+    That is quicker than another program that does so.
+    """
+
+    arguments: Sequence[str]
+    """The command itself."""
+    variables: Mapping[str, str]
+    """Variables in addition to those of the command."""
+    ruleset: int
+    """Landlock's rules, as a descriptor."""
+    capabilities: int
+    """Which of root's capabilities it keeps, as bits."""
+    calls: bytes
+    """The filter of system calls."""
+
+
 class WrappedCommand(NamedTuple):
     """What to run instead of a command to have it confined."""
 
     arguments: Sequence[str]
+    """The program to run, and its arguments."""
     descriptors: tuple[int, ...] = ()
     """Descriptors that it must inherit."""
     has_started: Callable[[], bool] = lambda: True
     """After a failure: whether the command itself was started."""
     merges_back: bool = False
     """Whether leaving the context takes time, because changes are merged back."""
+    restricted: RestrictedCommand | None = None
+    """What a reaper may start instead, unless the command gets a terminal."""
 
 
 class Sandbox(Protocol):
@@ -163,10 +184,20 @@ class CommandSandbox(NamedTuple):
     """The sandbox of one command, as a tool gets it."""
 
     sandbox: Sandbox
+    """The mechanism."""
     confinement: Confinement
+    """What the command may do."""
     enclosure: Enclosure
+    """The enclosure that was worked out as this confinement."""
     notices: list[str]
     """Sentences about changes that were not merged back, once the command has ended."""
+    first: "CommandSandbox | None" = None
+    """A quicker one to try first, for a command that nothing but time is lost with. Where that may
+    have stopped it, this one decides what the command can do."""
+
+    def may_have_stopped(self, output: str) -> bool:
+        """Whether a command that printed this may have been stopped, however it ended."""
+        return self.sandbox.denials.search(output) is not None
 
     @contextmanager
     def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:

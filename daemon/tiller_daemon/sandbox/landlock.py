@@ -1,7 +1,10 @@
 """Landlock: a command gives up rights before it begins. For machines without namespaces.
 
-A launcher (`launcher`) is started instead of the command. It sets up a Landlock domain for files
-and signals and a seccomp filter for the rest (`seccomp`), and then becomes the command.
+Before the command starts, its process gets a Landlock domain for files and signals and a seccomp
+filter for the rest (`seccomp`). A reaper does that in a thread, from which it starts the command.
+For commands with a terminal or without a reaper, a launcher (`launcher`) does it and becomes the
+command. The rules are made once and count for later commands, until a stamp of what they were made
+from has changed.
 
 Landlock can only allow, and what is allowed for a directory is allowed for everything in it.
 Therefore:
@@ -21,9 +24,11 @@ before version 5, any device control is possible; before 3, files can be truncat
 can't be moved between directories. Older versions don't count as a sandbox.
 """
 
+import os
 import platform
 import re
 import sys
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,10 +36,18 @@ from typing import Final
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import ROOT_CAPABILITIES, Confinement, WrappedCommand
+from tiller_daemon.sandbox.confinement import (
+    ROOT_CAPABILITIES,
+    Confinement,
+    NotConfined,
+    RestrictedCommand,
+    WrappedCommand,
+)
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import root_of
+from tiller_daemon.sandbox.launcher import Restrictions, make_ruleset
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
+from tiller_daemon.stamps import StampedCache, look_along, look_into
 
 VERSION_NEEDED: Final = 6
 
@@ -67,17 +80,31 @@ LIMITS: Final = (
 """How it falls short of bubblewrap, in sentences for users."""
 
 
+class _Made:
+    """What a confinement becomes: options for the launcher, and the rules that they describe."""
+
+    def __init__(self, options: Sequence[str]) -> None:
+        """Raises `OSError`."""
+        self.options: Final = options
+        self.restrictions: Final = Restrictions(options)
+        for path in (*self.restrictions.readable, *self.restrictions.writable):
+            look_along(path)
+        self.ruleset: Final = make_ruleset(self.restrictions, look_into)
+        weakref.finalize(self, os.close, self.ruleset)
+
+
 class Landlock:
     """The sandbox of Linux without namespaces."""
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
-        """Use this command as the launcher."""
+        """Use this command as the launcher; reapers do its work only if it is the default one."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
         self.loosest_unasked: Final = Enclosure.READ_ONLY
         self._launcher: Final = tuple(launcher)
+        self._made: Final = StampedCache()
 
     @contextmanager
     def wrap(
@@ -89,8 +116,25 @@ class Landlock:
         """Give what to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
-        options = _options(confinement, platform.machine())
-        yield WrappedCommand((*self._launcher, *options, "--", *arguments))
+        try:
+            made = self._made.get(
+                confinement, lambda: _Made(tuple(_options(confinement, platform.machine())))
+            )
+        except OSError as error:
+            raise NotConfined(f"Landlock can't be set up: {error}.") from error
+        gives_up = made.restrictions
+        yield WrappedCommand(
+            (*self._launcher, *made.options, "--", *arguments),
+            restricted=None
+            if self._launcher != LAUNCHER
+            else RestrictedCommand(
+                arguments,
+                {"TMPDIR": gives_up.temporary} if gives_up.temporary else {},
+                made.ruleset,
+                gives_up.capabilities,
+                gives_up.calls,
+            ),
+        )
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:

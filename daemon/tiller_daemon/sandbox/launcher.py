@@ -3,6 +3,9 @@
 `landlock` starts it as `python -I -S launcher.py OPTION VALUE … -- COMMAND …`. Nothing of tiller is
 imported, because each import adds a millisecond to every command. If something can't be given up,
 it reports that and does not run the command.
+
+A reaper uses its functions instead, which saves the start of this program: the daemon makes the
+ruleset (`make_ruleset`), and a thread of the reaper gives up the rest (`restrict`).
 """
 
 import ctypes
@@ -10,7 +13,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 EXIT_NOT_CONFINED = 126
 """The exit status of a shell for a command that it can't run."""
@@ -123,33 +126,58 @@ def version() -> int:
 
 def confine(restrictions: Restrictions) -> None:
     """Give up all rights but these, for this process and its descendants."""
-    rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
-    ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
-    folders = [path for path in restrictions.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
-    for root in restrictions.readable:
-        _grant(ruleset, root, READS, restrictions.hidden)
-        # Directories with hidden files can still be listed, hidden directories can't.
-        _grant(ruleset, root, LISTS, folders)
-    for root in restrictions.writable:
-        _grant(ruleset, root, READS, restrictions.hidden)
-        _grant(ruleset, root, WRITES, [*restrictions.hidden, *restrictions.unwritable])
-    for name in _DEVICES:
-        _grant(ruleset, f"/dev/{name}", DEVICE, ())
+    ruleset = make_ruleset(restrictions)
     for descriptor in range(3):
         # The terminal that the command inherits.
         if os.isatty(descriptor):
-            _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
-    _give_up_capabilities(restrictions.capabilities)
+            _grant(ruleset, os.ttyname(descriptor), DEVICE, (), _ignore)
+    restrict(ruleset, restrictions.capabilities, restrictions.calls)
+    os.close(ruleset)
+
+
+def make_ruleset(restrictions: Restrictions, listing: Callable[[str], None] | None = None) -> int:
+    """Return a descriptor of Landlock's rules for what may be read and written.
+
+    `listing` is called with each directory whose entries get separate rules, before it is read.
+    """
+    note = listing or _ignore
+    rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
+    ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
+    try:
+        hidden = restrictions.hidden
+        folders = [path for path in hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
+        for root in restrictions.readable:
+            _grant(ruleset, root, READS, hidden, note)
+            # Directories with hidden files can still be listed, hidden directories can't.
+            _grant(ruleset, root, LISTS, folders, note)
+        for root in restrictions.writable:
+            _grant(ruleset, root, READS, hidden, note)
+            _grant(ruleset, root, WRITES, [*hidden, *restrictions.unwritable], note)
+        for name in _DEVICES:
+            _grant(ruleset, f"/dev/{name}", DEVICE, (), note)
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
+    """Give up what the ruleset does not allow, and make the filter `calls` judge system calls.
+
+    For this thread and the processes that it starts. Root keeps `capabilities`, as bits.
+    """
+    _give_up_capabilities(capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _call(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
-    program = ctypes.create_string_buffer(restrictions.calls, len(restrictions.calls))
+    program = ctypes.create_string_buffer(calls, len(calls))
     # struct sock_fprog: the number of instructions, and their address.
-    filters = struct.pack("@HP", len(restrictions.calls) // 8, ctypes.addressof(program))
+    filters = struct.pack("@HP", len(calls) // 8, ctypes.addressof(program))
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(filters))
 
 
-def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
+def _grant(
+    ruleset: int, path: str, rights: int, holes: Sequence[str], listing: Callable[[str], None]
+) -> None:
     """Allow `rights` for a directory or file except for the holes; nothing if it does not exist.
 
     A right for a directory covers everything in it. So around a hole each entry gets the right
@@ -160,12 +188,19 @@ def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
     except OSError:
         return
     try:
-        _grant_opened(ruleset, opened, path, rights, holes)
+        _grant_opened(ruleset, opened, path, rights, holes, listing)
     finally:
         os.close(opened)
 
 
-def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequence[str]) -> None:
+def _grant_opened(
+    ruleset: int,
+    opened: int,
+    path: str,
+    rights: int,
+    holes: Sequence[str],
+    listing: Callable[[str], None],
+) -> None:
     inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
     if not inner:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
@@ -175,6 +210,7 @@ def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequ
         rule = struct.pack("=Qi", rights, opened)
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
         return
+    listing(path)
     for name in _names(opened):
         child = f"{path.rstrip('/')}/{name}"
         if child in inner:
@@ -185,9 +221,13 @@ def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequ
         except OSError:
             continue
         try:
-            _grant_opened(ruleset, deeper, child, rights, inner)
+            _grant_opened(ruleset, deeper, child, rights, inner, listing)
         finally:
             os.close(deeper)
+
+
+def _ignore(path: str) -> None:
+    """Note nothing."""
 
 
 def _names(directory: int) -> list[str]:
@@ -201,7 +241,7 @@ def _names(directory: int) -> list[str]:
         os.close(readable)
 
 
-def _give_up_capabilities(unwritable: int) -> None:
+def _give_up_capabilities(kept: int) -> None:
     """Drop root's capabilities except for those whose bits are set in `kept`."""
     _prctl(_AMBIENT, _CLEAR_AMBIENT, 0, 0, 0)
     header = ctypes.c_char_p(struct.pack("=Ii", _CAPABILITY_VERSION, 0))
@@ -210,11 +250,11 @@ def _give_up_capabilities(unwritable: int) -> None:
         raise _problem("capget")
     if os.geteuid() == 0:
         for number in range(_CAPABILITIES):
-            if not unwritable >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
+            if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
                 break  # There are no more, or this process can't gain any by executing programs.
     else:
-        unwritable = 0
-    low, high = unwritable & 0xFFFFFFFF, unwritable >> 32
+        kept = 0
+    low, high = kept & 0xFFFFFFFF, kept >> 32
     effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", current.raw)
     left = struct.pack(
         "=6I", effective & low, permitted & low, 0, effective_high & high, permitted_high & high, 0
