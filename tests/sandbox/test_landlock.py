@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.file_clock import settle
+from support.file_clock import wait_for_tick
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, SandboxSearchResult
@@ -213,7 +213,7 @@ async def test_rules_are_kept_until_what_they_are_made_from_has_changed(tmp_path
         async def receive(piece: bytes) -> None:
             said.append(piece)
 
-        settle(tmp_path)
+        wait_for_tick(tmp_path)
         await run_command(
             ["cat", str(root / name)], directory=Path("/"), variables={"PATH": "/usr/bin"},
             receive=receive, timeout_s=30, confined=confined,
