@@ -138,7 +138,7 @@ def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
 
 
 @needs_landlock
-@pytest.mark.parametrize("deed", ["reading", "writing", "signals", "sockets"])
+@pytest.mark.parametrize("attempt", ["reading", "writing", "signals", "sockets"])
 def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, attempt: str) -> None:
     """A kernel may claim to have Landlock and enforce nothing, so it is tested."""
     launcher = tmp_path / "launcher.py"
