@@ -107,7 +107,7 @@ def complain(text: str) -> None:
 
 
 def _complaint(text: str) -> str:
-    # What goes on is indented, as names in it could look like lines of ours.
+    # Continued lines are indented, as names in them could look like our own lines.
     columns = _columns(sys.stderr.fileno()) - 2
     rows = (wrapped(row, columns) for row in f"tiller: {text}".split("\n"))
     return "\n".join(row.replace("\n", "\n  ") for row in rows) + "\n"

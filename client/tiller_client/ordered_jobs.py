@@ -41,7 +41,7 @@ class OrderedJobs(Generic[_Job]):
         self._start(lambda: self._drain(key, jobs))
 
     def join(self) -> None:
-        """Wait until every job is done; none can be added any more."""
+        """Wait until every job is done; none can be added after this."""
         for _ in range(JOBS_MAX):
             self._capacity.acquire()
 

@@ -18,14 +18,14 @@ STAND_INS = {"…": "...", "→": "->", "↗": "->", "◷": "@"} | dict(
         strict=True,
     )
 )
-"""What is written for a sign of ours where signs can't be shown; mostly as wide as the sign."""
+"""What is written for our signs where they can't be shown; mostly as wide as the sign."""
 
 
 class Repertoire(dict[int, str]):
     """How each character is written, for `str.translate`; computed on first use.
 
-    A character that the encoding lacks is its code point; a sign of ours is its stand-in then, and
-    on a dumb terminal in any case.
+    A character that the encoding lacks is its code point; one of our signs is its stand-in then,
+    and always on a dumb terminal.
     """
 
     def __init__(self, encoding: str, *, dumb: bool) -> None:
@@ -125,7 +125,7 @@ def flush(stream: TextIO) -> None:
 
 
 def put_bytes(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, also where whoever made the pipe has set it not to wait.
+    """Write all of `data`, even where whoever made the pipe has set it not to wait.
 
     Raises `BrokenPipeError` if nobody reads it, or `UnwritableOutput`.
     """

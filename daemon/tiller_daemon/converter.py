@@ -1,4 +1,4 @@
-"""Runs a script of ours on data from outside, in a process of its own that the daemon survives.
+"""Runs one of our scripts on data from outside, in a process of its own that the daemon survives.
 
 The libraries that read HTML and PDF block the interpreter while they work, and hostile data may
 make them take more time and memory, or crash.

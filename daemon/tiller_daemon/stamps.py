@@ -138,14 +138,14 @@ class Stamps:
 
     def __init__(self) -> None:
         self._expected: dict[tuple[str, bool], Stamp] = {}
-        """By path, and whether a link there is followed. A shorter stamp is compared as far as it
-        goes."""
+        """The stamps by path, and whether a link there is followed. A shorter one is compared in
+        part."""
         self._missing: dict[str, set[str]] = {}
         """Names that are not in a directory. One look at the directory tells that about all."""
         self._unchanged: dict[str, Stamp] = {}
         """The stamps of these directories with which the names were missing, if trusted."""
         self._is_void = False
-        """Whether the value may be outdated at once, so that it is read anew each time."""
+        """Whether the value may already be outdated, so that it is read anew each time."""
 
     def record(self, read: Callable[[], T]) -> T:
         """Call `read` and add what it looks at. May be called in any thread."""

@@ -82,7 +82,7 @@ class Asking:
         self._asked[request.id] = number
 
     def resolve(self, request_id: str, resolution: Resolution) -> None:
-        """A request was answered, maybe elsewhere: withdraw the question."""
+        """A request was answered, perhaps elsewhere: withdraw the question."""
         self._withdraw(request_id)
         if request_id in self._foreign:
             self._foreign.discard(request_id)

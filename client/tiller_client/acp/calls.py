@@ -89,7 +89,7 @@ def title_of(call: ToolCall) -> str:
 
 
 def is_command(call: ToolCall) -> bool:
-    """Whether its output comes from a command while that runs."""
+    """Whether it is a command, whose output arrives while it runs."""
     return call.name == "bash"
 
 

@@ -11,7 +11,7 @@ _WILDCARD = re.compile(r"([*?\\])")
 
 
 def rules_for(directories: Iterable[str] | None, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """`rules`, and those that open these directories as far as they are missing.
+    """`rules`, and those that are still missing to open these directories.
 
     Raises `RpcFailure` for a path that is not absolute.
     """

@@ -79,7 +79,7 @@ class PendingPrompts:
         return False
 
     def drop_removed(self) -> None:
-        """Answer those that somebody else has removed; no message of theirs can follow any more."""
+        """Answer those that somebody else has removed; none of their messages can follow now."""
         for prompt in self._pop(lambda prompt: prompt.left_queue):
             self._stop(prompt, "cancelled")
 

@@ -136,7 +136,7 @@ class Peer:
         return self._number
 
     def forget(self, number: int) -> None:
-        """Take no answer to a request any more."""
+        """Ignore the answer to a request from now on."""
         self._waiting.pop(number, None)
 
     def _append(self, piece: bytes) -> None:

@@ -240,6 +240,6 @@ class EventStream:
         return self._events.popleft() if self._events else None
 
     def close(self) -> None:
-        """End the iteration, also one that waits in another thread."""
+        """End the iteration, even if it waits in another thread."""
         self.feed.close()
         self._client.closed(self)

@@ -156,5 +156,5 @@ class ThreadedEventStream:
         return self._stream.others
 
     def close(self) -> None:
-        """End the iteration, also one that waits in another task."""
+        """End the iteration, even if it waits in another task."""
         self._stream.close()

@@ -94,7 +94,7 @@ class Actions:
             self._input(text, queue=queue)
 
     def run(self, name: str, rest: str = "") -> None:
-        """Run a command of ours."""
+        """Run one of our own commands."""
         self._commands[name](rest)
 
     def answer(self, choice: Choice | None) -> None:

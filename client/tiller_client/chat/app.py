@@ -158,7 +158,7 @@ class Chat:
             self.app.invalidate()
 
     def end(self, reason: str) -> None:
-        """Leave, as the session can't be followed any more."""
+        """Leave, as the session can no longer be followed."""
         self.print([on_screen(self.screen.look.paint.asking(f"! {one_line(reason)}"))])
         self.leave()
 

@@ -17,7 +17,7 @@ IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
 def attachments(text: str, workspace: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
     """The images and files that a text names; raises `UsageError` if an image can't be read.
 
-    A name that is no existing file stays a word.
+    A name of no existing file stays a word.
     """
     if chosen_remote():
         return (), ()  # the workspace is on the other machine, where the model looks for itself

@@ -102,7 +102,7 @@ class Menus:
             ended()
 
         op = SessionSearch(typed, limit=SEARCH_LIMIT_MAX)
-        # Words that can't be searched for are no mistake: the titles are narrowed all the same.
+        # Words that can't be searched for are not a mistake: they still narrow the titles.
         self._chat.actions.submit(op, done=done, failed=lambda _: ended())
 
     def _rename(self, entry: Entry) -> None:

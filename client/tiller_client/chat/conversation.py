@@ -254,7 +254,7 @@ class Conversation:
         return [*apart, *lines]
 
     def _said(self, event: Event) -> Iterator[str]:
-        """Final lines about events that are no items."""
+        """Final lines about events that are not items."""
         paint = self.look.paint
         match event.body:
             case TurnEnded() as body:

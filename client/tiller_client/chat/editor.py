@@ -11,10 +11,10 @@ from prompt_toolkit.history import InMemoryHistory
 from tiller_client.rendering.text import cells, sanitized
 
 PASTED_LINES_MIN = 10
-"""A pasted text of so many lines is folded to one word."""
+"""A pasted text with this many lines is folded to one word."""
 
 PASTED_CHARS_MIN = 1_000
-"""So is one of so many characters."""
+"""A pasted text with this many characters is folded, too."""
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 GOES_ON = "  "

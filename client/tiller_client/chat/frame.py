@@ -31,7 +31,7 @@ LIVE_ROWS_MIN = 2
 
 
 def compose(parts: Parts, height: int) -> Frame:
-    """The frame for a terminal of so many rows; the live part shows its end."""
+    """The frame for a terminal with this many rows; the live part shows its end."""
     below: list[str] = []
     if parts.queue:
         below += parts.queue

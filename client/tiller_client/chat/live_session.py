@@ -39,7 +39,7 @@ class Sink(Protocol):
         ...
 
     def end(self, reason: str) -> None:
-        """No event will come any more."""
+        """No more events will come."""
         ...
 
 

@@ -21,7 +21,7 @@ COMPLETIONS_SHOWN = 8
 QUEUED_SHOWN = 5
 
 NAME_COLUMNS = 24
-"""Of the names of keys and commands, where they are explained."""
+"""Width of the column of keys and commands where they are explained."""
 
 ENTER = "  (Enter)"
 """Behind the answer that Enter gives."""
@@ -64,7 +64,7 @@ def answer_rows(
 def explained_rows(
     title: str, explained: Iterable[tuple[str, str]], width: int, paint: Paint
 ) -> list[str]:
-    """Names in a column and what they are beside them; a long name has a row of its own."""
+    """Names in a column, with their meanings beside them; a long name has a row of its own."""
     column = min(NAME_COLUMNS, width // 2)
     rows = [paint.bold(title)]
     for name, text in explained:

@@ -48,7 +48,7 @@ class SubAgents:
                 self._snapshots.pop(session_id, None)
 
     async def end(self) -> None:
-        """Follow nobody any more."""
+        """Stop following."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

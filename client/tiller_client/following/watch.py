@@ -87,7 +87,7 @@ class Wakeup:
             return b""
 
     def close(self) -> None:
-        """Close the pipe; nobody may wait or wake any more."""
+        """Close the pipe; nobody may wait or wake after this."""
         os.close(self.fd)
         os.close(self._write)
 

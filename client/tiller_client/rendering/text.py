@@ -267,7 +267,7 @@ def _is_visible(character: str) -> bool:
 
 def _in_prose(character: str) -> str:
     visible = _is_visible(character) or character in _JOINERS
-    # A sign of ours may get its stand-in later; the rest must have its final width now.
+    # Our signs may get their stand-ins later; the rest must have its final width now.
     visible = visible and (shows(character) or character in STAND_INS)
     return character if visible else _visible(character)
 

@@ -273,7 +273,7 @@ class _Monitor:
         self._connected = True
 
     def run(self) -> None:
-        """Run for ever."""
+        """Run until the program ends."""
         while True:
             self._drain()
             try:

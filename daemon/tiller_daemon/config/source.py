@@ -189,7 +189,7 @@ def _table(value: object, key: Key, source: Source) -> Table:
 
 
 def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
-    """The message of msgspec, except for a `Literal`: there it quotes the value, maybe a secret."""
+    """The message of msgspec, except for a `Literal`: it would quote the value, maybe a secret."""
     for one in (expected, *get_args(expected)):
         if get_origin(one) is Literal:
             return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(one))

@@ -51,7 +51,7 @@ def read_journal(path: Path, kind: type[Record]) -> Record | None:
 
 
 def sync_directory(directory: Path | str, parent: int | None = None) -> None:
-    """Bring the names in a directory to disk, as far as its file system can. Raises `OSError`.
+    """Bring the names in a directory to disk, if its file system can do that. Raises `OSError`.
 
     `parent` is the descriptor that a relative `directory` starts from.
     """

@@ -108,9 +108,9 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
 
 
 def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Create a file with mode and owner of `like`, and bring its content to disk.
+    """Create a file with the mode and owner of `like`, and bring its content to disk.
 
-    Raises `OSError`, also if the file exists.
+    Raises `OSError`, for example if the file exists.
     """
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = os.open(name, how, 0o666, dir_fd=parent)

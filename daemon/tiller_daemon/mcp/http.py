@@ -30,7 +30,7 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
 SESSION_HEADER: Final = "mcp-session-id"
-"""Holds the session id; a server answers 404 if it does not know the session (any more)."""
+"""Holds the session id; a server answers 404 if it does not (or no longer) know the session."""
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 
@@ -126,7 +126,7 @@ class HttpTransport:
             await self.client.delete(self._url, headers=self._session)
 
     def end_reason(self) -> str:
-        """Why the server can't be used any more, in whole sentences."""
+        """Why the server can no longer be used, in whole sentences."""
         if self.is_unauthorized:
             advice = self._key.advice if self._key else self._advice
             return f"It answered with status 401. {advice}"

@@ -1,4 +1,4 @@
-"""What a server lists: tools and prompts, as far as they can be offered. Imports the package."""
+"""What a server lists: the tools and prompts that can be offered. Imports the package."""
 
 from collections.abc import Iterable
 from functools import partial

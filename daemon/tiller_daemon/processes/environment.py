@@ -20,7 +20,7 @@ CALL_MARKER: Final = "TILLER_CALL"
 PROXIES: Final = frozenset(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "http_proxy", "https_proxy")
 ) | {"all_proxy", "ftp_proxy"}
-"""Proxy addresses: they may contain a password, also without a scheme in front."""
+"""Proxy addresses: they may contain a password, even without a scheme in front."""
 
 PASSED_ON: Final[Mapping[str, str]] = {
     "the user and the machine": """

@@ -163,7 +163,7 @@ class ForkServer:
         return ours
 
     def close(self) -> None:
-        """Stop it; it exits when no command runs any more."""
+        """Stop it; it exits when no command is running."""
         while self._idle:
             self._idle.pop().close()
         if self._requests:

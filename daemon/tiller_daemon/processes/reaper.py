@@ -364,7 +364,7 @@ def _drain(reading: int) -> None:
 
 
 def _receive_with(control: Socket, size: int) -> tuple[bytes, list[int]]:
-    """Receive up to so many bytes, and the descriptors that come with them."""
+    """Receive up to `size` bytes, and the descriptors that come with them."""
     data, given, _, _ = control.recvmsg(size, CMSG_LEN(_DESCRIPTORS_MAX * _INT))
     passed = [
         number

@@ -1,6 +1,6 @@
 """A long-running program that serves the daemon over pipes, such as an MCP server.
 
-It is ended together with everything it started, also when the daemon is killed. The caller decides
+It is ended together with everything it started, even if the daemon is killed. The caller decides
 what goes through the pipes.
 """
 

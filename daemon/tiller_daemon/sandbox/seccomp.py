@@ -59,8 +59,8 @@ _NEVER: Final = (
 
 _CLONE, _UNSHARE = _Call(56, 220), _Call(272, 97)
 _NEW_USER: Final = 0x10000000
-"""The flag for a user namespace. In its own one a command is root, and reaches parts of the kernel
-that are only for root: mounting, network filters, and their mistakes."""
+"""The flag for a user namespace. In a namespace of its own a command is root, and
+reaches parts of the kernel that only root can reach: mounting, network filters, and their bugs."""
 
 _PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
 _PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))

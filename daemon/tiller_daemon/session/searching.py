@@ -140,7 +140,7 @@ class SearchableSessions:
     async def forget(self, session_ids: Sequence[str]) -> None:
         """Remove the texts of sessions that are no longer in the log.
 
-        Where that takes long or fails, it is done later; they are not found any more.
+        If that takes long or fails, it is done later; searches no longer find them.
         """
         self._unreadable.difference_update(session_ids)
         for session_id in session_ids:

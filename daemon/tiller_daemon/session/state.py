@@ -116,7 +116,7 @@ class SessionState:
         self.tasks.reconsider()
 
     def reconsider(self) -> None:
-        """Resolve open requests that the rules now allow, also of what works for the session."""
+        """Resolve open requests that the rules now allow, including those of its sub-agents."""
         if self.turn:
             self.turn.reconsider()
         self.tasks.reconsider()

@@ -101,7 +101,7 @@ class RequestRow(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What is committed atomically: events of one session, its new row, and maybe an answer."""
+    """What is committed atomically: events of one session, its new row, and perhaps an answer."""
 
     session: SessionRow
     """The row after these events."""

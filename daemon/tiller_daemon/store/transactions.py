@@ -173,7 +173,7 @@ class Transactions:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            # The next synced commit fails if the disk can't be written any more.
+            # If the disk can no longer be written, the next synced commit fails.
             structlog.get_logger().warning("log_not_synced", error=str(error))
 
     def checkpoint(self, *, empty: bool) -> None:

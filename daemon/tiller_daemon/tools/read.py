@@ -260,7 +260,7 @@ def _skip_lines(stream: BinaryIO, lines: int) -> tuple[int, int]:
 
 
 def _end_of_line(block: bytes, number: int) -> int:
-    """Return where the line of this number, from 1, ends in a block that has so many line ends."""
+    """Return where the line with this number, counted from 1, ends in a block."""
     end = 0
     for _ in range(number):
         end = block.index(b"\n", end) + 1

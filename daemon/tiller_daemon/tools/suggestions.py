@@ -17,8 +17,8 @@ NAMES_COMPARED_MAX: Final = 5000
 """Entries of a directory that are compared, in some 15 ms."""
 
 CHARS_PER_MISTAKE: Final = 3
-"""Allow one mistyped, missing, added or swapped character for each of so many, as rustc and git
-do. More mistakes would give misleading suggestions."""
+"""Allow one mistyped, missing, added or swapped character for this many characters, as rustc and
+git do. More mistakes would give misleading suggestions."""
 
 WORD_CHARS_MIN: Final = 3
 """Shorter words in common are chance."""

@@ -182,7 +182,7 @@ class CallDispatcher:
             await early.ended.wait()
 
     def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
-        """Take the next calls that may run beside each other, or one that must run alone.
+        """Take the next calls that may run at the same time, or one that must run alone.
 
         Empty if that one must wait for calls that started early. A call is prepared only after all
         earlier calls that may write have ended, because they can change where its paths lead.
@@ -238,7 +238,7 @@ class CallDispatcher:
         if prepared.effect == "write" and (
             not candidate.writes or prepared.scope != candidate.scope
         ):
-            # A hook rewrote it, and others may be running beside it.
+            # A hook rewrote it, and other calls may be running.
             self._now_writing.append(prepared)
             return None
         return await self._run_permitted(prepared)
@@ -279,7 +279,7 @@ def _candidate(call: ToolCall, prepared: PreparedCall | Refusal, *, repeats: boo
 
 
 def _fit(one: _Candidate, other: _Candidate) -> bool:
-    """Whether two calls may run beside each other."""
+    """Whether two calls may run at the same time."""
     if not (one.writes or other.writes):
         return True
     if not (one.writes and other.writes and one.scope and other.scope):

@@ -38,14 +38,14 @@ class _Arguments(Struct, frozen=True):
 class History:
     """Items in the order in which they started; a tool call is replaced when it completes.
 
-    The output of the calls in `pruned` is not sent to a model any more. `cache` goes with every
+    The output of the calls in `pruned` is no longer sent to a model. `cache` goes with every
     request that is made of this history, and `estimator` estimates what is sent.
     """
 
     def __init__(
         self, items: Iterable[Item], pruned: Iterable[str] = (), earlier: "History | None" = None
     ) -> None:
-        """Take over the work that an `earlier` history of the session has done, as far as it fits.
+        """Take over the work that an `earlier` history of the session has done, if it fits.
 
         That of the turn before fits if history has only grown since. It can't be used any more.
         """

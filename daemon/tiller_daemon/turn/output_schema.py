@@ -165,7 +165,7 @@ def _has_expressions(schema: dict[str, Any]) -> bool:
 
 
 def _values(schema: object, keywords: Collection[str]) -> Iterator[object]:
-    """Yield what the schema has under these keywords anywhere, also where they are names."""
+    """Yield what the schema has under these keywords anywhere, even where they are names."""
     if isinstance(schema, dict):
         for key, value in cast("dict[str, object]", schema).items():
             if key in keywords:

@@ -153,7 +153,7 @@ class ChangeTracker(Protocol):
     async def before(self) -> None:
         """Prepare for a call that may write; only the first one in a step takes time.
 
-        Calls that run beside each other all wait until it is done.
+        Concurrent calls all wait until it is done.
         """
         ...
 

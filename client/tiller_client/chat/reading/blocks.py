@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 NESTED_COLUMNS_MIN = 12
-"""Narrower blocks are not indented any more, however deep they are."""
+"""Narrower blocks are not indented further, however deep they are."""
 
 TASK_CHARS = 4
-"""Of `[x] ` at the beginning of an item."""
+"""Length of `[x] ` at the beginning of an item."""
 
 INLINE_CHARS_MAX = 8_000
 """Longer paragraphs are shown as they are: the cost of looking for pairs of marks is quadratic."""
@@ -31,11 +31,11 @@ _BULLETS = "•◦▪"
 
 
 class Piece(NamedTuple):
-    """What can be shown for itself: a block, or an item of a list that is no block of another."""
+    """What can be shown on its own: a top-level block, or an item of a top-level list."""
 
     node: "SyntaxTreeNode"
     number: int | None = None
-    """Of an item in a numbered list."""
+    """The number of an item in a numbered list."""
     follows: bool = False
     """Whether it follows another item of its list, without a blank line between them."""
 
@@ -49,7 +49,7 @@ class Continued(NamedTuple):
     """The first list in a text continues one whose first items were shown before."""
 
     number: int | None
-    """Of the next item."""
+    """The number of the next item."""
     after_blank: bool
     """Whether a blank line is before the next item."""
 
@@ -58,7 +58,7 @@ def parsed(source: str) -> "SyntaxTreeNode":
     """The blocks of a text.
 
     HTML is text here, and so are definitions of links: a link may come long before its definition,
-    when it can't be changed any more.
+    when it can no longer be changed.
     """
     from markdown_it.tree import SyntaxTreeNode
 

@@ -31,13 +31,13 @@ from tiller_protocol.items import (
 INDENT = 4
 
 BAR_COLUMNS = 16
-"""Of the bar that shows when a call ran, among those beside it."""
+"""Width of the bar that shows when a call ran, among calls at the same time."""
 
 BAR_END = 100
 """Column where bars end at the latest, so that they stand below each other."""
 
 BAR_WIDTH_MIN = 70
-"""Narrower terminals show only how many calls ran beside it."""
+"""Narrower terminals show only how many calls ran at the same time."""
 
 CHILD_ITEMS_SHOWN = 5
 """Latest items of a sub-agent that is at work."""
@@ -46,7 +46,7 @@ AGENT_WIDTH_MIN = 20
 """Columns below which the calls of a sub-agent of a sub-agent … are left out."""
 
 LINE_CHARS_MAX = 4_000
-"""Of a line of output that is looked at where lines are cut: more than any terminal is wide."""
+"""How much of a line of output is laid out where lines are cut: more than any terminal is wide."""
 
 _LINE_END = re.compile(r"\r*\n")
 

@@ -1,6 +1,6 @@
 """Shows unified diffs: line numbers, colours of the language, and which words of a line changed.
 
-Any text may come in: what is no part of a hunk is shown as it is.
+Any text may come in: what is not part of a hunk is shown as it is.
 """
 
 import re
@@ -62,7 +62,7 @@ _Part = _Hunk | str
 def diff_lines(
     diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT, for_all: str = ""
 ) -> list[str]:
-    """The lines of a diff, so many of its own at most.
+    """The lines of a diff, at most `lines_max` of its own.
 
     `for_all` follows the number of lines that are left out.
     """

@@ -1,4 +1,4 @@
-"""What an item does not say itself: how long it took, what ran beside it, who works for it."""
+"""What an item does not say itself: how long it took, what ran meanwhile, who works for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

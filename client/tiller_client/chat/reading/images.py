@@ -22,7 +22,7 @@ ROWS_MAX = 16
 """Maximum number of rows of an image: it is to be recognised, not to fill the screen."""
 
 OPAQUE_MIN = 128
-"""Of 255; a pixel that is more transparent is not drawn as a sixel."""
+"""Opacity, of 255; a more transparent pixel is not drawn as a sixel."""
 
 _SEE_THROUGH = bytes([255] * OPAQUE_MIN + [0] * (256 - OPAQUE_MIN))
 
@@ -77,7 +77,7 @@ def _bytes(count: int) -> str:
 
 
 def _size(data: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels, by the header; `None` if it is no image that we know."""
+    """Width and height in pixels, by the header; `None` for an unknown format."""
     from PIL import Image as Pillow
 
     try:

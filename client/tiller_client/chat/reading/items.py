@@ -30,7 +30,7 @@ from tiller_protocol.items import (
 )
 
 PROMPT_ROWS_SHOWN = 20
-"""Of the user's own input, which may be a pasted file."""
+"""Rows of the user's own input that are shown; it may be a pasted file."""
 
 _NO_COLOURS = Paint(colour=False)
 _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")

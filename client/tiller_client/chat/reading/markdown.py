@@ -25,7 +25,7 @@ TAIL_LINES_MAX = 40
 """Lines of an unfinished block that `tail` looks at: more than a terminal shows of what changes."""
 
 PARSED_AGAIN = 8
-"""A block of so many lines is parsed again when it has one more; so the cost stays linear."""
+"""A block of this many lines is parsed again when it has one more, so the cost stays linear."""
 
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 

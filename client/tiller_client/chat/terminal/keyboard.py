@@ -27,7 +27,7 @@ class Keyboard(Vt100Input):
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
         ANSI_SEQUENCES.update(SEQUENCES)
-        # Terminals send UTF-8 in the C locale as well; what is no character is shown as such.
+        # Terminals send UTF-8 in the C locale as well; what is not a character is shown as bytes.
         encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
         self.stdin_reader = PosixStdinReader(self.fileno(), "replace", encoding)
         self.answered: Callable[[], None] = lambda: None
@@ -36,7 +36,7 @@ class Keyboard(Vt100Input):
         """Whether keys count no more, as the user has left."""
 
     def read_keys(self) -> list[KeyPress]:
-        """What was typed; answers of the terminal may come between, also in a pasted text."""
+        """What was typed; answers of the terminal may come in between, even in a pasted text."""
         keys: list[KeyPress] = []
         for press in super().read_keys():
             for _ in range(press.data.count(ANSWER_SEQUENCE)):

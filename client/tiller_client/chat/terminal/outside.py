@@ -30,7 +30,7 @@ class Outside:
         self._chat = chat
 
     def show(self, *arguments: str) -> None:
-        """Run a verb of ours, such as one that pages."""
+        """Run one of our verbs, such as one that pages."""
         self._start(self._show(tiller_command(*arguments)))
 
     def edit(self) -> None:
@@ -91,7 +91,7 @@ def _edited(command: Sequence[str], text: str) -> str:
 
 
 def tiller_command(*arguments: str) -> list[str]:
-    """The command line of a verb of ours, for the same daemon."""
+    """The command line of one of our verbs, for the same daemon."""
     remote = chosen_remote()
     host = ["--host", remote.host] if remote else []
     return [sys.executable, "-m", "tiller_client", *host, *arguments]

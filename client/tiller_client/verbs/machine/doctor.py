@@ -50,7 +50,7 @@ LISTENS_S_MAX = 0.5
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PROBE_BYTES = 64 * 1024
-"""More than a file system stores beside its tables of contents."""
+"""More than a file system can store in its own tables."""
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
 """A day of work takes less; a log that can't be written ends all turns."""

@@ -68,7 +68,7 @@ def _is_plaintext(error: ssl.SSLError) -> bool:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and its causes, also those in exception groups; the original cause is last."""
+    """The error and its causes, including those in exception groups; the original cause is last."""
     causes = [error]
     for known in causes:  # the list grows while it is walked
         if isinstance(known, BaseExceptionGroup):

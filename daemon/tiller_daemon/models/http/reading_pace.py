@@ -31,7 +31,7 @@ class ReadingPace:
 
     @contextmanager
     def stream(self) -> Generator[None]:
-        """Count a stream while it is entered."""
+        """Count a stream within the block."""
         self._streams += 1
         try:
             yield

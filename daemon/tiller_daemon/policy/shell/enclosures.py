@@ -283,7 +283,7 @@ def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return a rule that denies or asks about a command, also if it is named by path or wrapped."""
+    """Return a rule that denies or asks about a command, even if it is named by path or wrapped."""
     strict: list[Rule] = []
     rule = last_match(permission, command.text, rules)
     if rule and rule.action != "allow":

@@ -39,5 +39,5 @@ class Claims:
         return len(self._scopes)
 
     def since(self, mark: int) -> tuple[WriteScope, ...]:
-        """Return what was claimed since a mark, also by sub-agents that have ended."""
+        """Return what was claimed since a mark, including by sub-agents that have ended since."""
         return tuple(self._scopes[mark:])

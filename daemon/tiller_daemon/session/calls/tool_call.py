@@ -231,7 +231,7 @@ class PreparedToolCall:
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
         """Run the tool; if its enclosure stopped it and the user agrees, again in a looser one.
 
-        The user is not asked about a call that only reads, as others run beside it: see
+        The user is not asked about a call that only reads, as others run at the same time: see
         `run_again`.
         """
         result = await self._attempt(environment)

@@ -243,7 +243,7 @@ class TurnEnclosures(Struct, frozen=True):
         return notes
 
     def _is_its_own(self, workspace: Path, path: Path) -> bool:
-        """Whether a build of this turn, and of no other that runs beside it, could make a path."""
+        """Whether a build of this turn, and no build of another turn, could make a path."""
         if self.limits.scope is not None:
             return self.limits.scope.covers(text_of(workspace, path))
         return not any(path.is_relative_to(taken) for taken in self.limits.taken)

@@ -82,7 +82,7 @@ def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenMod
 
 
 def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, ...]:
-    """Return warnings about what the model of a turn does not get of an input as it was given.
+    """Return warnings about parts of an input that the model of a turn does not get as given.
 
     An input that waited was accepted before it was known which model would get it, so its images
     can't be rejected any more.

@@ -63,7 +63,7 @@ class TurnChanges:
         """Take a snapshot unless the step already has one; see `ChangeTracker`."""
         if self._snapshots is None:
             return
-        # None of the calls that run beside each other may begin before the snapshot is complete.
+        # None of several concurrent calls may begin before the snapshot is complete.
         async with self._taking:
             if not self.is_open:
                 await self._begin(self._snapshots)
@@ -137,7 +137,7 @@ class TurnChanges:
         return () if scope is None or WHOLE in scope.names else scope.names
 
     def _without(self) -> tuple[str, ...]:
-        """Return what was claimed at any time since the snapshot before, also while this looks."""
+        """Return what was claimed at any time since the earlier snapshot, or during this one."""
         scopes = (*self._taken, *self._limits.claims.since(self._claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
