@@ -25,13 +25,13 @@ WIDTH_PIPED = 100
 """Columns if the output is not a terminal."""
 
 HEIGHT_UNKNOWN = 24
-"""Lines of a terminal that does not tell."""
+"""Assumed lines of a terminal that does not report its size."""
 
 PAGER_OPTIONS = "FRX"
-"""For less, unless the user has set their own, like git: colours, and the text stays."""
+"""Options for `less`, as in git, unless the user has set others: colours, and the text stays."""
 
 REDRAW_S_MIN = 1 / 30
-"""Between two drawings of several rows: more could not be told apart, and cost a slow line."""
+"""Shortest time between drawings of several rows: more could not be told apart, and costs time."""
 
 _ERASE_LINE = "\r\x1b[K"
 _ERASE_BELOW = "\r\x1b[J"

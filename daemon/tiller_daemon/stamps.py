@@ -141,9 +141,9 @@ class Stamps:
         """The stamps by path, and whether a link there is followed. A shorter one is compared in
         part."""
         self._missing: dict[str, set[str]] = {}
-        """Names that are not in a directory. One look at the directory tells that about all."""
+        """Names that are missing in a directory; one look at the directory checks all of them."""
         self._unchanged: dict[str, Stamp] = {}
-        """The stamps of these directories with which the names were missing, if trusted."""
+        """The stamps that these directories had while the names were missing, if trusted."""
         self._is_void = False
         """Whether the value may already be outdated, so that it is read anew each time."""
 

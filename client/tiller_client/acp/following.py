@@ -14,7 +14,7 @@ RESTART_S = 1.0
 
 
 class Following:
-    """Subscribed to a session after an event.
+    """Follows a session, from after an event on.
 
     While it is idle and the daemon was stopped, it waits for the next one instead of starting it.
     """

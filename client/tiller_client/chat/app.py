@@ -44,13 +44,13 @@ from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
 
 TICK_S = 0.25
-"""Between two frames in which only clocks move, while a turn is running."""
+"""Time between two frames in which only clocks move, while a turn is running."""
 
 ESCAPE_S = 0.05
 """How long a lone Esc may be the beginning of another key."""
 
 HISTORY_INPUTS = 500
-"""What the user wrote before, in all sessions, that Up and Ctrl-R go through."""
+"""How many earlier inputs of all sessions Up and Ctrl-R go through."""
 
 
 class Chat:

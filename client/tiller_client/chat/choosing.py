@@ -36,7 +36,7 @@ class Menus:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
         self._words = ""
-        """By which the listed sessions were found."""
+        """The words by which the listed sessions were found."""
         self._searched: str | None = None
         """The words of the search that is under way."""
         self._acts = {

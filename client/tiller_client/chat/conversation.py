@@ -74,7 +74,7 @@ class Conversation:
         self._printed = 0
         """How many items of the snapshot are final."""
         self._stream: MarkdownStream | None = None
-        """Of the message that is next in order, once a part of it may have been printed."""
+        """The message that is next in order, once a part of it may have been printed."""
         self._streamed = 0
         """How many characters of that message the stream has."""
         self._is_compact = False

@@ -43,7 +43,7 @@ class Menu:
     refine: Callable[["Menu"], None] | None = None
     """Called when other words are typed; may `find` more entries later."""
     acts: Mapping[str, Act] = field(default_factory=dict[str, Act])
-    """By the key, as prompt-toolkit calls it."""
+    """What keys do, by prompt-toolkit's names of the keys."""
     typed: str = ""
     """The words that narrow the entries."""
     at: int = 0

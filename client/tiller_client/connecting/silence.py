@@ -66,7 +66,7 @@ def not_listening(runtime: Path) -> Silence:
 
 
 def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
-    """What the answer to an op is waited for, and what the user can do, by `Daemon.program`."""
+    """What keeps the answer to an op waiting, and what the user can do, by `Daemon.program`."""
     match op:
         case Catalog(start_servers=True):
             return "still waiting for MCP servers to start"

@@ -16,8 +16,8 @@ WRITE_BYTES: Final = 64 * 1024
 """How much of a request is sent at a time."""
 
 EARLY_BYTES: Final = 256 * 1024
-"""While a longer request is sent, a response is looked for: servers refuse large ones early.
-Buffers of the system take a shorter one whole."""
+"""During a longer request, an early response is looked for: servers refuse large requests early.
+A shorter request fits into the system's buffers."""
 
 FRAMING_BYTES_MAX: Final = 256 * 1024
 """How much may arrive without any byte of a body, such as trailers."""

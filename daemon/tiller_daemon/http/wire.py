@@ -29,7 +29,7 @@ class Wire(Protocol):
     async def send(self, data: bytes | memoryview) -> None:
         """Send all of `data`. Raises `Broken`. When cancelled, some of it was sent.
 
-        It is no checkpoint if the system takes everything at once.
+        It is not a checkpoint if the system takes everything at once.
         """
         ...
 

@@ -258,7 +258,7 @@ class McpClient:
 
 
 class _ConnectionEnd(NamedTuple):
-    """Why a connection ended, whether to try again with the `auto` handshake, or after a login."""
+    """Why a connection ended, and what the next attempt needs."""
 
     problem: str
     needs_auto_handshake: bool = False

@@ -22,7 +22,7 @@ NAMES_SHOWN_MAX: Final = 20
 
 
 def is_usable(prompt: ListedPrompt) -> bool:
-    """Whether people can type the name of a prompt, and see its parameters, for what they are."""
+    """Whether people can type the name of a prompt and read the names of its parameters."""
     names = (prompt.name, *(one.name for one in prompt.parameters))
     return all(
         name.isprintable() and " " not in name and len(name) <= NAME_CHARS_MAX for name in names

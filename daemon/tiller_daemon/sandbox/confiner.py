@@ -1,7 +1,8 @@
 """Working out the confinement of a command from its enclosure and the configuration.
 
-That takes a look at some hundred paths. So a confinement counts for later commands too, until a
-stamp of what it was made from has changed; whatever is looked at here must be noted (`stamps`).
+That takes a look at some hundred paths. So a confinement is reused for later commands, until a
+stamp of something that it was made from has changed. Whatever is looked at here must be noted
+(`stamps`).
 """
 
 import os

@@ -33,7 +33,7 @@ VERSIONS_MAX: Final = 10_000
 
 
 class Lenders(Protocol):
-    """Who lends reading files to which session."""
+    """Which frontends offer to read files for which session."""
 
     def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
         """Return the session that is lent to, and the lenders that may be asked for files."""
@@ -54,7 +54,7 @@ class _Question:
 
 
 class EditorFiles:
-    """The open questions to lenders, and what the files they are about were on disk."""
+    """The open questions to lenders, and the known contents of the files in question."""
 
     def __init__(self, loans: Lenders, publish: Publish, new_id: Callable[[], str]) -> None:
         """`publish` brings a question to its lender."""
@@ -86,7 +86,7 @@ class EditorFiles:
         return None
 
     async def note(self, session_id: str, location: Location) -> tuple[bytes, str] | None:
-        """Note what a file is now, and return its bytes and text; None if no editor is asked."""
+        """Note what a file contains now, and return it; None if no editor is asked."""
         if not location.inside or not self._loans.readers(session_id)[1]:
             return None
         saved = await trio.to_thread.run_sync(_text_on_disk, location, abandon_on_cancel=True)
@@ -151,7 +151,7 @@ def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it is everywhere, whatever an editor makes of its form."""
+    """Return a text in a form that does not depend on how an editor stores it."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 

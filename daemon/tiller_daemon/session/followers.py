@@ -1,7 +1,7 @@
 """Who has a session open: the frontends that asked for its events a short while ago.
 
-Kept by what they ask anyway, so it costs nothing while nobody asks, needs no end that could be
-missed, and is right again soon after the daemon was restarted. None of it is in the log.
+Frontends make these requests anyway. So this costs nothing while nobody asks, no goodbye can get
+lost, and soon after a restart of the daemon it is right again. None of it is in the log.
 """
 
 from collections.abc import Callable

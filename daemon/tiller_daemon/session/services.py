@@ -169,7 +169,7 @@ class UserSettings(Struct, frozen=True):
     platform: str
     """A value of `sys.platform`."""
     documents: StampedCache = field(default_factory=StampedCache)
-    """What was read of the documents that people wrote for models, here and in workspaces."""
+    """A cache of the documents that people wrote for models, here and in workspaces."""
 
 
 class ToolSources(Struct, frozen=True):
@@ -240,7 +240,7 @@ class Services(Struct, frozen=True):
     files: SessionFiles
     """Files that the daemon writes for sessions."""
     histories: IdleHistories = field(default_factory=IdleHistories)
-    """What turns have made of their history, for the next turn."""
+    """A cache of histories between turns."""
 
     def time(self) -> float:
         """Return Unix seconds."""

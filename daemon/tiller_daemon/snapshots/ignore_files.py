@@ -1,4 +1,4 @@
-"""Which names are left out anyway, and which no pattern of an ignore file matches.
+"""Decides which names are always left out, and which no pattern of an ignore file can match.
 
 About all others git is asked.
 
@@ -23,7 +23,7 @@ _COMPLEX: Final = re.compile(r"[\[\\\0]")
 
 
 def is_left_out(name: str, kind: str) -> bool:
-    """Return whether git is not even asked: no file, one of ours, or a name that git refuses."""
+    """Return whether an entry is always left out: not a file, one of ours, or refused by git."""
     lower = name.lower()
     return (
         kind == "o"

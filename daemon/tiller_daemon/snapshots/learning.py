@@ -34,8 +34,8 @@ FILES_MAX: Final = 20_000
 class Learner:
     """Fills a `KnownWorkspace` right after git took a snapshot.
 
-    `index` is what git has, `listed` the names that git gave before it took the files in: new,
-    changed or not to be stored, repositories with a slash at the end. `began_ns` is from before.
+    `index` is git's index. `listed` are the names that git listed before it updated the index: new,
+    changed or not to be stored; repositories end with a slash. `began_ns` is a time before that.
     All methods block, and raise `Unclear` and `OSError`.
     """
 
@@ -65,7 +65,7 @@ class Learner:
         self._visit(self._known.top)
 
     def decide(self, ignored: set[str]) -> None:
-        """Go on now that git said which of the unsure entries are ignored."""
+        """Continue, now that git has said which of the unclear entries are ignored."""
         unsure, self.unsure = self.unsure, []
         for directory, name, kind in unsure:
             if directory.path + name in ignored:

@@ -74,7 +74,7 @@ class Surroundings:
 
 
 def surroundings_of(shadow: ShadowRepository) -> Surroundings:
-    """Return what is above a workspace."""
+    """Return the surroundings of a workspace, from the directories above it."""
     around = Surroundings(shadow.prefix)
     for directory in (shadow.workspace, *shadow.workspace.parents):
         around.add_mark(f"{directory}/{REPOSITORY}")

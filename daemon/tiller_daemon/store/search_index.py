@@ -82,7 +82,7 @@ AND (:workspace IS NULL OR workspace = :workspace) AND NOT EXISTS (
     AND (:workspace IS NULL OR its.workspace = :workspace)
 ) ORDER BY newest.time DESC, newest.id DESC LIMIT :limit
 """
-"""`CROSS JOIN` keeps this order of tables, so that it ends with the page."""
+"""`CROSS JOIN` keeps this order of tables, so that the search stops when the page is full."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Our SQL is fixed, so after `SQLITE_ERROR` a table must be wrong."""

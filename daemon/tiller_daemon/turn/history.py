@@ -47,7 +47,7 @@ class History:
     ) -> None:
         """Take over the work that an `earlier` history of the session has done, if it fits.
 
-        That of the turn before fits if history has only grown since. It can't be used any more.
+        It fits if history has only grown since. `earlier` can't be used after this.
         """
         self._items = list(items)
         self.pruned = frozenset(pruned)

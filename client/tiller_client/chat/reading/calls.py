@@ -34,13 +34,13 @@ BAR_COLUMNS = 16
 """Width of the bar that shows when a call ran, among calls at the same time."""
 
 BAR_END = 100
-"""Column where bars end at the latest, so that they stand below each other."""
+"""Last column of bars, so that they are aligned."""
 
 BAR_WIDTH_MIN = 70
 """Narrower terminals show only how many calls ran at the same time."""
 
 CHILD_ITEMS_SHOWN = 5
-"""Latest items of a sub-agent that is at work."""
+"""How many of the latest items of a working sub-agent are shown."""
 
 AGENT_WIDTH_MIN = 20
 """Columns below which the calls of a sub-agent of a sub-agent … are left out."""

@@ -15,7 +15,7 @@ HELD_LINES_MAX = 200
 """Lines of a comment or string that are read again with the next one; later ones start afresh."""
 
 LEXERS_MAX = 64
-"""Kept, as it takes some milliseconds to find one; they have no state of their own."""
+"""Lexers are cached, as finding one takes some milliseconds; they have no state of their own."""
 
 LINE_CHARS_MAX = 2_000
 """Longer lines stay plain: they are data or minified, and some lexers are slow with them."""
@@ -49,7 +49,7 @@ class Highlighter:
     """One piece of code, from its first line on."""
 
     def __init__(self, language: str = "", path: str = "") -> None:
-        """By the word after a fence, or the name of the file; code in neither stays plain."""
+        """Choose the lexer by the word after a fence or by the file name; else use none."""
         self._lexer: Any = _lexer(language, path) if language or path else None
         self._stack = ["root"]
         self._held = ""

@@ -78,7 +78,7 @@ _UNASKED: Final[dict[Enclosure, str]] = {
     Enclosure.BUILD: "{} seems only to read and build, and the sandbox of builds allows no more.",
     Enclosure.SESSION: "{} only passes on what other commands print.",
 }
-"""Why a command that no rule allows may run unasked, by the enclosure of the line."""
+"""Why a command that no rule allows may run unasked, by the enclosure of its line."""
 
 _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 

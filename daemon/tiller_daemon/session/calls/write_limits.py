@@ -1,6 +1,7 @@
 """Where the calls of one turn may write at most. No rule, answer or `approve` lifts these limits.
 
-A sub-agent may change what its task declares, and nobody what a background sub-agent has claimed.
+A sub-agent may change only what its task declares, and nobody else may change what a background
+sub-agent has claimed.
 `turn_enclosures` holds commands to the same limits.
 """
 

@@ -79,7 +79,7 @@ def continued_choices(
 ) -> TurnChoices:
     """Return the choices of the model's latest turn, with `overrides` on top of them.
 
-    Another model takes over no options, which are fields of the other one's requests.
+    If the model changes, its options are dropped, as they are fields of the old model's requests.
     """
     before = next((m.choices for m in reversed(marks) if m.choices is not None), TurnChoices())
     merged = _merged(before.overrides, overrides)

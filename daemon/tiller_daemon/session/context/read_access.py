@@ -34,7 +34,7 @@ def read_with_rules(
     rules: Sequence[Rule],
     read: Callable[[MayRead], T],
 ) -> T:
-    """Return what `read` makes of documents that models may see; again only after a change.
+    """Return what `read` makes of documents that models may see, cached until they change.
 
     `kind` names what that is. It depends only on `root`, which is absolute and without links, on
     the rules, and on files that are read with the functions of `workspace`.

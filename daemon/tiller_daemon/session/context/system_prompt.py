@@ -72,7 +72,7 @@ def _local_date(time: float) -> str:
 
 
 class _Documents(NamedTuple):
-    """What files add to the system prompt, in the form in which it does."""
+    """What files add to the system prompt, in its final form."""
 
     repository: str
     instructions: tuple[InstructionFile, ...]

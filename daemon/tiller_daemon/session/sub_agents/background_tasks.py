@@ -60,7 +60,7 @@ WAITS = (
 
 @dataclass(eq=False)
 class BackgroundTask:
-    """A background sub-agent, from its start to its report; for its turn, whom it works for."""
+    """A background sub-agent, from its start to its report. Its turn works for this object."""
 
     listed: BackgroundCommand
     """Its entry in the session's list."""
@@ -69,13 +69,13 @@ class BackgroundTask:
     rules_before: tuple[Rule, ...]
     """The session's rules when it began; its context has them."""
     tasks: "BackgroundTasks"
-    """Where it belongs."""
+    """The tasks of the session, of which it is one."""
     run: SubAgentRun | None = None
     """The link with its turn."""
     cancelled: bool = False
     """Whether someone ended it."""
     silent: bool = False
-    """Whether whoever ended it needs no message, because a result tells."""
+    """Whether the model needs no message about its end, because the result of a call says so."""
     recorded: trio.Event = field(default_factory=trio.Event)
     """Set when its end is put."""
     claims: Claims = field(default_factory=Claims)
@@ -99,7 +99,7 @@ class BackgroundTask:
         return now[before:] if now[:before] == self.rules_before else ()
 
     def mirror_request(self, request: Request) -> None:
-        """Say that it asks. Outside a turn the session can't show the request itself."""
+        """Warn that it has an open request, which the session can't show outside a turn."""
         message = WAITS.format(id=self.listed.id, title=request.title, request_id=request.id)
         self.tasks.put(WarningRaised("sub_agent_waits", message))
 

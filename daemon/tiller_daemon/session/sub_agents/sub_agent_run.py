@@ -33,7 +33,7 @@ class Inherited(Struct, frozen=True):
     """What a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
-    """Its own rules are stronger. The sandbox, the scope and the read-only state are limits."""
+    """Its own rules are stronger; the sandbox, the scope and the read-only state are limits."""
     depth: int
     """The level of nesting, from 1."""
     model: str

@@ -208,9 +208,10 @@ class ActiveTurn:
         return self.open_turn().worked_s(self._session.outbox.time())
 
     def spent_by_others(self) -> Spent:
-        """Return what the turn's sub-agents, and its siblings if it is one, have spent.
+        """Return what counts against the budgets beyond the turn's own steps.
 
-        So has what worked in the background meanwhile.
+        That is what its sub-agents have spent, its siblings if it is a sub-agent's turn, and what
+        worked in the background meanwhile.
         """
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         background = self._session.tasks.spent().minus(self._background_before)
