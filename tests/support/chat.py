@@ -7,7 +7,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -106,13 +106,14 @@ class ChatTerminal:
         size: tuple[int, int] = (80, 24),
         workspace: Path | None = None,
         term: str = "xterm-256color",
+        program: Sequence[str] = ("-m", "tiller_client"),
         **variables: str,
     ) -> Self:
-        """Start it; the caller closes it."""
+        """Start it; the caller closes it. `program` is what Python runs."""
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (size[1], size[0]))
         process = subprocess.Popen(
-            [sys.executable, "-m", "tiller_client", *arguments],
+            [sys.executable, *program, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

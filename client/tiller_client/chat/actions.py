@@ -15,10 +15,11 @@ from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
 from tiller_client.rendering.text import one_line
-from tiller_protocol.answers import AnyResult, Created, RevertResult
+from tiller_protocol.answers import AnyResult, CatalogResult, Created, RevertResult
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
+    Catalog,
     Compact,
     Interrupt,
     SessionArchive,
@@ -91,7 +92,7 @@ class Actions:
         elif name := _command(text):
             self._run(name, text)
         elif text:
-            self._input(text, queue=queue)
+            self._input(text, chat.editor.take(), queue=queue)
 
     def run(self, name: str, rest: str = "") -> None:
         """Run one of our own commands."""
@@ -133,8 +134,8 @@ class Actions:
             chat.say(LEAVE_BUSY if chat.is_busy else LEAVE)
 
     def next_agent(self) -> None:
-        """Choose the agent after the present one, once it is known which there are."""
-        self._chat.catalog.then(self._choose_next_agent)
+        """Choose the agent after the present one."""
+        self._with_catalog(self._choose_next_agent)
 
     def _choose_next_agent(self) -> None:
         names = [one.name for one in self._chat.catalog.agents if not one.problem]
@@ -187,31 +188,41 @@ class Actions:
     def _id(self) -> str:
         return self._chat.session.id
 
-    def _run(self, name: str, text: str) -> None:
-        if name in NAMES:
-            self._chat.editor.take()
-            self.run(name, text.partition(" ")[2].strip())
-        else:
-            self._chat.catalog.then(lambda: self._run_custom(name, text))
+    def _with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
+        """Call this once the catalog is here, as it is now: configuration may have changed."""
 
-    def _run_custom(self, name: str, text: str) -> None:
+        def loaded(result: AnyResult | None) -> None:
+            assert isinstance(result, CatalogResult)
+            self._chat.catalog.load(result)
+            call()
+
+        self.submit(Catalog(self._chat.snapshot.workspace), written=written, done=loaded)
+
+    def _run(self, name: str, text: str) -> None:
+        written = self._chat.editor.take()
+        if name in NAMES:
+            self.run(name, text.partition(" ")[2].strip())
+        elif name in self._custom():
+            self._input(text, written, queue=False)
+        else:
+            self._with_catalog(lambda: self._run_custom(name, text, written), written=written)
+
+    def _run_custom(self, name: str, text: str, written: str) -> None:
         if name in self._custom():
-            self._input(text, queue=False)
+            self._input(text, written, queue=False)
         else:
             suggestion = similar(name, [*NAMES, *self._custom()])
             hint = f"did you mean /{suggestion}?" if suggestion else "see /help"
-            self._chat.say(f"there is no command /{name}; {hint}")
+            self._failed(written, UsageError(f"there is no command /{name}; {hint}"))
 
-    def _input(self, text: str, *, queue: bool) -> None:
-        chat = self._chat
+    def _input(self, text: str, written: str, *, queue: bool) -> None:
         try:
-            images, files = attachments(text, chat.snapshot.workspace)
+            images, files = attachments(text, self._chat.snapshot.workspace)
         except UsageError as error:
-            chat.say(str(error))
+            self._failed(written, error)
             return
         delivery = "queue" if queue else "auto"
-        op = UserInput(self._id, text, images, files, delivery)
-        self.submit(op, written=chat.editor.take())
+        self.submit(UserInput(self._id, text, images, files, delivery), written=written)
 
     def _said(self, result: AnyResult | None) -> None:
         if isinstance(result, RevertResult) and result.conflicts:
@@ -233,7 +244,7 @@ class Actions:
         if value:
             self.configure(**{name: value})
         else:
-            self._chat.catalog.then(menu)
+            self._with_catalog(menu)
 
     def _one_of(self, name: str, value: str, known: tuple[str, ...]) -> None:
         if value in known:
@@ -241,7 +252,7 @@ class Actions:
         elif value:
             self._chat.say(f"{name} must be one of: {', '.join(known)}")
         else:
-            self._chat.catalog.then(lambda: self.menus.one_of(name, known))
+            self._with_catalog(lambda: self.menus.one_of(name, known))
 
     def _created(self, result: AnyResult | None) -> None:
         assert isinstance(result, Created)

@@ -5,14 +5,16 @@ conversation, the editor and what is asked.
 """
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import DummyStyle
 
 from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
@@ -20,20 +22,16 @@ from tiller_client.chat.asking import Asking
 from tiller_client.chat.background import BackgroundTasks
 from tiller_client.chat.catalog import LoadedCatalog
 from tiller_client.chat.completing import InputCompleter
-from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.editor import Editor
 from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.menu import Menu
+from tiller_client.chat.opening import Opening, open_session
 from tiller_client.chat.reading.blocks import parser
-from tiller_client.chat.reading.style import theme_for
-from tiller_client.chat.rows import heading_rows
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.status import Notes
 from tiller_client.chat.sub_agents import SubAgents, working
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
-from tiller_client.chat.terminal.look import Look
-from tiller_client.chat.terminal.painter import Painter
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
@@ -53,15 +51,23 @@ HISTORY_INPUTS = 500
 """How many earlier inputs of all sessions Up and Ctrl-R go through."""
 
 
+class _Undrawn(Renderer):
+    """In place of the one of prompt-toolkit, which would lay out cells that nobody sees."""
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Draw nothing: `Screen` does, right after this."""
+        app.current_buffer.load_history_if_not_yet_loaded()  # as a control does that is drawn
+
+
 class Chat:
     """One session on the screen, until the user leaves it."""
 
-    def __init__(
-        self, client: Client, session_id: str, painter: Painter, look: Look, keyboard: Keyboard
-    ) -> None:
+    def __init__(self, client: Client, opening: Opening, keyboard: Keyboard) -> None:
+        """The session is on the screen already."""
         self.client = client
-        self.session = LiveSession(client, session_id)
-        self.screen = Screen(self, painter, look)
+        self.conversation = opening.conversation
+        self.session = LiveSession(client, self.snapshot.session_id)
+        self.screen = Screen(self, opening.painter, opening.look)
         self.catalog = LoadedCatalog()
         self.menu: Menu | None = None
         self.notes = Notes()
@@ -80,6 +86,7 @@ class Chat:
             input=keyboard,
             after_render=lambda _: self.screen.draw(),
         )
+        self.app.renderer = _Undrawn(DummyStyle(), self.app.output)
         self.app.key_processor.before_key_press += self._key_came
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = ESCAPE_S
@@ -95,12 +102,8 @@ class Chat:
         return self.snapshot.turn is not None
 
     async def run(self) -> None:
-        """Show the session until the user leaves it; raises `TillerError` if it can't be opened."""
+        """Show the session until the user leaves it."""
         screen = self.screen
-        screen.fit()
-        self.conversation = Conversation(await self.session.snapshot(), screen.look)
-        screen.add(heading_rows(self.snapshot, screen.look.width, screen.look.paint))
-        screen.add(self.conversation.begin())
         self._ask()
         self.conversation.children = self.sub_agents.items
         self.sub_agents.look(self.snapshot)
@@ -131,8 +134,7 @@ class Chat:
         match event.body:
             case TurnEnded():
                 self.screen.notifier.happened()
-                refreshed = self.catalog.refresh_files(self.snapshot.workspace)
-                self.app.create_background_task(refreshed)
+                self.app.create_background_task(self._refresh())
             case RequestOpened():
                 self.screen.notifier.happened()
             case _:
@@ -209,27 +211,38 @@ class Chat:
 
     async def _load(self) -> None:
         """What completions, menus and answers need, and the first frame does not."""
-        op = Catalog(self.snapshot.workspace)
-        self.catalog.load(await self.client.ask(op, CatalogResult))
-        written = await self.client.ask(InputHistory(limit=HISTORY_INPUTS), InputHistoryResult)
+        await self._load_catalog()
+        op = InputHistory(limit=HISTORY_INPUTS)
+        written = await self.session.look_up(op, InputHistoryResult)
         await self.catalog.refresh_files(self.snapshot.workspace)
-        self.editor.recall([one.text for one in reversed(written.inputs)])
+        # What is being written is completed anew by this, so everything else must be here.
+        self.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
         self.app.invalidate()
         await asyncio.to_thread(parser)
 
+    async def _load_catalog(self) -> None:
+        op = Catalog(self.snapshot.workspace)
+        if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
+            self.catalog.load(catalog)
 
-async def run_chat(session_id: str, typed: bytes) -> int:
+    async def _refresh(self) -> None:
+        """What a turn may have changed."""
+        await self.catalog.refresh_files(self.snapshot.workspace)
+        if not self.catalog.models:  # there is one now, as a turn has run
+            await self._load_catalog()
+            self.app.invalidate()
+
+
+async def run_chat(opening: Opening, typed: bytes) -> int:
     """Show sessions, one after another, until the user leaves; `typed` are the first keys."""
-    descriptor = sys.stdout.fileno()
-    painter = Painter(descriptor, os.environ)
-    look = Look(painter.size[0] - 1, theme_for(os.environ))
     type_ahead(Keyboard(sys.stdin), typed)
     async with Client("tiller chat", places=my_places()) as client:
         while True:
-            chat = Chat(client, session_id, painter, look, Keyboard(sys.stdin))
+            chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()
             turn = "the turn goes on; " if chat.is_busy else ""
-            say(f"{turn}to return: tiller chat {session_id[-SHORT_ID_CHARS:]}")
+            say(f"{turn}to return: tiller chat {chat.session.id[-SHORT_ID_CHARS:]}")
             if chat.next_session is None:
                 return 0
-            session_id = chat.next_session
+            snapshot = await client.session(chat.next_session).snapshot()
+            opening = open_session(snapshot, opening.painter, opening.look)

@@ -1,6 +1,5 @@
-"""What there is to choose from, which is loaded after the first frame."""
+"""What there is to choose from, which is loaded after the first frame, and anew for each menu."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from tiller_client.chat.files import WorkspaceFiles
@@ -18,18 +17,12 @@ class LoadedCatalog:
         self.sandbox = ""
         """What commands may do, unless the session says otherwise."""
         self._files: WorkspaceFiles | None = None
-        self._is_loaded = False
-        self._waiting: list[Callable[[], None]] = []
 
     def load(self, catalog: CatalogResult) -> None:
-        """Take the catalog, and call what waits for it."""
+        """Take the catalog."""
         self.models, self.agents = catalog.models, catalog.agents
         self.commands = catalog.commands
         self.sandbox = catalog.sandbox.mode if catalog.sandbox else ""
-        self._is_loaded = True
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            call()
 
     async def refresh_files(self, workspace: str) -> None:
         """List the files of the workspace anew, unless they are on another machine."""
@@ -41,10 +34,3 @@ class LoadedCatalog:
     def files(self, typed: str, limit: int) -> list[str]:
         """The files that fit best to what was typed."""
         return self._files.matches(typed, limit) if self._files else []
-
-    def then(self, call: Callable[[], None]) -> None:
-        """Call this once the catalog is loaded."""
-        if self._is_loaded:
-            call()
-        else:
-            self._waiting.append(call)

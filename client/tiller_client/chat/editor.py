@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import InMemoryHistory
 
-from tiller_client.rendering.text import cells, sanitized
+from tiller_client.chat.rows import EditorRows, editor_rows
 
 PASTED_LINES_MIN = 10
 """A pasted text with this many lines is folded to one word."""
@@ -16,19 +15,7 @@ PASTED_LINES_MIN = 10
 PASTED_CHARS_MIN = 1_000
 """A pasted text with this many characters is folded, too."""
 
-PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
-GOES_ON = "  "
-ROWS_MAX = 12
-"""Rows of a long text that are shown, those around the cursor."""
-
 _FOLD = re.compile(r"\[pasted (?:\d+ lines|\d+ characters) #(\d+)\]")
-
-
-class Shown(NamedTuple):
-    """The rows of the editor, without colours, and where the cursor is in them."""
-
-    rows: list[str]
-    cursor: tuple[int, int]
 
 
 class Editor:
@@ -80,8 +67,8 @@ class Editor:
         return text
 
     def put(self, text: str) -> None:
-        """Replace the text."""
-        self.buffer.reset()
+        """Replace the text; what was being written becomes the newest of the history."""
+        self.take()
         self.buffer.insert_text(text)
 
     def remember(self, text: str) -> None:
@@ -103,36 +90,6 @@ class Editor:
             self.buffer.insert_text(written)
             self.buffer.cursor_position = at
 
-    def shown(self, width: int) -> Shown:
-        """The rows of the text at a width, at most `ROWS_MAX` of them."""
-        return wrapped(self.buffer.text, self.buffer.cursor_position, width)
-
-
-def wrapped(text: str, position: int, width: int) -> Shown:
-    """Break a text into rows behind the prompt; `position` is the cursor's, in characters."""
-    columns = max(1, width - cells(PROMPT) - 1)
-    rows: list[str] = [""]
-    used = 0
-    cursor = (0, 0)
-    for at, character in enumerate(text + "\0"):
-        if at == position:
-            cursor = (len(rows) - 1, used)
-        if character == "\0" and at == len(text):
-            break
-        if character == "\n":
-            rows.append("")
-            used = 0
-            continue
-        shown = "    " if character == "\t" else sanitized(character)
-        size = cells(shown)
-        if used + size > columns:
-            rows.append("")
-            used = 0
-            if at == position:
-                cursor = (len(rows) - 1, 0)
-        rows[-1] += shown
-        used += size
-    first = min(max(0, cursor[0] - ROWS_MAX + 1), max(0, len(rows) - ROWS_MAX))
-    seen = rows[first : first + ROWS_MAX]
-    marked = [(PROMPT if first + n == 0 else GOES_ON) + row for n, row in enumerate(seen)]
-    return Shown(marked, (cursor[0] - first, cursor[1] + cells(PROMPT)))
+    def shown(self, width: int) -> EditorRows:
+        """The rows of the text at a width, at most `EDITOR_ROWS_MAX` of them."""
+        return editor_rows(self.buffer.text, self.buffer.cursor_position, width)

@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from tiller_client.api.blocking import Kind
 from tiller_client.api.for_asyncio import Client
 from tiller_client.api.threaded import ThreadedEventStream
 from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_protocol.answers import AnyResult
 from tiller_protocol.events import Event
 from tiller_protocol.ops import AnyOp
-from tiller_protocol.snapshot import Snapshot
 
 RETRY_S = 0.5
 """Time between two attempts to reach a daemon that can't be started or does not answer."""
@@ -61,10 +61,6 @@ class LiveSession:
         self.id = session_id
         self._submissions: asyncio.Queue[_Submission] = asyncio.Queue()
 
-    async def snapshot(self) -> Snapshot:
-        """The session as it is now."""
-        return await self.client.session(self.id).snapshot()
-
     def submit(self, op: AnyOp, done: Done, failed: Failed) -> None:
         """Submit an op after those before it; one of the functions hears of its end."""
         self._submissions.put_nowait(_Submission(op, done, failed))
@@ -79,6 +75,24 @@ class LiveSession:
                 failed(error)
             else:
                 done(result)
+
+    async def look_up(self, op: AnyOp, kind: type[Kind]) -> Kind | None:
+        """Ask what nobody waits for; returns the answer once there is one, or nothing if rejected.
+
+        A daemon that was stopped is not started for it.
+        """
+
+        def ask() -> Kind:
+            with self.client.blocking.pool.connect(only_crashed=True) as connection:
+                return connection.ask(op, kind)
+
+        while True:
+            try:
+                return await self.client.in_thread(ask)
+            except RejectedError:
+                return None
+            except TillerError:
+                await asyncio.sleep(RETRY_S)
 
     async def follow(self, after: int, sink: Sink) -> None:
         """Give the events after one to the sink, until cancelled or the session is gone."""

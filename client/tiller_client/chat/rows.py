@@ -1,21 +1,27 @@
-"""Makes rows of the parts around the conversation: heading, queue, answers, completions; pure.
+"""Makes rows of the parts around the conversation: heading, queue, answers, editor; pure.
 
 All text in them is safe, and no row is wider than the terminal.
 """
 
 from collections.abc import Iterable, Sequence
-
-from prompt_toolkit.buffer import CompletionState
+from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.chat.asking import Asking, choices
-from tiller_client.chat.editor import GOES_ON
 from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.style import Span, text_of
 from tiller_client.rendering.items import input_line
 from tiller_client.rendering.lines import fork_line
-from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad
+from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad, sanitized
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import QueuedInput, Snapshot
+
+if TYPE_CHECKING:
+    from prompt_toolkit.buffer import CompletionState
+
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+GOES_ON = "  "
+EDITOR_ROWS_MAX = 12
+"""Rows of a long text that are shown, those around the cursor."""
 
 COMPLETIONS_SHOWN = 8
 QUEUED_SHOWN = 5
@@ -27,6 +33,13 @@ ENTER = "  (Enter)"
 """Behind the answer that Enter gives."""
 
 HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
+
+
+class EditorRows(NamedTuple):
+    """The rows of the editor, without colours, and where the cursor is in them."""
+
+    rows: list[str]
+    cursor: tuple[int, int]
 
 
 def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
@@ -92,7 +105,7 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
     return "…"
 
 
-def completion_rows(state: CompletionState | None, width: int, paint: Paint) -> list[str]:
+def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -> list[str]:
     """What the word before the cursor may become."""
     if state is None or not state.completions:
         return []
@@ -106,3 +119,46 @@ def completion_rows(state: CompletionState | None, width: int, paint: Paint) -> 
         row = cut(GOES_ON + (f"{pad(name, column)}  {detail}" if detail else name), width)
         rows.append(paint.bold(row) if number == state.complete_index else paint.dim(row))
     return [on_screen(row) for row in rows]
+
+
+def hint(snapshot: Snapshot, asking: Asking) -> str:
+    """What is said where nothing is written yet."""
+    if asking.typing is not None:
+        is_reason = asking.typing.decision == "reject"
+        return "the reason, then Enter" if is_reason else "your answer, then Enter"
+    if asking.request is not None:
+        return ""
+    if snapshot.turn is not None:
+        return "steer with Enter, queue with Alt-Enter"
+    goes_on = snapshot.queue or snapshot.last_outcome not in (None, "completed")
+    return "write a message" + (", or /continue" if goes_on else "")
+
+
+def editor_rows(text: str, position: int, width: int) -> EditorRows:
+    """Break a text into rows behind the prompt; `position` is the cursor's, in characters."""
+    columns = max(1, width - cells(PROMPT) - 1)
+    rows: list[str] = [""]
+    used = 0
+    cursor = (0, 0)
+    for at, character in enumerate(text + "\0"):
+        if at == position:
+            cursor = (len(rows) - 1, used)
+        if character == "\0" and at == len(text):
+            break
+        if character == "\n":
+            rows.append("")
+            used = 0
+            continue
+        shown = "    " if character == "\t" else sanitized(character)
+        size = cells(shown)
+        if used + size > columns:
+            rows.append("")
+            used = 0
+            if at == position:
+                cursor = (len(rows) - 1, 0)
+        rows[-1] += shown
+        used += size
+    first = min(max(0, cursor[0] - EDITOR_ROWS_MAX + 1), max(0, len(rows) - EDITOR_ROWS_MAX))
+    seen = rows[first : first + EDITOR_ROWS_MAX]
+    marked = [(PROMPT if first + n == 0 else GOES_ON) + row for n, row in enumerate(seen)]
+    return EditorRows(marked, (cursor[0] - first, cursor[1] + cells(PROMPT)))

@@ -2,11 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.frame import Parts, compose
-from tiller_client.chat.rows import answer_rows, completion_rows, how_to_answer, queue_rows
+from tiller_client.chat.rows import (
+    answer_rows,
+    completion_rows,
+    hint,
+    how_to_answer,
+    queue_rows,
+)
 from tiller_client.chat.status import Facts, status_rows
 from tiller_client.chat.terminal.look import Look
 from tiller_client.chat.terminal.notifying import Notifier
@@ -30,19 +35,14 @@ class Screen:
         self._chat = chat
         self._above: list[str] = []
         """Lines to print with the next frame."""
-        self.pace = Pace(self.draw)
+        self._asked = ""
+        """The request that the frame asks that was drawn last."""
+        self.pace = Pace(self.draw, self._seen)
 
     def begin(self) -> None:
         """Draw on the terminal from now on; it is raw already."""
         self.painter.begin()
         self.pace.begin()
-
-    def fit(self) -> None:
-        """Lines made from now on are as wide as the terminal is now, images as its cells are."""
-        look = self.look
-        look.width = self.painter.size[0] - 1
-        if look.theme.pictures == "sixel":
-            look.theme = replace(look.theme, cell=self.painter.cell or look.theme.cell)
 
     def add(self, lines: Sequence[str]) -> None:
         """Print lines that stay, with the next frame; their text is safe already."""
@@ -58,24 +58,25 @@ class Screen:
         """Draw the state of the chat now, or once no other program has the terminal."""
         if not self.painter.is_ours or not self.pace.may_draw():
             return
-        self.fit()
+        self.look.fit(self.painter)
         columns, rows = self.painter.size
         chat = self._chat
         self.add(chat.conversation.advance())
         above, self._above = self._above, []
         self.pace.drawn()
         frame = compose(self._parts(), rows)
-        recoloured = self.look.theme.recoloured
-        above = [recoloured(line) for line in above]
-        frame = frame._replace(rows=[recoloured(row) for row in frame.rows])
-        ask = ASK if self.pace.asks else ""
-        if (
-            self.painter.paint(above, frame, columns, self.notifier.take(chat.snapshot), ask)
-            and ask
-        ):
-            self.pace.asked()
-        if chat.asking.request is not None:
-            chat.asking.seen(time.monotonic())
+        above = self.look.recoloured(above)
+        frame = frame._replace(rows=self.look.recoloured(frame.rows))
+        extra, ask = self.notifier.take(chat.snapshot), ASK if self.pace.asks else ""
+        self._asked = chat.asking.request.id if chat.asking.request else ""
+        is_written = self.painter.paint(above, frame, columns, extra, ask)
+        self.pace.written(asked=is_written and bool(ask))
+
+    def _seen(self) -> None:
+        """The last frame is on the terminal, so keys that come from now on may be about it."""
+        asking = self._chat.asking
+        if asking.request is not None and asking.request.id == self._asked:
+            asking.seen(time.monotonic())
 
     def _parts(self) -> Parts:
         chat, now = self._chat, time.time()
@@ -83,7 +84,7 @@ class Screen:
         shown = chat.editor.shown(width)
         editor = [on_screen(row) for row in shown.rows]
         if chat.editor.is_empty and chat.menu is None:
-            editor[0] += on_screen(paint.dim(self._hint()))
+            editor[0] += on_screen(paint.dim(hint(chat.snapshot, chat.asking)))
         return Parts(
             chat.conversation.live(now),
             queue_rows(chat.snapshot.queue, width, paint),
@@ -102,19 +103,6 @@ class Screen:
         model = next((one.name for one in chat.catalog.models), "")
         agent = next((one.name for one in chat.catalog.agents), "")
         return Facts(model, agent, chat.notes.away or chat.notes.said, chat.notes.beside)
-
-    def _hint(self) -> str:
-        """What is said where nothing is written yet."""
-        chat = self._chat
-        if chat.asking.typing is not None:
-            is_reason = chat.asking.typing.decision == "reject"
-            return "the reason, then Enter" if is_reason else "your answer, then Enter"
-        if chat.asking.request is not None:
-            return ""
-        if chat.is_busy:
-            return "steer with Enter, queue with Alt-Enter"
-        goes_on = chat.snapshot.queue or chat.snapshot.last_outcome not in (None, "completed")
-        return "write a message" + (", or /continue" if goes_on else "")
 
     def _question(self) -> list[str]:
         """The menu, or else the answers to what is asked."""

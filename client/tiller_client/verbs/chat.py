@@ -1,11 +1,10 @@
 """`chat`: works in a session on a terminal. Everything that draws is in `tiller_client.chat`."""
 
-import asyncio
 import gc
 import os
 import sys
 from argparse import Namespace
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line import choose
@@ -14,9 +13,11 @@ from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import chosen_remote, my_places
 from tiller_client.errors import UsageError
+from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import Created
 from tiller_protocol.ops import SessionConfigure, SessionCreate
 from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot
 
 NAME = "tiller chat"
 
@@ -34,17 +35,35 @@ def run(arguments: Namespace) -> int:
     if arguments.plain or os.environ.get("TERM", "") in DUMB:
         with DaemonConnection(my_places(), NAME) as connection:
             return _plain(connection, _session(connection, arguments))
-    # ssh may ask for something on the terminal first, which must be seen.
-    keeping = nullcontext(b"") if chosen_remote() else kept(sys.stdin.fileno())
-    with keeping as typed:
+    with ExitStack() as stack:
+        typed = b""
+        if not chosen_remote():
+            typed = stack.enter_context(kept(sys.stdin.fileno()))
         with DaemonConnection(my_places(), NAME) as connection:
-            session_id = _session(connection, arguments)
+            snapshot = read_snapshot(connection.ask, _session(connection, arguments))
+        if chosen_remote():  # ssh may have asked for something, which had to be seen
+            typed = stack.enter_context(kept(sys.stdin.fileno()))
+        return _on_screen(snapshot, typed)
+
+
+def _on_screen(snapshot: Snapshot, typed: bytes) -> int:
+    """Draw the session, then import what can do more, and chat."""
+    from tiller_client.chat.opening import open_first
+
+    opening = open_first(snapshot)
+    try:
         gc.disable()  # nothing that is imported is garbage
-        from tiller_client.chat.app import run_chat  # takes long to import
+        # Nothing here needs it, and asyncio does without where Python has none.
+        sys.modules.setdefault("ssl", None)  # type: ignore[arg-type] - documented: None blocks
+        import asyncio
+
+        from tiller_client.chat.app import run_chat
 
         gc.freeze()
         gc.enable()
-        return asyncio.run(run_chat(session_id, typed))
+        return asyncio.run(run_chat(opening, typed))
+    finally:
+        opening.painter.erase()
 
 
 def _session(connection: DaemonConnection, arguments: Namespace) -> str:

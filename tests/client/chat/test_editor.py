@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.chat.editor import PASTED_LINES_MIN, PROMPT, ROWS_MAX, Editor, wrapped
+from tiller_client.chat.editor import PASTED_LINES_MIN, Editor
+from tiller_client.chat.rows import EDITOR_ROWS_MAX, PROMPT, editor_rows
 from tiller_client.rendering.text import cells
 
 TEXTS = st.text("ab 界é\n", max_size=200)
@@ -14,13 +15,13 @@ def test_rows_hold_the_text_and_the_cursor_is_in_its_place(
     text: str, data: st.DataObject, width: int
 ) -> None:
     at = data.draw(st.integers(0, len(text)))
-    rows, (row, column) = wrapped(text, at, width)
-    assert 1 <= len(rows) <= ROWS_MAX
+    rows, (row, column) = editor_rows(text, at, width)
+    assert 1 <= len(rows) <= EDITOR_ROWS_MAX
     assert all(cells(one) <= width for one in rows)
     assert 0 <= row < len(rows)
     contents = [one[len(PROMPT) :] for one in rows]
     assert column - cells(PROMPT) <= cells(contents[row])
-    if len(rows) < ROWS_MAX:
+    if len(rows) < EDITOR_ROWS_MAX:
         assert "".join(contents) == text.replace("\n", "")
         before = "".join(contents[:row]) + contents[row]
         position = column - cells(PROMPT)
@@ -64,3 +65,11 @@ def test_the_history_comes_without_taking_what_is_being_written() -> None:
     editor.buffer.cursor_position = 4
     editor.recall(["from another session"])
     assert (editor.buffer.text, editor.buffer.cursor_position) == ("half a sen", 4)
+
+
+def test_a_text_that_is_replaced_can_be_brought_back() -> None:
+    editor = Editor()
+    editor.buffer.insert_text("half a sentence")
+    editor.put("from the queue")
+    assert editor.buffer.text == "from the queue"
+    assert editor.history == ["half a sentence"]

@@ -17,9 +17,9 @@ class Drawn:
     """A pace on a terminal; its frames are counted."""
 
     def __init__(self, **timeouts: float) -> None:
-        self.frames = 0
+        self.frames = self.seen = 0
         self._more = asyncio.Event()
-        self.pace = Pace(self.draw, **timeouts)
+        self.pace = Pace(self.draw, self.see, **timeouts)
         self.pace.begin()
         self.pace.answered()
 
@@ -28,8 +28,11 @@ class Drawn:
             self.pace.drawn()
             self.frames += 1
             self._more.set()
-            if self.pace.asks:
-                self.pace.asked()
+            self.pace.written(asked=self.pace.asks)
+
+    def see(self) -> None:
+        """The terminal shows all frames that were drawn so far."""
+        self.seen = self.frames
 
     async def next_frame(self) -> None:
         """Return when there is one more."""
@@ -67,6 +70,20 @@ def test_keys_are_drawn_while_few_frames_are_on_their_way() -> None:
         drawn.pace.answered()
         await drawn.next_frame()
         assert drawn.frames == FRAMES_IN_FLIGHT_MAX + 1, "what the other keys did"
+
+    play(body)
+
+
+def test_a_frame_is_seen_when_the_terminal_has_answered_behind_it() -> None:
+    async def body(drawn: Drawn) -> None:
+        for _ in range(2):
+            drawn.pace.key_came()
+            drawn.draw()
+        assert drawn.seen == 0
+        drawn.pace.answered()
+        assert drawn.seen == 0, "the second one is still on its way"
+        drawn.pace.answered()
+        assert drawn.seen == 2
 
     play(body)
 

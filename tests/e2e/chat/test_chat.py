@@ -1,6 +1,7 @@
 """`tiller chat`: what a person sees and types, on a real terminal with the real daemon."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from support.chat import ChatTerminal
 from support.chat_chaos import play_disturbed
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_client.chat.editor import PROMPT
+from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.items import UserMessage
@@ -210,6 +211,48 @@ async def test_up_brings_back_what_was_written_and_ctrl_r_searches_it(
     await chat.shows("▸ the first thing")
     chat.press("\r")
     await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
+
+
+async def test_what_is_taken_out_of_the_queue_replaces_no_text_for_good(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(hang("Hanging now")))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("Hanging now")
+    chat.press("queued before\x1b\r")
+    await chat.shows("queued: queued before")
+    chat.press("half a sentence\x1bq")
+    await chat.shows("▸ queued before")
+    chat.press("\r\r")
+    await chat.until(lambda: chat.rows[chat.cursor[0]] == f"{PROMPT}queued before")
+    chat.press("\x1b[A")
+    await chat.until(lambda: chat.rows[chat.cursor[0]] == f"{PROMPT}half a sentence")
+
+
+async def test_a_menu_shows_what_there_is_now(opens: Opens, daemon: Daemon) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY, "build")
+    agents = daemon.places.config / "agents"
+    agents.mkdir()
+    (agents / "new.md").write_text("---\ndescription: came later\n---\nYou help.\n")
+    chat.press("/agent\r")
+    await chat.shows("came later")
+
+
+async def test_a_session_can_be_read_after_its_directory_is_gone(
+    opens: Opens, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    await write_each(chat, "say it")
+    shutil.rmtree(workspace)
+    chat = opens((await newest(frontend)).session_id)
+    await chat.shows(READY)
+    chat.press("\x1bm")
+    await chat.shows("does not exist")
+    chat.press("!ls\r")
+    await chat.shows("» say it", f"{PROMPT}!ls", "not sent")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

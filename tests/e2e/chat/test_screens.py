@@ -14,7 +14,7 @@ from support.pictures import picture
 from support.screens import STATES
 from support.screens.stage import BUSY, CONFIG, READY, Stage, State, make_workspace, says, stays
 from support.tmux import TMUX, Tmux
-from tiller_client.chat.editor import PROMPT
+from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import TextPart
 
 PICTURES = Path(__file__).parents[3] / "docs/chat"

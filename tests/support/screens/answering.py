@@ -3,7 +3,7 @@
 from e2e.words import bash, read
 from support.screens.reading import EDIT
 from support.screens.stage import ANSWERABLE, READY, Stage, State, says, stays
-from tiller_client.chat.editor import PROMPT
+from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import CallPart, TextPart
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ops import Answer, SessionList

@@ -1,7 +1,7 @@
 """States in which a person writes or chooses: menus, completions, a paste, help."""
 
 from support.screens.stage import READY, Stage, State, says
-from tiller_client.chat.editor import PROMPT
+from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import TextPart
 
 ANSWER = says(TextPart("Done."))

@@ -2,7 +2,7 @@
 
 from e2e.words import bash
 from support.screens.stage import BUSY, READY, Stage, State, says, stays
-from tiller_client.chat.editor import PROMPT
+from tiller_client.chat.rows import PROMPT
 from tiller_daemon.models.scripted import CallPart, Failure, ScriptStep, TextPart
 
 AGENT = """\

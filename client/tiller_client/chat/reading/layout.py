@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tiller_client.chat.reading.style import Row, Span, safe
 from tiller_client.rendering.text import cells
-from tiller_client.rendering.wrap import TOKEN
+from tiller_client.rendering.wrap import pieces
 
 COLUMNS_MIN = 2
 """Narrowest column for text: one wide character."""
@@ -80,7 +80,7 @@ def _words(line: Row) -> Iterable[Row]:
     """Yield runs of spaces and words; a word may consist of several spans."""
     word: Row = []
     for span in line:
-        for piece in TOKEN.findall(span.text):
+        for piece in pieces(span.text):
             wide = len(piece) == 1 and cells(piece) == 2
             apart = piece.isspace() or wide
             if word and (apart or word[-1].text.isspace() or cells(word[-1].text[-1]) == 2):

@@ -23,11 +23,17 @@ class Pace:
     """Decides when frames are drawn. `draw` makes one if `may_draw`, and calls `drawn`."""
 
     def __init__(
-        self, draw: Callable[[], None], *, answer_timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        draw: Callable[[], None],
+        seen: Callable[[], None],
+        *,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
+        """`seen` is called when the terminal shows all frames drawn so far, as far as is known."""
         self.asks = False
         """Whether frames ask for the status: from the terminal's first answer on."""
         self._draw = draw
+        self._seen = seen
         self._answer_timeout_s = answer_timeout_s
         self._drawn_at = 0.0
         self._due: asyncio.TimerHandle | None = None
@@ -43,17 +49,7 @@ class Pace:
     def begin(self) -> None:
         """The terminal was asked for the first time, or again after another program had it."""
         self.asks = self._settles = False
-        self.asked()
-
-    def asked(self) -> None:
-        """The frame just drawn ended with a request for the status."""
-        self._in_flight += 1
-        self._all_answered.clear()
-        if self._timeout is not None:
-            self._timeout.cancel()
-        self._timeout = asyncio.get_running_loop().call_later(
-            self._answer_timeout_s, self._time_out
-        )
+        self._asked()
 
     def answered(self) -> None:
         """The terminal has answered, so it shows one more frame."""
@@ -90,11 +86,27 @@ class Pace:
         self._is_for_key = False
         self.stop()
 
+    def written(self, *, asked: bool) -> None:
+        """The frame is on its way; `asked`: it ended with a request for the status."""
+        if asked:
+            self._asked()
+        elif not self._in_flight:
+            self._seen()
+
     def stop(self) -> None:
         """Cancel the frame that events have asked for."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
+
+    def _asked(self) -> None:
+        self._in_flight += 1
+        self._all_answered.clear()
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._timeout = asyncio.get_running_loop().call_later(
+            self._answer_timeout_s, self._time_out
+        )
 
     def _draw_due(self) -> None:
         self._due = None
@@ -106,6 +118,7 @@ class Pace:
     def _arrived(self, left: int) -> None:
         self._in_flight = left
         if not left:
+            self._seen()
             self._all_answered.set()
             if self._timeout is not None:
                 self._timeout.cancel()

@@ -1,0 +1,60 @@
+"""The first frame of a session. It is drawn before what reads keys is imported, which takes longer.
+
+What is typed meanwhile waits, unseen: see `typed_ahead`.
+"""
+
+import os
+import sys
+import time
+from typing import NamedTuple
+
+from tiller_client.chat.asking import Asking
+from tiller_client.chat.conversation import Conversation
+from tiller_client.chat.frame import Parts, compose
+from tiller_client.chat.reading.style import theme_for
+from tiller_client.chat.rows import PROMPT, heading_rows, hint, queue_rows
+from tiller_client.chat.status import Facts, status_rows
+from tiller_client.chat.terminal.look import Look
+from tiller_client.chat.terminal.painter import Painter
+from tiller_client.rendering.text import cells, on_screen
+from tiller_protocol.snapshot import Snapshot
+
+
+class Opening(NamedTuple):
+    """A session that is on the screen, and with what it is drawn."""
+
+    conversation: Conversation
+    painter: Painter
+    look: Look
+
+
+def open_first(snapshot: Snapshot) -> Opening:
+    """Show the first session on the terminal of this process."""
+    painter = Painter(sys.stdout.fileno(), os.environ)
+    return open_session(snapshot, painter, Look(painter.size[0] - 1, theme_for(os.environ)))
+
+
+def open_session(snapshot: Snapshot, painter: Painter, look: Look) -> Opening:
+    """Show a session as it is now, with nothing typed."""
+    look.fit(painter)
+    conversation = Conversation(snapshot, look)
+    above = [*heading_rows(snapshot, look.width, look.paint), *conversation.begin()]
+    columns, rows = painter.size
+    frame = compose(_parts(conversation, look), rows)
+    frame = frame._replace(rows=look.recoloured(frame.rows))
+    painter.paint(look.recoloured(above), frame, columns)
+    return Opening(conversation, painter, look)
+
+
+def _parts(conversation: Conversation, look: Look) -> Parts:
+    snapshot, now = conversation.snapshot, time.time()
+    width, paint = look.width, look.paint
+    asking = Asking()
+    asking.show(next(iter(snapshot.requests), None))
+    return Parts(
+        live=conversation.live(now),
+        queue=queue_rows(snapshot.queue, width, paint),
+        editor=[on_screen(PROMPT + paint.dim(hint(snapshot, asking)))],
+        cursor=(0, cells(PROMPT)),
+        status=[on_screen(paint.dim(row)) for row in status_rows(snapshot, Facts(), now, width)],
+    )
