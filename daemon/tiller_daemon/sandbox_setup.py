@@ -18,7 +18,7 @@ from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
-from tiller_daemon.sandbox.detect import find_sandbox
+from tiller_daemon.sandbox.detect import find_quick_sandbox, find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
@@ -40,6 +40,7 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
         protected=lambda: tuple(configuration_places(places.config)),
         current_private=lambda: registered(home()),
+        find_quick=lambda: find_quick_sandbox(sys.platform),
     )
     confiner.hide(key_files(configuration))
     return confiner

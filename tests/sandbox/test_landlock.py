@@ -15,11 +15,16 @@ import pytest
 from support.file_clock import wait_for_tick
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, SandboxSearchResult
+from tiller_daemon.sandbox.confinement import (
+    CommandSandbox,
+    Confinement,
+    SandboxSearchResult,
+    may_be_refused,
+)
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock
+from tiller_daemon.sandbox.landlock import DENIALS, LAUNCHER, Landlock
 from tiller_daemon.sandbox.launcher import Restrictions, version
 from tiller_daemon.sandbox.seccomp import (
     filter_in_namespaces,
@@ -192,6 +197,12 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
     assert (root / "a" / "y").exists()
     assert not (root / "new").exists()
     assert (root / "b" / "secret" / "x").read_text() == "b/secret"
+
+
+@pytest.mark.parametrize("text", DENIALS.pattern.split("|"))
+def test_whatever_shows_a_denial_shows_that_a_quick_attempt_may_have_failed(text: str) -> None:
+    assert may_be_refused(f"x: {text}\n".encode())
+    assert not may_be_refused(b"a permissive operation, permitted\n")
 
 
 @needs_landlock

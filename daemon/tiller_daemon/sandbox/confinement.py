@@ -58,6 +58,21 @@ HIDDEN_LOGIN: Final = re.compile(
 hidden: ssh, git, npm, docker."""
 
 
+REFUSALS: Final = (
+    b"ermission denied", b"peration not permitted", b"ddress family not supported",
+    b"unction not implemented", b"ad system call", b"ould not resolve host",
+    b"emporary failure in name resolution", b"ame or service not known", b"EACCES", b"EPERM",
+    b"EAFNOSUPPORT", b"ENOSYS",
+)  # fmt: skip
+"""What programs print when Landlock or a filter of system calls refuses something, with either kind
+of first letter. Looking for these takes a twentieth of the time of a pattern that ignores case."""
+
+
+def may_be_refused(output: bytes) -> bool:
+    """Whether a command that prints this may have been refused something, however it ends."""
+    return any(text in output for text in REFUSALS)
+
+
 class NotConfined(Exception):
     """The sandbox can't enforce a confinement, so the command was not run."""
 
@@ -194,10 +209,6 @@ class CommandSandbox(NamedTuple):
     first: "CommandSandbox | None" = None
     """A quicker one to try first, for a command that nothing but time is lost with. Where that may
     have stopped it, this one decides what the command can do."""
-
-    def may_have_stopped(self, output: str) -> bool:
-        """Whether a command that printed this may have been stopped, however it ended."""
-        return self.sandbox.denials.search(output) is not None
 
     @contextmanager
     def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:

@@ -5,6 +5,7 @@ stamp of something that it was made from has changed. Whatever is looked at here
 (`stamps`).
 """
 
+import functools
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tiller_daemon.sandbox.confinement import (
     TEMPORARY,
     CommandSandbox,
     Confinement,
+    Sandbox,
     SandboxSearchResult,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -50,8 +52,9 @@ class Confiner:
         private: Sequence[Path] = (),
         protected: Callable[[], Sequence[Path]] = tuple,
         current_private: Callable[[], Sequence[Path]] = tuple,
+        find_quick: Callable[[], Sandbox | None] = lambda: None,
     ) -> None:
-        """Use the sandbox that `find` returns.
+        """Use the sandbox that `find` returns; in `full_access` try that of `find_quick` first.
 
         Commands can't read `private` and `current_private()`, which belong to daemons, and can't
         write `protected()`. Both functions must note what they look at (`stamps`). `home` and
@@ -66,6 +69,7 @@ class Confiner:
         self._secret_paths: Final = tuple(hidden_paths(home, environ))
         self._protected: Final = protected
         self._found: SandboxSearchResult | None = None
+        self._find_quick: Final = functools.cache(find_quick)
         self._tools: tuple[Path, ...] | None = None
         self._closed: tuple[Path, ...] | None = None
         self._confinements: Final = StampedCache()
@@ -205,7 +209,13 @@ class Confiner:
             confinement = _without(confinement, taken)
         if confinement.writes and network:
             confinement = structs.replace(confinement, network=True)
-        return CommandSandbox(sandbox, confinement, enclosure, [])
+        confined = CommandSandbox(sandbox, confinement, enclosure, [])
+        # In this mode other commands run outside, and this proves only that nothing has changed.
+        if policy.mode == "full_access" and enclosure is Enclosure.READ_ONLY and not background:
+            quick = self._find_quick()
+            first = quick and CommandSandbox(quick, confinement, enclosure, [])
+            return confined._replace(first=first)
+        return confined
 
     def confinement(
         self,

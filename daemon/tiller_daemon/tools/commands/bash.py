@@ -4,18 +4,23 @@
 """
 
 import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
+import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
+from tiller_daemon.sandbox.confinement import CommandSandbox, may_be_refused
 from tiller_daemon.tools.base import (
     BackgroundStart,
     Requirement,
     Tool,
     ToolEnvironment,
+    ToolFailure,
     ToolPermission,
     ToolResult,
 )
@@ -32,6 +37,9 @@ ENDING_S: Final = 10.0
 """How long ending a command may take after its timeout, before the call itself is cancelled."""
 
 TITLE_CHARS_MAX: Final = 100
+
+LOOKED_AT_BYTES_MAX: Final = 64 * 1024
+"""How much of its output is looked at while a command runs; the result is looked at anyway."""
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,9 +74,49 @@ def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
     if arguments.background:
         return await _start(arguments, environment)
+    confined = environment.commands.confined
+    # It has no terminals.
+    if confined and confined.first and not arguments.pty:
+        result = await _try_in(confined.first, arguments, environment)
+        if result is not None:
+            return result
+    return await _run_in(confined, arguments, environment)
+
+
+async def _try_in(
+    first: CommandSandbox, arguments: BashArguments, environment: ToolEnvironment
+) -> ToolResult | None:
+    """Return the result; None if the sandbox failed, or may have stopped the command.
+
+    It is ended as soon as its output says so. As it changed nothing, another run does no harm.
+    """
+    looked_at = 0
+
+    async def look_at(piece: bytes) -> None:
+        nonlocal looked_at
+        looked_at += len(piece)
+        if looked_at <= LOOKED_AT_BYTES_MAX and may_be_refused(piece):
+            attempt.cancel()
+            await trio.lowlevel.checkpoint()
+
+    with trio.CancelScope() as attempt, suppress(ToolFailure):
+        result = await _run_in(first, arguments, environment, look_at)
+        if not may_be_refused(result.output.encode()):
+            return result
+    return None
+
+
+async def _run_in(
+    confined: CommandSandbox | None,
+    arguments: BashArguments,
+    environment: ToolEnvironment,
+    look_at: Callable[[bytes], Awaitable[None]] | None = None,
+) -> ToolResult:
     capture = Capture(spill_path(environment))
 
     async def receive(piece: bytes) -> None:
+        if look_at:
+            await look_at(piece)
         if shown := await capture.add(piece):
             await environment.user.output(shown)
 
@@ -82,7 +130,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 timeout_s=arguments.timeout_s,
                 command_input=CommandInput(terminal=True) if arguments.pty else None,
                 secrets=environment.secrets,
-                confined=environment.commands.confined,
+                confined=confined,
             )
         # A terminal ends lines with CR LF.
         output = (await truncated_output(capture)).replace(
@@ -90,7 +138,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
         )
     finally:
         capture.close()
-    sandbox = sandbox_notes(environment.commands.confined, end.status, output)
+    sandbox = sandbox_notes(confined, end.status, output)
     notes = [*_notes(end, arguments.timeout_s), *sandbox.notes]
     return ToolResult(
         _with_notes(output, notes),
