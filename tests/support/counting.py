@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import trio
@@ -85,7 +86,11 @@ def _context_switches() -> int:
 def main() -> None:
     """Run the daemon."""
     from tiller_daemon import program
+    from tiller_daemon.idle_imports import IDLE_IMPORTS
 
+    # Otherwise the load decides between which two reports they are imported.
+    for name in IDLE_IMPORTS:
+        import_module(name)
     run = trio.run
     trio.run = lambda *arguments: run(*arguments, instruments=[Steps()])
     signal.signal(signal.SIGUSR2, report)
