@@ -108,6 +108,7 @@ class Providers:
         catalog: Path | None = None,
     ) -> None:
         self._environ = environ
+        self._keys_in_environ: set[str] = set()
         self._config = config
         self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
         """Environment variables with keys, including those no longer configured. Commands don't
@@ -127,6 +128,7 @@ class Providers:
         providers = {one.provider: one.settings() for one in self._default_providers}
         providers |= configuration.providers
         self.secret_names |= {p.api_key_env for p in providers.values() if p.api_key_env}
+        self._keys_in_environ = {self._environ.get(name, "") for name in self.secret_names}
         before, self._active = self._active, {}
         for name, provider in providers.items():
             if name in before and before[name].provider == provider:
@@ -140,7 +142,7 @@ class Providers:
 
     def secret_values(self) -> tuple[str, ...]:
         """All keys and secret headers of at least `SECRET_CHARS_MIN` characters, longest first."""
-        values = {self._environ.get(name, "") for name in self.secret_names}
+        values = set(self._keys_in_environ)
         providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
         values.update(

@@ -116,7 +116,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def draw(runs: Sequence[Run], path: Path) -> None:
     """Draw steps, sessions at once and deltas."""
-    from matplotlib import pyplot
+    from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
     pyplot.rcParams["svg.hashsalt"] = "tiller"  # The same results make the same file.
     figure, ((steps, cpu), (latency, deltas)) = pyplot.subplots(2, 2, figsize=(9.5, 7))

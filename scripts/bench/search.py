@@ -113,7 +113,7 @@ def make_environment(workspace: Path) -> ToolEnvironment:
         call_id="s/1",
         files=FileAccess(FileVersions(), Readable(()), nothing, workspace / "spill"),
         commands=CommandAccess(
-            child_environment(os.environ, (), f"bench-{os.getpid()}", "s/1"), nothing
+            lambda: child_environment(os.environ, (), f"bench-{os.getpid()}", "s/1"), nothing
         ),
         user=nothing,
         delegate=nothing,

@@ -79,7 +79,7 @@ class McpTestbed:
             session_id="s",
             call_id="call/1",
             files=FileAccess(FileVersions(), Readable(()), nothing, self.directory / "spills"),
-            commands=CommandAccess({}, nothing),
+            commands=CommandAccess(dict, nothing),
             user=UserAccess(self._output, nothing, self._ask),
             delegate=nothing,
         )

@@ -98,7 +98,7 @@ class Bench:
                 self.files, Readable(self.rules), _Nothing(), self.spills, self.journals
             ),
             commands=CommandAccess(
-                child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"), _Nothing()
+                lambda: child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"), _Nothing()
             ),
             user=UserAccess(self._output, self._show_plan, self._ask),
             delegate=self._delegate,

@@ -279,9 +279,9 @@ class FileAccess(Struct, frozen=True):
 class CommandAccess(Struct, frozen=True):
     """What a running call needs to start processes."""
 
-    variables: Mapping[str, str]
-    """The whole environment of a child process: no secrets, and the marks by which the daemon
-    finds what a call left behind."""
+    variables: Callable[[], Mapping[str, str]]
+    """Returns the whole environment of a child process: no secrets, and the marks by which the
+    daemon finds what a call left behind. A call that starts none need not wait for it."""
     background: BackgroundCommands
     confined: CommandSandbox | None = None
     """The sandbox of the command; None runs it without one."""

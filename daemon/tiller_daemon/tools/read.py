@@ -159,7 +159,7 @@ async def _show_document(
         )
     data = await trio.to_thread.run_sync(read_whole, location)
     try:
-        pages = await read_pages(data, environment.commands.variables)
+        pages = await read_pages(data, environment.commands.variables())
     except DocumentProblem as problem:
         raise ToolFailure(f"{location.text} can't be shown. {problem}") from None
     if not pages.has_text:

@@ -69,7 +69,7 @@ class Environments(Struct, frozen=True):
             session_id=self.context.session_id,
             call_id=call.id,
             files=structs.replace(self.files, readable=readable),
-            commands=CommandAccess(self.variables(call.id), self.background, confined),
+            commands=CommandAccess(partial(self.variables, call.id), self.background, confined),
             user=UserAccess(
                 output=lambda piece: output(self.without_secrets(piece)),
                 show_plan=self._show_plan,

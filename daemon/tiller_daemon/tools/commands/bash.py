@@ -125,7 +125,7 @@ async def _run_in(
             end = await run_command(
                 [_shell(), "-c", arguments.command],
                 directory=environment.workspace,
-                variables=environment.commands.variables,
+                variables=environment.commands.variables(),
                 receive=receive,
                 timeout_s=arguments.timeout_s,
                 command_input=CommandInput(terminal=True) if arguments.pty else None,
@@ -157,7 +157,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         call_id=environment.call_id,
         arguments=(_shell(), "-c", arguments.command),
         directory=environment.workspace,
-        variables=environment.commands.variables,
+        variables=environment.commands.variables(),
         spill_path=spill_path(environment),
         terminal=arguments.pty,
         secrets=environment.secrets,

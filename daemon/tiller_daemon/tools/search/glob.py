@@ -65,7 +65,7 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
         extent = await run_search(
             Query("./", ignore_lines=pattern.ignore_lines),
             directory=beneath.directory,
-            variables=environment.commands.variables,
+            variables=environment.commands.variables(),
             take=take,
         )
         files = await trio.to_thread.run_sync(existing_files, beneath, paths)

@@ -136,7 +136,7 @@ async def _search(
     extent = await run_search(
         Query(scope.target, arguments.pattern, include.ignore_lines if include else ()),
         directory=scope.beneath.directory,
-        variables=environment.commands.variables,
+        variables=environment.commands.variables(),
         take=take,
     )
     confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, lines)
@@ -171,7 +171,7 @@ async def _count_protected(
     await run_search(
         Query("./", ignore_lines=() if in_all else ignore_lines_without(fragments)),
         directory=scope.beneath.directory,
-        variables=environment.commands.variables,
+        variables=environment.commands.variables(),
         take=take,
     )
     return len(await trio.to_thread.run_sync(existing_files, scope.beneath, protected))

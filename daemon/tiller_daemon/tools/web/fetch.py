@@ -103,7 +103,7 @@ async def _text(page: Page, environment: ToolEnvironment) -> str:
         declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
         html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
         given = f"{page.address}\n{html}".encode(errors="replace")
-        made = await convert(markdown.__file__, given, environment.commands.variables)
+        made = await convert(markdown.__file__, given, environment.commands.variables())
         text = html if made is None else made.decode(errors="replace")
         return text or "(The page has no text.)"
     if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
@@ -120,7 +120,7 @@ async def _text(page: Page, environment: ToolEnvironment) -> str:
 
 async def _document(page: Page, environment: ToolEnvironment) -> str:
     try:
-        pages = await read_pages(page.body, environment.commands.variables)
+        pages = await read_pages(page.body, environment.commands.variables())
     except DocumentProblem as problem:
         raise ToolFailure(f"The PDF at {page.address} can't be shown. {problem}") from None
     return with_marks(pages) if pages.has_text else "(The PDF has no text; it may be a scan.)"
