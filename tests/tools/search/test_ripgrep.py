@@ -73,7 +73,7 @@ async def test_an_interrupt_ends_a_search_at_once(bench, use):
         await bench.call("grep", pattern="needle")
     assert scope.cancelled_caught
     assert trio.current_time() - began < 2
-    assert len(bench.descriptors()) == len(before)
+    assert len(bench.descriptors()) <= len(before)  # An idle reaper may have been used up.
 
 
 async def test_every_kind_of_ignore_file_counts(bench):
