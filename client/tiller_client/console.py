@@ -44,7 +44,7 @@ def print_json(struct: object) -> None:
 
 
 def flush() -> None:
-    """Show at once what was said."""
+    """Show at once what was written to stdout."""
     streams.flush(sys.stdout)
 
 
@@ -219,7 +219,7 @@ class Console:
             self._write(text)
 
     def bottom(self, *rows: str) -> None:
-        """Show `rows` at the bottom, the user types after the last one; none removes them.
+        """Show `rows` at the bottom; the user types after the last one. Without any, remove them.
 
         Only on a terminal. What the user has typed stays on the screen, unless the last row gets
         longer. Several rows are drawn at most every `REDRAW_S_MIN`; later calls draw what is new.

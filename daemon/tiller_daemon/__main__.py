@@ -1,4 +1,4 @@
-"""`tillerd`: imports the program, which takes most of a start, as cheaply as possible; runs it."""
+"""`tillerd`: imports the program, which takes most of a start, and runs it."""
 
 import gc
 import sys

@@ -24,4 +24,4 @@ class Options(Struct, frozen=True):
     stamps: Stamps
     """What `configuration` was read from."""
     after_crash: str = ""
-    """The stamp of the token of a crashed daemon that it replaces; empty: it starts anyway."""
+    """The stamp of the token that a crashed daemon left; empty to start in any case."""

@@ -1,4 +1,4 @@
-"""Keeps what libraries import for uses that this daemon never makes of them out of its process.
+"""Keeps modules out of the process that libraries import but this daemon never uses.
 
 structlog imports rich where that is installed, and asyncio, as does pynng; msgspec imports
 typing_extensions. Together these take a third of the time until the daemon is ready, and 5 MB.

@@ -137,8 +137,8 @@ class TurnStarted(Body, frozen=True, tag="turn_started"):
     choices: Annotated[
         TurnChoices | None,
         doc(
-            "Choices for this turn, which `turn_continue` takes over; absent: it asks no model "
-            "for an answer."
+            "Choices for this turn, which `turn_continue` takes over; absent if the turn asks no "
+            "model for an answer."
         ),
     ] = None
 

@@ -120,7 +120,7 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     ] = None
     followers: Annotated[
         Followers | None,
-        doc("Other frontends have opened or left a followed session; the first time if there are."),
+        doc("Who else has a followed session open: first if anyone has, then at each change."),
     ] = None
     started_over: Annotated[
         str | None,

@@ -101,7 +101,7 @@ class Snapshot(Struct, omit_defaults=True):
     turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None
     last_outcome: Annotated[
         Outcome | None,
-        doc("How the latest turn that asked the model ended; absent: none has since a revert."),
+        doc("How the latest turn of the model ended; absent before the first, and after a revert."),
     ] = None
     turns: Annotated[int, doc("Number of turns so far.")] = 0
     steps: Annotated[int, doc("Model requests of all turns, without sub-agents.")] = 0

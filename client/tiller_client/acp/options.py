@@ -16,7 +16,7 @@ from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
 DEFAULT = ":default"
-"""The value that takes a setting back; no agent, model or variant has a colon in front."""
+"""The value that unsets a setting; no name of an agent, model or variant begins with a colon."""
 
 DEFAULT_AGENT = "build"
 """The agent of a session that has chosen none."""

@@ -31,7 +31,7 @@ class _Prompt:
     turn_id: str = ""
     """The turn that it is in; empty while it is queued."""
     input_id: str = ""
-    """While it is queued, and if it was."""
+    """The queued input; empty if the prompt was never queued."""
     left_queue: bool = False
     """No longer queued, and not seen in history yet."""
 
@@ -64,7 +64,7 @@ class PendingPrompts:
                 self._prompts.append(_Prompt(request_id, input_id=input_id))
 
     def take(self, event: Event) -> bool:
-        """Note an event; whether it is the message of one of these prompts."""
+        """Note an event; return whether it is the message of one of these prompts."""
         match event.body:
             case ItemStarted(UserMessage() as message):
                 return self._enters(message, event.turn_id or "")

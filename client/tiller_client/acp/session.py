@@ -163,7 +163,7 @@ class EditorSession:
             self._connection.submit(Interrupt(self.id))
 
     def cancel_prompt(self, request_id: RequestId) -> bool:
-        """Cancel if this prompt is one of the session's; whether it is."""
+        """Cancel the turn if this prompt is one of the session's; return whether it is."""
         found = request_id in self._prompts
         if found:
             self.cancel()

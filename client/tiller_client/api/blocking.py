@@ -74,7 +74,7 @@ class Client:
     def __init__(
         self, name: str, *, environ: Mapping[str, str] = os.environ, places: Places | None = None
     ) -> None:
-        """Connect nowhere yet.
+        """Do not connect yet.
 
         Other frontends see `name`; the variables that tell `tiller` where the daemon is are taken
         from `environ`, unless `places` tell it.

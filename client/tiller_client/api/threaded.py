@@ -39,7 +39,7 @@ class ThreadedClient(ABC):
     def __init__(
         self, name: str, *, environ: Mapping[str, str] = os.environ, places: Places | None = None
     ) -> None:
-        """Connect nowhere yet; entering does. The arguments are those of `blocking.Client`."""
+        """Do not connect yet; entering does. The arguments are those of `blocking.Client`."""
         self.blocking = Client(name, environ=environ, places=places)
 
     @abstractmethod

@@ -94,7 +94,7 @@ class Asking:
         self.chosen = answers[at % len(answers)]
 
     def confirm(self) -> Choice | None:
-        """Enter was pressed: the answer to give now, if one is chosen that needs no text."""
+        """Enter was pressed: return the answer to give, if one is chosen that needs no text."""
         chosen, self.chosen = self.chosen, None
         if chosen is not None and chosen.wants_text:
             self.typing = chosen
@@ -108,7 +108,7 @@ class Asking:
         return answer
 
     def cancel(self) -> bool:
-        """Choose nothing; whether something was chosen or was being typed."""
+        """Choose nothing; return whether something was chosen or was being typed."""
         was = self.chosen is not None or self.typing is not None
         self.chosen = self.typing = None
         return was

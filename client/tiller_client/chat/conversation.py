@@ -86,7 +86,7 @@ class Conversation:
         self._began = False
         """Whether a line of the streaming message is final."""
         self._error = ""
-        """The last error that was said."""
+        """The last error that was shown."""
         self._is_live = False
         """Whether what comes is new, so that the end of its turn is shown, too."""
         self._held: list[Notice] = []
@@ -151,7 +151,7 @@ class Conversation:
         return lines
 
     def set_apart(self) -> None:
-        """Something else was printed: what comes next is no more of a group."""
+        """Note that something else was printed, which ends a group of lines."""
         self._is_compact = False
 
     def advance(self) -> list[str]:
@@ -212,7 +212,7 @@ class Conversation:
         yield from self._apart(self._item(item), compact=_is_grouped(item))
 
     def _is_told(self, notice: Notice) -> bool:
-        """Whether something else says what a notice does; new ones are held back until that."""
+        """Whether something else says the same; a new notice is held back until that is clear."""
         if self._is_live:
             self._held.append(notice)
             return True

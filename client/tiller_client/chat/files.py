@@ -44,7 +44,7 @@ class WorkspaceFiles:
         self._refreshing = False
 
     async def refresh(self) -> None:
-        """List the files anew, in a thread; for asyncio. While that goes on, the old ones count."""
+        """List the files anew, in a thread; for asyncio. Until then the old list is used."""
         if self._refreshing:
             return
         self._refreshing = True

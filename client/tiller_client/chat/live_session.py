@@ -62,7 +62,7 @@ class LiveSession:
         self._submissions: asyncio.Queue[_Submission] = asyncio.Queue()
 
     def submit(self, op: AnyOp, done: Done, failed: Failed) -> None:
-        """Submit an op after those before it; one of the functions hears of its end."""
+        """Submit an op after those before it; one of the functions is called at its end."""
         self._submissions.put_nowait(_Submission(op, done, failed))
 
     async def send(self) -> None:

@@ -24,7 +24,7 @@ from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import SessionSummary
 
 SETTINGS = ("model", "variant", "agent", "approve", "sandbox")
-"""Commands that set what they are called."""
+"""Commands that change the setting of the same name."""
 
 HELP = """\
 Enter sends a line. While a turn is running, the model reads it before its next request.

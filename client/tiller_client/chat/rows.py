@@ -122,7 +122,7 @@ def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -
 
 
 def hint(snapshot: Snapshot, asking: Asking) -> str:
-    """What is said where nothing is written yet."""
+    """Return the hint in an empty editor."""
     if asking.typing is not None:
         is_reason = asking.typing.decision == "reject"
         return "the reason, then Enter" if is_reason else "your answer, then Enter"

@@ -21,7 +21,7 @@ NOTE_ROWS_MAX = 8
 
 @dataclass
 class Notes:
-    """What the user should know besides."""
+    """Notes to the user beside the facts."""
 
     away: str = ""
     """Why no events come; empty while they do."""
@@ -30,14 +30,14 @@ class Notes:
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
     said_before: str = ""
-    """What was said when the current key came: a second key can rely on what the first one said."""
+    """`said` when the current key came, as a second key may depend on the note of the first."""
 
     def key_came(self) -> None:
         """Forget what was said about the key before."""
         self.said_before, self.said = self.said, ""
 
     def no_key_came(self) -> None:
-        """What came was no key: it was from the terminal, not from the user."""
+        """Take it back: what came was from the terminal, not a key of the user."""
         self.said = self.said_before
 
 

@@ -186,7 +186,7 @@ def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:
 
 
 def _matches(identifier: str, reference: str) -> bool:
-    """Whether a piece begins an id, or its end as lists show it, or ends it."""
+    """Whether an id begins or ends with a piece, or its short form begins with it."""
     whole, piece = identifier.upper(), reference.upper()
     return whole.endswith(piece) or any(
         text.startswith(piece) for text in (whole, whole[-SHORT_ID_CHARS:])

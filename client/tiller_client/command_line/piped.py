@@ -10,7 +10,7 @@ CONTEXT_BYTES_MAX = 1024 * 1024
 """Longest context from stdin: about 300,000 tokens, more than most models take."""
 
 SAID_AFTER_S = 1.0
-"""After so much silence it is said what is waited for."""
+"""After so much silence the user is told what is waited for."""
 
 
 def read_context() -> str:

@@ -233,7 +233,7 @@ class DaemonConnection:
         )
 
     def _silence(self, op: AnyOp) -> Silence:
-        """The wait for the answer to an op; it is said once until the next answer."""
+        """The wait for the answer to an op; the user is told once until the next answer."""
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)

@@ -20,7 +20,7 @@ class ConnectionPool:
     def __init__(
         self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
     ) -> None:
-        """Connect nowhere yet; `environ` is for a daemon that this starts."""
+        """Do not connect yet; `environ` is for a daemon that this starts."""
         self.places = places
         self.name = name
         self._environ = environ

@@ -71,7 +71,7 @@ class RemoteDaemon:
     is_remote = True
 
     def __init__(self, host: str, local: Places) -> None:
-        """Connect nowhere yet; `local` are the places of this machine's user."""
+        """Do not connect yet; `local` are the places of this machine's user."""
         self.host = host
         self.program = f"tiller --host {host}"
         self.restart = (

@@ -87,7 +87,7 @@ def read_token(runtime: Path) -> str:
 def lock_holder(runtime: Path) -> int | None:
     """The pid of the running daemon, if one is running.
 
-    The daemon writes it when it has the lock. As it holds the lock until it ends, the pid is its.
+    The daemon writes its pid when it has the lock, which it holds until it ends.
     """
     try:
         text = (runtime / LOCK_FILE).read_text(encoding="ascii").strip()

@@ -36,9 +36,9 @@ class Silence:
     def __init__(
         self, describe: Callable[[], str], *, soon: bool = False, was_said: bool = False
     ) -> None:
-        """`describe` is called when it is time to say something; `was_said`: it has been.
+        """`describe` is called when it is time to tell the user, unless that `was_said` before.
 
-        `soon`: after `SEARCH_SAID_AFTER_S`.
+        With `soon` that is after `SEARCH_SAID_AFTER_S`.
         """
         self._describe = describe
         self.was_said = was_said

@@ -23,7 +23,7 @@ class Feed:
     """A session's events after a given one. One thread calls `wait`; any thread may `close` it."""
 
     def __init__(self, pool: ConnectionPool, session_id: str, after: int = 0) -> None:
-        """Connect nowhere yet; `wait` subscribes."""
+        """Do not connect yet; `wait` subscribes."""
         self.session_id = session_id
         self.caught_up = False
         """Whether everything known to be in the log was taken or is ready."""

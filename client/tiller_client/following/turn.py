@@ -96,7 +96,7 @@ class RunningTurn:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether the turn waits for an answer; one that has not taken the input does not count."""
+        """Whether the turn of this program waits for an answer, not one before it."""
         return self._session.has_requests and self._session.ends_with is not None
 
     def _interrupt(self) -> None:

@@ -262,9 +262,9 @@ class Watch:
     def _ask_replay(self) -> ReplayResult:
         """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
 
-        A turn goes on without frontends. So one that is patient asks a daemon again that is silent,
-        as it may be stopped or have too much to do, until a signal comes. It waits for the next
-        daemon after one that the user has ended, and starts none: `tiller daemon stop` is final.
+        A turn goes on without frontends. So a patient watch asks a silent daemon again until a
+        signal comes, as it may be suspended or busy. If the user has stopped the daemon, the watch
+        waits for the next one and starts none: `tiller daemon stop` is final.
         """
         deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
         stopped = Silence(lambda: STOPPED.format(self._connection.program))

@@ -50,7 +50,7 @@ class LaunchAgent(NamedTuple):
 
     @property
     def forget(self) -> tuple[Command, ...]:
-        """Nothing: launchd has forgotten it already."""
+        """Do nothing: launchd has forgotten it already."""
         return ()
 
     @property

@@ -236,8 +236,8 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
 def _environment(root: Path) -> dict[str, str]:
     """Environment of the demo's processes, in which `python3` is this Python.
 
-    Their home is `root`, so that nothing of the demo stays in the user's; packages that the user
-    has installed for himself are still found.
+    Their home is `root`, so that nothing of the demo stays in the user's; packages in the
+    user's home are still found.
     """
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -102,7 +102,7 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
 
 
 def _what_next(result: AnyResult | None, session: str) -> str:
-    """How a person who has sent something goes on."""
+    """What a person can do after sending something."""
     match result:
         case Started() | Steered():
             return f"; watch it with: tiller attach {session}"

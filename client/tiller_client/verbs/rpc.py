@@ -1,8 +1,8 @@
 """`rpc`: submissions, answers and events as lines of JSON, for editors and other programs.
 
-Each followed session has a thread, each session with submissions too, and so has the state of the
-connection. All of them write to stdout, and wait if it is not read: then nothing more is read from
-the daemon, nor, with too many submissions, from stdin.
+There is a thread for each followed session, for each session with submissions, and for the state of
+the connection. All of them write to stdout, and wait if it is not read. Then nothing more is read
+from the daemon, nor, with too many submissions, from stdin.
 """
 
 import contextlib
@@ -262,9 +262,9 @@ class _Loans:
 
 
 class _Monitor:
-    """Tells whether there is a daemon, starts one that has crashed, and passes on what it asks.
+    """Tells whether there is a daemon, and starts one that has crashed.
 
-    That is life cycles, and questions to lenders.
+    It passes on the life cycles of sessions, and questions to lenders.
     """
 
     def __init__(self, rpc: _Rpc, socket: EventSocket) -> None:

@@ -17,7 +17,7 @@ from tiller_protocol.ops import SessionConfigure
 from tiller_protocol.settings import Settings
 
 FIELDS = {"budget": "turn_budget"}
-"""The fields of settings with another name than on the command line; in others `-` is `_`."""
+"""The fields of settings with another name than on the command line; else `-` becomes `_`."""
 
 
 def run(arguments: Namespace) -> int:

@@ -680,7 +680,7 @@ export interface Snapshot {
   branch?: string;
   /** The running turn, if any. */
   turn?: OpenTurn | null;
-  /** How the latest turn that asked the model ended; absent: none has since a revert. */
+  /** How the latest turn of the model ended; absent before the first, and after a revert. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
   /** Number of turns so far. */
   turns?: number;
@@ -1177,7 +1177,7 @@ export interface TurnStarted {
   type: "turn_started";
   /** Does not change until the turn ends. */
   context: TurnContextShown;
-  /** Choices for this turn, which `turn_continue` takes over; absent: it asks no model for an answer. */
+  /** Choices for this turn, which `turn_continue` takes over; absent if the turn asks no model for an answer. */
   choices?: TurnChoices | null;
 }
 
@@ -1784,7 +1784,7 @@ export interface RpcOutput {
   notification?: Event | null;
   /** Once after `follow`: all events so far were sent, later ones are live. */
   caught_up?: CaughtUp | null;
-  /** Other frontends have opened or left a followed session; the first time if there are. */
+  /** Who else has a followed session open: first if anyone has, then at each change. */
   followers?: Followers | null;
   /** The daemon has a new log: forget this session's events; all are sent again. */
   started_over?: string | null;

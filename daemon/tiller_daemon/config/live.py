@@ -20,7 +20,7 @@ Load = Callable[[], Configuration]
 class LiveConfiguration:
     """`now` is the configuration in use.
 
-    `problem` says in whole sentences why the file could not replace it; empty if it is that file's.
+    `problem` says in whole sentences why a changed file was not applied; else it is empty.
     """
 
     def __init__(self, now: Configuration, load: Load, stamps: Stamps) -> None:
@@ -35,7 +35,7 @@ class LiveConfiguration:
 
     @property
     def is_current(self) -> bool:
-        """Whether no file has changed since the last `refresh` that has ended."""
+        """Whether no file has changed since the last completed `refresh`."""
         return self._stamps.are_current()
 
     async def refresh(self) -> bool:

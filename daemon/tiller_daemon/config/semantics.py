@@ -78,7 +78,7 @@ def check_semantics(values: Table, source: Source) -> None:
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with a table, as a clause, and with which of its fields; "" is its name."""
+    """What is wrong with a field of a table, as a clause; the field "" is the table's name."""
 
     field: str
     problem: str

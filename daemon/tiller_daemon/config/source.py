@@ -52,7 +52,7 @@ def dotted(key: Key) -> str:
 def parse(source: Source, *, find_lines: bool = True) -> Table:
     """The values of a file, type-checked; raises `ConfigurationError`.
 
-    Finding the line of an error is slow for a file made to make it slow: turn `find_lines` off for
+    A hostile file can make it slow to find the line of an error: turn `find_lines` off for
     files that are not trusted.
     """
     try:
@@ -174,7 +174,7 @@ def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source
 
 
 def _struct(expected: object) -> type[msgspec.Struct] | None:
-    """The struct that a type is, or that it is if it is not None."""
+    """The struct `S` if the type is `S` or `S | None`; else None."""
     if get_origin(expected) is UnionType:
         (expected, *others) = get_args(expected)
         if others != [NoneType]:

@@ -70,7 +70,7 @@ async def read_pages(data: bytes, variables: Mapping[str, str]) -> Pages:
 
 
 def with_marks(pages: Pages) -> str:
-    """Return the text with a line before each page that has its number."""
+    """Return the text of all pages, each below a line with its number."""
     marked = [f"[Page {number}]\n{text}\n" for number, text in enumerate(pages.texts, start=1)]
     if len(pages.texts) < pages.total:
         marked.append(f"[The other {pages.total - len(pages.texts)} pages were not read.]\n")

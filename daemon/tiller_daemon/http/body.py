@@ -14,7 +14,7 @@ _CUT_OFF: Final = "peer closed connection without sending complete message body"
 
 
 class Body:
-    """A body in the making. This one ends with the connection, if nothing else is known of it."""
+    """A body that is received. This class is for one that ends with the connection."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

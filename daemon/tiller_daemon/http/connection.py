@@ -24,7 +24,7 @@ FRAMING_BYTES_MAX: Final = 256 * 1024
 
 
 class Exchange(Struct, frozen=True):
-    """A request, and what its response ends with."""
+    """A request, and what to call after its response."""
 
     data: bytes
     """Head and body, as they are sent."""

@@ -1,4 +1,4 @@
-"""What goes wrong with a request. The message is the reason, without an advice to the user."""
+"""What goes wrong with a request. The message is the reason, without advice to the user."""
 
 
 class HttpFailure(Exception):

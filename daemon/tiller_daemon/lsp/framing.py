@@ -23,7 +23,7 @@ class FrameDecoder:
         self._body_length: int | None = None
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Add received bytes; returns the bodies that are now complete. Raises `BadFrame`."""
+        """Add received bytes and return the bodies that are now complete. Raises `BadFrame`."""
         self._buffer += piece
         bodies: list[bytes] = []
         while True:

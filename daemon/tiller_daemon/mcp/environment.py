@@ -48,7 +48,7 @@ class ServerEnvironment(Struct, frozen=True):
     logins: LoginStore = field(default_factory=LoginStore)
     """The logins of servers that have no key."""
     key_advice: str = ""
-    """Where the key of a lent server belongs; empty for configured ones."""
+    """Advice about where the key of a lent server belongs; empty for configured ones."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
     """The keys of servers and the secrets of clients, by the identity of their settings."""
 

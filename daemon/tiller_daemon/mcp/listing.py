@@ -54,7 +54,7 @@ async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
-    """The server's usable prompts, up to `PROMPTS_MAX`; none if it does not know such a thing."""
+    """The server's usable prompts, up to `PROMPTS_MAX`; none if it does not support prompts."""
     if client.server_capabilities.prompts is None:
         return ()
     prompts: list[ListedPrompt] = []

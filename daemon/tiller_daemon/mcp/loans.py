@@ -47,7 +47,7 @@ class Loans:
         """The owners of the sub-agents' sessions that are in memory."""
 
     def lend(self, session_id: str, lender: str, loan: Lent, make: Make) -> None:
-        """Begin, change or renew a loan; what it has no more ends with the next `end_over`.
+        """Begin, change or renew a loan; servers that it drops end with the next `end_over`.
 
         Raises `RejectionError` if there are too many lenders.
         """
@@ -68,7 +68,7 @@ class Loans:
         self._replaced.setdefault(session_id, []).extend(replaced)
 
     def of(self, session_id: str) -> dict[str, ManagedServer]:
-        """Return the servers of a session by name; those lent first come first, and count."""
+        """Return the servers of a session by name; of two with one name, the one lent first."""
         servers: dict[str, ManagedServer] = {}
         for loan in self._loans.get(self._lent_to(session_id), {}).values():
             servers = {**servers, **loan.servers, **servers}

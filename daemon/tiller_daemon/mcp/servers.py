@@ -97,7 +97,7 @@ class McpServers:
             await trio.sleep_forever()
 
     def lend(self, session_id: str, lender: str, lent: Lent) -> None:
-        """Lend a session this, and start the servers; see `Loans.lend`."""
+        """Begin, change or renew a loan, and start its servers; see `Loans.lend`."""
         environment = structs.replace(self.environment, key_advice=LENT_ADVICE)
 
         def make(name: str, settings: McpServer) -> ManagedServer:

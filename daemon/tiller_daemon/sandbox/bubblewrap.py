@@ -47,8 +47,8 @@ SCOPE_PATHS: Final = (Path(sys.base_prefix).resolve(), PYTHON, Path(sandbox_laun
 """What the launcher needs inside."""
 
 HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
-"""To follow `--proc /proc`. It hides memory, variables and descriptors of the sandbox's own
-process; the seccomp filter forbids tracing it."""
+"""Options behind `--proc /proc`. They hide memory, variables and descriptors of the sandbox's
+own process; the seccomp filter forbids tracing it."""
 
 STATUS_BYTES_MAX: Final = 4096
 

@@ -41,8 +41,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class ScanResult(NamedTuple):
     """What a scan has found.
 
-    `protected` are files, `repositories` the `.git` (directory or file) or `HEAD` of other
-    repositories, `executed` what programs execute that find it (`EXECUTED_NAMES`).
+    `protected` are files. `repositories` are the `.git` (directory or file) or `HEAD` of other
+    repositories. `executed` is what programs execute when they find it (`EXECUTED_NAMES`).
     """
 
     protected: tuple[Path, ...] = ()

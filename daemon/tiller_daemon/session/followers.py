@@ -20,12 +20,12 @@ class Followers:
         """`steady` is a clock in seconds."""
         self._steady = steady
         self._asked_at: dict[tuple[str, str], float] = {}
-        """When each has asked last, by session and id; the latest at the end."""
+        """When each of them last asked, by session and id; the latest at the end."""
         self._names: dict[str, dict[str, str]] = {}
         """Their names by id, for each session."""
 
     def note(self, op: Replay, name: str) -> tuple[str, ...]:
-        """Remember that a frontend asks for events, if it follows; the names of all others."""
+        """Note who asks for events, if it is a follower; return the names of the others."""
         if op.follower is not None:
             self._asked_at.pop((op.session_id, op.follower), None)
             self._asked_at[op.session_id, op.follower] = self._steady()

@@ -160,7 +160,7 @@ class KnownWorkspace:
         return self.check([one for one in self.top.walk() if one.path not in left])
 
     def decide(self, found: Findings, ignored: set[str]) -> None:
-        """Add the new entries of which git now said which ones are ignored."""
+        """Add the new entries, now that git has said which of them are ignored."""
         unsure, found.unsure = found.unsure, []
         for directory, name, kind in unsure:
             if directory.path + name in ignored:
@@ -320,7 +320,7 @@ class KnownWorkspace:
 
 
 def _is_same(directory: Directory, name: str, kind: Kind) -> bool:
-    """Whether an entry may be what it was: a file that git has may become a link, and be kept."""
+    """Whether an entry is of the same kind; a known file may have become a link."""
     return directory.kind_of(name) == kind or (name in directory.files and kind in "fl")
 
 

@@ -45,7 +45,7 @@ class Surroundings:
     """The patterns of the ignore files above the workspace."""
 
     def are_the_same(self) -> bool:
-        """Return whether all of it is what it was."""
+        """Return whether none of it has changed."""
         return all(stamp_at(path) == stamp for path, stamp in self.stamps.items()) and all(
             _identity_at(path) == identity for path, identity in self.identities.items()
         )

@@ -93,7 +93,7 @@ class SearchError(Exception):
 
 
 class Text(NamedTuple):
-    """A text that a person reads, as one event of the log has it."""
+    """A text for people in one event of the log."""
 
     kind: TextKind
     """Who said it, or what it is."""

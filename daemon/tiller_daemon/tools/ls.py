@@ -70,7 +70,7 @@ LS: Final = Tool(
 
 
 def _list(location: Location) -> tuple[list[str], int]:
-    """Return the first entries by name, and how many more there are at least."""
+    """Return the first entries by name, and a lower bound for the number of the others."""
     try:
         with opened_directory(location, listed=True) as directory:
             with os.scandir(directory) as found:

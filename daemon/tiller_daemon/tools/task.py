@@ -25,7 +25,7 @@ from tiller_daemon.tools.write_scope import WriteScope, scope_of
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
-"""The subject of the permission to resume a sub-agent, whose agent only its session knows."""
+"""The subject of the permission to resume a sub-agent; its agent is not known at that point."""
 
 PATHS_MAX: Final = 32
 """How many places one task may declare: each is a mount around every command of its sub-agent."""

@@ -48,8 +48,8 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
 async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
     """Run a stopped call again if the user approves, and return it with its latest result.
 
-    `first` is the call with its first result, which has not been announced. From when it runs again
-    it counts as one that writes, also in the log: a crash must not make it look harmless.
+    `first` is the call with its first result, which has not been announced. When it runs
+    again it counts as one that writes, also in the log: a crash must not make it look harmless.
     """
     call = first
 

@@ -104,8 +104,8 @@ class TokenMeter:
     def count(self, tokens: int, sent: tuple[Item, ...], position: int) -> None:
         """Record the provider's count of a request and its response; 0 means that it has none.
 
-        `sent` are the items of the request. `position` in history is where the items begin that
-        are new, or had no output when the tokens were counted.
+        `sent` are the items of the request. `position` is the index in history of the first item
+        that was not counted, or had no output then.
         """
         if tokens:
             estimated = self._fixed + self._estimator.tokens(sent)

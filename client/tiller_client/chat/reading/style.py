@@ -21,7 +21,7 @@ TRUECOLOR = 1 << 24
 """Number of colours of a terminal that takes red, green and blue as they are."""
 
 CELL = (10, 20)
-"""Width and height of a cell in pixels, where the terminal does not tell; about."""
+"""Width and height of a cell in pixels, if the terminal does not tell; a guess."""
 
 KONSOLE_WITH_SIXELS = 220400
 """Its first version that draws them, 22.04, as in `KONSOLE_VERSION`."""

@@ -33,7 +33,7 @@ class Keyboard(Vt100Input):
         self.answered: Callable[[], None] = lambda: None
         """Called for each answer of the terminal."""
         self.is_ignored = False
-        """Whether keys count no more, as the user has left."""
+        """Whether keys no longer count, as the user has left."""
 
     def read_keys(self) -> list[KeyPress]:
         """What was typed; answers of the terminal may come in between, even in a pasted text."""

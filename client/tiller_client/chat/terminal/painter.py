@@ -100,8 +100,8 @@ class Painter:
     ) -> bool:
         """Add lines above the live part, which stay, and make the live part look like `frame`.
 
-        `extra` is written as it is: a bell, a title. So is `ask`, but only behind something else;
-        returns whether there was something.
+        `extra` is written as it is: a bell, a title. So is `ask`, but only if anything else is
+        written; returns whether it is.
         """
         begin = self._to_top(columns)
         if above or columns != self._columns:

@@ -259,7 +259,7 @@ def _sandbox_without_daemon() -> Finding:
 
 
 def _provider(provider: ProviderSummary) -> Finding:
-    """Check one provider; without it being asked, whether one on this machine listens."""
+    """Check one provider; if it is on this machine and was not asked, whether it listens."""
     name, address = one_line(provider.name), one_line(provider.base_url)
     problem = one_line(provider.problem) or _silence(provider)
     if problem:
@@ -294,7 +294,7 @@ def _silence(provider: ProviderSummary) -> str:
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
-    """Check the models; what is wrong with a provider was said there."""
+    """Check the models, without repeating what is wrong with a provider."""
     usable = 0
     said = {one.name: one.problem for one in catalog.providers}
     for model in catalog.models:

@@ -32,7 +32,7 @@ LINGER = Path("/var/lib/systemd/linger")
 """Has a file for each user whose services run without a login (loginctl(1), `enable-linger`)."""
 
 KEY_ENDING = "_API_KEY"
-"""How the variables end that most people keep their keys in."""
+"""Endings of the variables in which most people keep their keys."""
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
 """Directories whose programs disappear: the variable for each, and its default below the home."""

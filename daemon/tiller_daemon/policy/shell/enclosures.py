@@ -272,7 +272,8 @@ def _judge_whole(
 def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
     """Return the last rule for everything, or a later one that denies or asks about something.
 
-    The line may contain that something without showing it. A granted rule is about what it shows.
+    The line may hide a command that such a rule is about. Granted rules are not considered: they
+    only cover commands that a line shows.
     """
     about = [
         rule for rule in rules if globs.matches(rule.permission, permission) and not rule.granted

@@ -20,7 +20,7 @@ from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Snapshot
 
 TURNS_MAX = 20
-"""How many turns in a row reports may start without a word of the user, so that a model which
+"""How many turns in a row reports may start without a message from the user, so that a model which
 keeps starting sub-agents does not go on for ever."""
 
 REPORT_WAITS = (

@@ -42,7 +42,7 @@ class InputQueue:
 
     @property
     def user_steers(self) -> bool:
-        """Whether steering of a user waits for the running turn."""
+        """Whether steering from a user waits for the running turn."""
         return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
     def changed(self) -> QueueChanged:

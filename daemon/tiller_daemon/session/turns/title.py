@@ -150,7 +150,7 @@ class TitleRequest:
         return self._outbox.fold_pending().title
 
     def _report(self, error: ModelError | RejectionError) -> None:
-        """Tell the user what only they can repair, unless the turn has told it."""
+        """Tell the user what only they can repair, unless the turn has done so."""
         kind = error.kind if isinstance(error, ModelError) else "not_found"
         if kind in REPORTED and self._small_model:
             message = f"No title could be written by {self._small_model}. {error.message}"
