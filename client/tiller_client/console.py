@@ -149,10 +149,10 @@ class Console:
         lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`separate_answers`: a pipe gets only the answer; `json`: stdout gets only events.
+        """With `separate_answers` a pipe gets only the answer, with `json` stdout only events.
 
-        `quiet`: nothing is shown but answers and what the user must see. `lines`: whole lines are
-        written, each once, and nothing moves; a terminal is still a keyboard.
+        With `quiet` only answers are shown, and what the user must see. With `lines` whole lines
+        are written, each once, and nothing moves; a terminal is still a keyboard.
         """
         piped = not _is_terminal(sys.stdout.fileno())
         self.quiet = quiet and not json

@@ -106,9 +106,9 @@ def show_all() -> None:
 def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
     """Write text to stdout or stderr; it may wait in a buffer, until `flush`.
 
-    `exact`: without stand-ins, if the encoding has all characters.
-    Raises `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if it can't be
-    written; after that, what is written to it is dropped.
+    It has no stand-ins if it is `exact` and the encoding has all characters. Raises
+    `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if it can't be written;
+    after that, what is written to it is dropped.
     """
     try:
         stream.write(text if exact and _is_utf_8() else showable(text))

@@ -1,8 +1,8 @@
 """Values read from files, and read again only after a change of what they depend on.
 
 A reader says what it looks at before it looks (`look_at`, `look_into`, `look_along`). `Stamps`
-records that while a value is read; `StampedCache` returns the value until a stamp has changed. Also
-what is missing counts, so that a file which appears is seen.
+records that while a value is read; `StampedCache` returns the value until a stamp has changed.
+Missing files are recorded too, so that a file which appears is seen.
 
 A stamp is what the kernel says about a file: its identity, size and times. Nobody but the kernel
 sets the time of the last change (`st_ctime`), so a file with the same stamp has the same content,

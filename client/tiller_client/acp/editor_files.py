@@ -45,7 +45,7 @@ class EditorFiles:
                     self._answer(wanted, None)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._socket.close()
 
     def _ask(self, wanted: FileWanted) -> None:

@@ -58,7 +58,7 @@ class Following:
         self._follower.suspect_gap()
 
     def take(self, *, busy: bool) -> ReplayedEvents:
-        """Return the next events; never waits for any. `busy`: someone waits for a turn.
+        """Return the next events, without waiting for any; `busy` if someone waits for a turn.
 
         Raises as `DaemonConnection.submit` if a replay fails.
         """

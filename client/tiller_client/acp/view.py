@@ -94,7 +94,7 @@ class SessionView:
         return updates
 
     def updates(self, event: Event, snapshot: Snapshot, *, own: bool) -> list[AnyUpdate]:
-        """What an event changes; `snapshot` includes it. `own`: the client has shown it itself."""
+        """What an event changes; `snapshot` includes it. The client has shown an `own` item."""
         match event.body:
             case ItemStarted(item):
                 return [] if own else self._started(item, snapshot.workspace)

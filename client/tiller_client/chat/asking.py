@@ -24,7 +24,7 @@ class Choice(NamedTuple):
     text: str = ""
     """The text that goes with it; empty for none, or if it is typed."""
     wants_text: bool = False
-    """A text is typed before it is given."""
+    """Whether a text is typed before the answer is given."""
 
 
 def choices(request: Request) -> list[Choice]:

@@ -45,7 +45,7 @@ class Menus:
         }
 
     def sessions(self, words: str) -> None:
-        """Choose another session: the newest ones, or those in which the words were said."""
+        """Choose another session: the newest ones, or those that contain the words."""
         self._words = words
         op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
         self._chat.actions.submit(op, done=self._show_sessions)
@@ -83,7 +83,7 @@ class Menus:
         ]
 
     def _search(self, menu: Menu) -> None:
-        """Find the sessions in which the typed words were said; one search at a time."""
+        """Find the sessions that contain the typed words; one search at a time."""
         if self._searched is not None:
             return
         self._searched = typed = menu.typed

@@ -149,8 +149,8 @@ def _last(
 ) -> SessionSummary:
     """The session with the newest activity in `directory`, or in the nearest one above it.
 
-    If there is none, the newest of all is taken, and said, unless the verb `changes` something:
-    `revert last` must not revert another repository.
+    If there is none, the newest of all is taken, and the user is told. A verb that `changes`
+    something takes none: `revert last` must not revert another repository.
     """
     here = Path(read_workspace(directory))
     remote = chosen_remote()

@@ -74,10 +74,10 @@ class _OpenRequests:
 class InteractiveSession:
     """A session on a console.
 
-    `busy`: a turn is running, according to the events so far. `idle`: the session has become idle,
-    which is the last event after a turn. If `ends_with` is set to the id of a turn, that turn's end
-    is stored in `ended` and is the last event shown. With `ends_with_input`, the id of a queued
-    input, that is the turn that takes it; if the running turn does not, `ends_with` stays None.
+    It is `busy` while a turn is running, according to the events so far, and `idle` once the
+    session is, which is the last event after a turn. If `ends_with` is the id of a turn, that
+    turn's end is stored in `ended` and is the last event shown. If `ends_with_input` is the id of a
+    queued input, `ends_with` becomes the id of the turn that takes it.
     """
 
     def __init__(
@@ -95,13 +95,11 @@ class InteractiveSession:
         op_of: Callable[[str], AnyOp | None] | None = None,
         goes_on: str = "",
     ) -> None:
-        """`prompts`: show input that starts turns; `delivery`: of typed lines.
+        """Typed lines are sent with `delivery`, or as `op_of` makes them an op.
 
-        `op_of`: what a typed line that answers nothing submits, if anything; by default input.
-        `goes_on`: what the user types to go on with the session; by default a verb.
-
-        `whole`: show the whole output of calls. `says_how_to_answer`: without a keyboard, show how
-        to answer requests from elsewhere.
+        Input that starts a turn is shown with `prompts`, and the whole output of calls with
+        `whole`. Hints name `goes_on`, or a verb, for going on with the session. If there is no
+        keyboard and `says_how_to_answer` is set, it is shown how to answer requests from elsewhere.
         """
         self._connection = connection
         self.session_id = session_id

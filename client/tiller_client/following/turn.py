@@ -33,7 +33,7 @@ class RunningTurn:
         *,
         asks: bool,
     ) -> None:
-        """`arguments`: `json`, `verbose` and `quiet`; `asks`: wait for answers from elsewhere."""
+        """`arguments` have `json`, `verbose` and `quiet`; `asks` waits for answers of others."""
         self._connection = connection
         self._op = op
         self._signals = signals

@@ -152,7 +152,7 @@ class Watch:
     ) -> None:
         """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
 
-        `patient`: wait for a daemon that does not answer, however long.
+        With `patient`, wait for a daemon that does not answer, however long that takes.
         """
         self._patient = patient
         if patient:
@@ -199,8 +199,9 @@ class Watch:
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
         """Wait a short time for an update, which may be empty.
 
-        `busy`: a turn is running; `keyboard`: descriptor to read lines from. Raises as
-        `DaemonConnection.submit` if a replay fails, and `Detached` after a second Ctrl-C.
+        The caller tells whether it is `busy`, as a turn is running. Lines are read from the
+        descriptor `keyboard`. Raises as `DaemonConnection.submit` if a replay fails, and
+        `Detached` after a second Ctrl-C.
         """
         if self._follower.wanted is not None:
             delivery = self._replay()

@@ -103,12 +103,11 @@ class Renderer:
         whole: bool = False,
         goes_on: str = "",
     ) -> None:
-        """`prompts`: show input that starts a turn, unless the user has just typed it.
+        """Show input that starts a turn with `prompts`, unless the user has just typed it.
 
-        `goes_on`: what the user types here to go on with a session; by default a verb.
-
-        `width`, in columns, may be set at any time. `wraps`: break longer lines between words.
-        `whole`: show the whole output of calls, not only the last lines of commands.
+        Hints name `goes_on`, or a verb, for going on with a session. `width`, in columns, may be
+        set at any time; longer lines are broken between words with `wraps`. With `whole` all of
+        the output of calls is shown, not only the last lines of commands.
         """
         self._paint = paint
         self.width = width

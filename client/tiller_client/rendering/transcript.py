@@ -31,8 +31,8 @@ def transcript(
 ) -> str:
     """A whole session, with open requests and queued input at its end.
 
-    `width`: what is cut fits there. `columns`: text is broken there. `whole`: with all
-    that calls returned. `tail`: only this many of the last items.
+    Single lines are cut at `width`, and text is broken at `columns`. With `whole`, all that calls
+    returned is shown; with `tail`, only that many of the last items.
     """
     details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
     place = one_line(" · ".join(detail for detail in details if detail))

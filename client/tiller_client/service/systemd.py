@@ -94,7 +94,7 @@ class SystemdUnit(NamedTuple):
 
     @property
     def disable(self) -> tuple[Command, ...]:
-        """Stop it, and start it no more."""
+        """Stop it, and keep it from starting again."""
         return (("systemctl", "--user", "disable", "--now", "--quiet", self.name),)
 
     @property

@@ -1,4 +1,4 @@
-"""`search`: finds sessions by what they say."""
+"""`search`: finds sessions by their text."""
 
 import time
 from argparse import Namespace

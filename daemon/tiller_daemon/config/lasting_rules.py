@@ -2,8 +2,8 @@
 
 They are the daemon's own file beside the user's `config.toml`, never in the project. `config.toml`
 stays as people wrote it: it may be generated, be a link into a repository of theirs, or be open in
-an editor. The file can be edited too. A change counts at once; while it is invalid, none of its
-rules count.
+an editor. The file can be edited too. A change takes effect at once; while it is invalid, none of
+its rules apply.
 """
 
 import hashlib

@@ -174,7 +174,7 @@ def _read_project(workspace: str | Path) -> Project:
 
 
 def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file that needs trust, sorted; a link counts with its target and the content there."""
+    """Every file that needs trust, sorted; of a link both its target and the content there."""
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
         folder = workspace / PROJECT_FILE.parent / name

@@ -56,7 +56,7 @@ class LoginAuth(httpx2.Auth):
 
 
 def check_secret(secret: str, what: str) -> None:
-    """Raise `HttpTransportProblem` if no header can carry a key or token. Does not show it."""
+    """Raise `HttpTransportProblem` if no header can carry a key or token, without showing it."""
     if not (secret.isascii() and secret.isprintable()):
         raise HttpTransportProblem(
             f"{what} has characters that can't be sent in a header, such as a line break."

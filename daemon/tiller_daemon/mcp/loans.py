@@ -88,7 +88,7 @@ class Loans:
             loan.reads_files = False
 
     def _lent_to(self, session_id: str) -> str:
-        """The session whose loans count for this one: of a sub-agent, that of its owner."""
+        """The session whose loans this one uses: for a sub-agent, that of its owner."""
         while owner_id := self._owners.get(session_id):
             session_id = owner_id
         return session_id

@@ -1,6 +1,6 @@
 """Where the logins of MCP servers are kept: a private file each. Does not import the MCP package.
 
-A login counts only for the address at which it was made, so that a token never goes to another
+A login is used only for the address at which it was made, so that a token never goes to another
 server that is later configured under the same name.
 """
 

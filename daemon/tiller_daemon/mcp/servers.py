@@ -197,7 +197,7 @@ class McpServers:
         return await self._logins.handle(op, self._configured, self.environment, self._nursery)
 
     def _login_changed(self, name: str) -> None:
-        """Connect anew to a server whose login is there, or gone."""
+        """Connect again to a server whose login was stored or removed."""
         if old := self._servers.get(name):
             old.remove()
             server = ManagedServer(name, old.settings, self.environment)

@@ -101,7 +101,7 @@ class Verdict(Struct, frozen=True):
     """Where an allowed command line runs."""
 
     parts: tuple["Verdict", ...] = ()
-    """What the rules decide about each subject of the call, before `approve` counts."""
+    """What the rules decide about each subject of the call, before `approve` is applied."""
 
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:

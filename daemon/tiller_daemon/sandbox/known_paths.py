@@ -62,7 +62,7 @@ PROTECTED_IF_THERE: Final = (
 renamed when it has ended."""
 
 EXECUTED_NAMES: Final = frozenset((*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-"""All of these names. They count in subdirectories as well, which are opened as projects too."""
+"""All of these names. They apply in subdirectories as well, which are opened as projects too."""
 
 EXECUTED_AT_HOME: Final = (
     ".ssh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",

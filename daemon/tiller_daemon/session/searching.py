@@ -1,8 +1,8 @@
 """Search over all sessions: keeps the index up to date, and answers from it.
 
-The index follows the log: what a session has said since it was indexed last is read from the log,
-a moment after its events or when somebody searches. So a turn never waits for the index, and a
-crash, an upgrade or a lost index only leave something to catch up with.
+The index follows the log: the new events of a session are read from the log a moment later, or
+when somebody searches. So a turn never waits for the index, and after a crash, an upgrade or the
+loss of the index it only has to catch up.
 """
 
 import math

@@ -100,7 +100,7 @@ class Looks:
         return self._known is not None
 
     def forget(self) -> None:
-        """Forget the files, and that any object exists."""
+        """Forget the files, and which objects exist."""
         known, self._known = self._known, None
         self._tree, self._latest, self._by_git = "", None, 0
         if known:

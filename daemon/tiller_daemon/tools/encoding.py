@@ -16,7 +16,7 @@ NUL_CHECKED_CHARS: Final = 8192
 BEGINNING_SHOWN_BYTES: Final = 8
 
 STRAYS_PER_CHANCE: Final = 10
-"""For every this many bytes of invalid UTF-8, one pair may be valid by chance: in Windows-1252, an
+"""Among this many bytes of invalid UTF-8, one pair may be valid by chance: in Windows-1252, an
 accented upper-case letter before a closing quotation mark is such a pair."""
 
 _UNDEFINED: Final = "\x81\x8d\x8f\x90\x9d"

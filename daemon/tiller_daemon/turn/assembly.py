@@ -268,7 +268,7 @@ def _is_said(item: StreamedItem) -> bool:
 
 
 def _discarded(item: StreamedItem, *, begun: bool) -> tuple[AnyBody, ...]:
-    """Return events that end an item of a failed attempt. `begun`: the item is a started call."""
+    """Return events that end an item of a failed attempt, which may be a call that has `begun`."""
     if not isinstance(item, ToolCall):
         return (ItemCompleted(structs.replace(item, state="discarded")),)
     kind = "aborted" if begun else "skipped"

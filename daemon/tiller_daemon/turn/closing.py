@@ -85,8 +85,8 @@ def closing_bodies(
 
     `now` is Unix seconds. `step_usage` is the usage of an open step's response as far as it is
     known, and `cost` its cost. `lost` is for a turn found in the log: the fate of its running calls
-    is then unknown. `unrecorded`: the last step may have changed files, which is still to be found
-    out. `branch`: what is checked out now.
+    is then unknown. With `unrecorded` the last step may have changed files that are not known yet.
+    `branch` is what is checked out now.
     """
     turn = snapshot.turn
     if turn is None:

@@ -57,7 +57,7 @@ class Pace:
         self._arrived(max(0, self._in_flight - 1))
 
     async def settle(self) -> None:
-        """Ask no more, and return when all answers are here: other programs would read them."""
+        """Stop asking, and return when all answers are here: other programs would read them."""
         self.asks, self._settles = False, True
         await self._all_answered.wait()
 
@@ -87,7 +87,7 @@ class Pace:
         self.stop()
 
     def written(self, *, asked: bool) -> None:
-        """The frame is on its way; `asked`: it ended with a request for the status."""
+        """The frame is on its way, with a request for the status behind it if `asked`."""
         if asked:
             self._asked()
         elif not self._in_flight:

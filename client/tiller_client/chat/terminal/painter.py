@@ -40,7 +40,7 @@ REFLOWING = (
 """Variables of terminals that wrap their lines anew when they are resized.
 
 Others cut them. Where that is wrong, a resize leaves an old row of the live part behind, or erases
-a row above it too much, so an unknown terminal counts as one that cuts.
+a row too many above it, so an unknown terminal counts as one that cuts.
 """
 
 

@@ -1,6 +1,6 @@
 """`doctor`: checks what works and what does not, one line each.
 
-What a frontend can see it looks at itself; the running daemon is asked for the rest. Nothing here
+It checks by itself what a frontend can see, and asks the running daemon for the rest. Nothing here
 leaves this machine, except with `--online`.
 """
 

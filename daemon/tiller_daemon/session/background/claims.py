@@ -1,4 +1,4 @@
-"""What background sub-agents of a session may change, and nobody else meanwhile."""
+"""What only the background sub-agents of a session may change, while they work."""
 
 from typing import NamedTuple
 

@@ -126,7 +126,7 @@ class Loop(Protocol):
 class BackgroundTasks:
     """The background sub-agents of one session. `run` owns the tasks that wait for their ends.
 
-    A session that shuts down `starts_turns` no more.
+    When the session shuts down, `starts_turns` becomes false.
     """
 
     def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:

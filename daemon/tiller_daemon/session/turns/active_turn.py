@@ -210,8 +210,8 @@ class ActiveTurn:
     def spent_by_others(self) -> Spent:
         """Return what counts against the budgets beyond the turn's own steps.
 
-        That is what its sub-agents have spent, its siblings if it is a sub-agent's turn, and what
-        worked in the background meanwhile.
+        That is the spending of its sub-agents, of its siblings if it is a sub-agent's turn, and of
+        the background sub-agents since it began.
         """
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         background = self._session.tasks.spent().minus(self._background_before)

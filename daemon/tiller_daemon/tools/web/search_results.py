@@ -94,7 +94,7 @@ def _decode(body: bytes, kind: type[_Answer]) -> _Answer:
 
 
 def _answers(answers: list[object]) -> Iterator[str]:
-    """Yield direct answers: texts, since 2024 objects."""
+    """Yield direct answers, which are texts or, since 2024, objects."""
     for answer in answers[:ANSWERS_MAX]:
         match answer:
             case str(text) | {"answer": str(text)} if shown := _clean(text, SNIPPET_CHARS_MAX):
