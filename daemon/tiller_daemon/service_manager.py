@@ -1,4 +1,4 @@
-"""Tells systemd about the daemon, if the daemon runs under systemd: its state, and that it lives.
+"""Tells systemd about the daemon, if it runs under systemd: its state, and that it is alive.
 
 The protocol is sd_notify(3): a datagram such as `READY=1` or `STOPPING=1` to the socket in the
 variable `NOTIFY_SOCKET`. Other service managers set no such variable and are told nothing.

@@ -51,7 +51,7 @@ class PlainChat:
         self._workspace = session.workspace
         self._console = console
         self._begun = ""
-        """The lines so far of a text that goes on."""
+        """The lines of a text that is not finished."""
 
     def op_of(self, line: str) -> AnyOp | None:
         """The op that a line stands for, if any; raises `UsageError` if it can't be used."""
