@@ -30,7 +30,7 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends a session what a frontend has, or takes it back: then the fields are absent.
+    """Lends a session what a frontend has, or takes it back if the fields are absent.
 
     Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was
     last sent, or with the daemon, so send it again every few minutes and before each input. What a

@@ -229,8 +229,8 @@ class Answer(Op, frozen=True, tag="answer"):
 class Compact(Op, frozen=True, tag="compact"):
     """Summarises history now. Answered by `Started`, or rejected `busy`.
 
-    It runs as a turn without a step. If history is too short, that completes with the warning
-    `nothing_to_compact`; if no summary can be made, it fails and its error says why.
+    It runs as a turn without a step. If history is too short, the turn completes with the
+    warning `nothing_to_compact`; if no summary can be made, it fails and its error says why.
     """
 
     session_id: SessionRef

@@ -51,8 +51,8 @@ class SessionList(Op, frozen=True, tag="session_list"):
 class SessionSearch(Op, frozen=True, tag="session_search"):
     """Finds sessions by what people read in them. Answered by `SessionSearchResult`.
 
-    That is titles, inputs, answers and names of changed files; not the output of tools, nor the
-    sessions of sub-agents. What a revert has undone is still found. Case and accents make no
+    It searches titles, inputs, answers and names of changed files, but not the output of tools or
+    the sessions of sub-agents. What a revert has undone is still found. Case and accents make no
     difference. Rejected `empty_input` if the query contains no word.
     """
 

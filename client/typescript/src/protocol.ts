@@ -113,7 +113,7 @@ export interface SessionList {
   sub_agents?: boolean;
 }
 
-/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. That is titles, inputs, answers and names of changed files; not the output of tools, nor the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
+/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. It searches titles, inputs, answers and names of changed files, but not the output of tools or the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
@@ -195,7 +195,7 @@ export interface SessionDelete {
   session_id: string;
 }
 
-/** Lends a session what a frontend has, or takes it back: then the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
+/** Lends a session what a frontend has, or takes it back if the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
 export interface SessionLend {
   type: "session_lend";
   /** The session. */
@@ -350,7 +350,7 @@ export interface Answer {
   text?: string;
 }
 
-/** Summarises history now. Answered by `Started`, or rejected `busy`. It runs as a turn without a step. If history is too short, that completes with the warning `nothing_to_compact`; if no summary can be made, it fails and its error says why. */
+/** Summarises history now. Answered by `Started`, or rejected `busy`. It runs as a turn without a step. If history is too short, the turn completes with the warning `nothing_to_compact`; if no summary can be made, it fails and its error says why. */
 export interface Compact {
   type: "compact";
   /** The session. */
