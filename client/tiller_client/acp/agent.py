@@ -352,7 +352,7 @@ def _convert(message: Message, params: type[Struct]) -> Any:  # noqa: ANN401 - o
 
 
 def _checked(fields: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    """A struct of these fields; raises `RpcFailure` if one has no such value."""
+    """A struct of these fields; raises `RpcFailure` if one of them has the wrong type."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:

@@ -37,7 +37,7 @@ class _Prompt:
 
 
 class PendingPrompts:
-    """In the order in which they came. `unqueue` takes a queued input back."""
+    """Prompts, in the order in which they came. `unqueue` takes a queued input back."""
 
     def __init__(self, peer: Peer, unqueue: Callable[[str], None]) -> None:
         self._peer = peer

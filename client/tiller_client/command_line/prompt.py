@@ -108,7 +108,7 @@ def read_schema(argument: str) -> dict[str, Any]:
 
 
 def _bytes_of(argument: str) -> bytes:
-    """The UTF-8 of a word of the command line; bytes that its locale can't decode stay."""
+    """The UTF-8 of a word of the command line, with undecodable bytes as they were typed."""
     try:
         return argument.encode()
     except UnicodeEncodeError:

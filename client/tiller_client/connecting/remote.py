@@ -122,7 +122,8 @@ class RemoteDaemon:
                     break
                 problem: TillerError = NoAnswer(
                     f"the daemon on {self.host} runs, but does not answer over ssh; its sshd may "
-                    "forbid it (AllowStreamLocalForwarding, AllowTcpForwarding in sshd_config)"
+                    "forbid forwarding (AllowStreamLocalForwarding or AllowTcpForwarding in its "
+                    "sshd_config)"
                 )
             except LinkLost as error:
                 problem = error

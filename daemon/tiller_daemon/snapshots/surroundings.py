@@ -1,7 +1,7 @@
 """What decides about the files of a workspace without being one of them, such as repositories.
 
-A repository inside a workspace is left out, and one around it may ignore files. Which directory is
-a repository follows from a few entries of it, whose stamps are kept here.
+A repository inside a workspace is left out, and one around it may ignore files. Whether a
+directory is a repository follows from a few of its entries, whose stamps are kept here.
 """
 
 import os

@@ -93,7 +93,10 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
 def _documents(
     directory: Path, within: Path | None, left: int, may_read: MayRead
 ) -> Iterator[Document | RefusedDocument]:
-    """Give refused documents until one can be read; without `within` they are the user's own."""
+    """Give the first document that can be read, after those that are refused.
+
+    Without `within` they are the user's own.
+    """
     bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
         path = directory / name
