@@ -47,9 +47,9 @@ def always_patterns(line: str) -> tuple[str, ...]:
 def always_network_patterns(line: str) -> tuple[str, ...]:
     """Return a pattern for each command of a line that needs a rule to use the network.
 
-    Empty if a command in it is not known to need the network, as a rule would open it to that one
-    on any other line, too. Nor is there a rule for a wrapper such as `xargs`, whose command gets
-    its arguments from elsewhere.
+    Empty if the line has a command that is not known to need the network, because a rule would open
+    the network to that command on every other line. Also empty for a wrapper such as `xargs`, whose
+    command gets its arguments from elsewhere.
     """
     commands = parse(line).commands
     known = all(is_known(each) or purpose_of(each) == "passes_on" for each in commands)

@@ -17,7 +17,7 @@ PIECE_CHARS_MAX = 240
 """Maximum number of characters of a piece of an excerpt: encoded data makes long words."""
 
 _OWN = str.maketrans("", "", f"\x00{SEPARATOR}{BEGIN}{END}")
-"""Removes what has a meaning here; no person reads it."""
+"""Removes the characters that have a meaning here, which are invisible to people anyway."""
 
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"

@@ -144,7 +144,7 @@ class Painter:
         return ("\r" + f"\x1b[{above}A") if above else "\r"
 
     def _difference(self, frame: Frame) -> tuple[str, int]:
-        """Return what turns the rows on the screen into the frame, and the row of the cursor then."""
+        """Return what turns the rows on the screen into the frame, and the row where that ends."""
         parts: list[str] = []
         at = 0
         for number, row in enumerate(frame.rows):

@@ -35,8 +35,8 @@ NO_SANDBOX = (
     "files, or say in your report what should be run."
 )
 SANDBOX_TOO_WEAK = (
-    "denied: the sandbox of this machine ({name}) can't keep a command that writes within its "
-    "limits. {why} Use the tools for files, or wait for the report."
+    "denied: the sandbox of this machine ({name}) can't limit where a command writes. "
+    "{why} Use the tools for files, or wait for the report."
 )
 
 
