@@ -196,7 +196,7 @@ class Console:
         self._write(text + "\n")
 
     def complain(self, text: str) -> None:
-        """Write a sentence to stderr, like the function, in place of the rows at the bottom."""
+        """Write a sentence to stderr, in place of the rows at the bottom; see the function."""
         self.bottom()
         complain(text)
 

@@ -52,7 +52,7 @@ class Asking:
         self._asked: dict[str, int] = {}
         """Numbers of the questions to the client, by the request."""
         self._foreign: set[str] = set()
-        """Requests of sub-agents, whose calls the client was shown only with the question."""
+        """Requests of sub-agents: the client learned of their calls only by the question."""
 
     def ask(self, request: Request, snapshot: Snapshot) -> None:
         """Ask the client about a request."""

@@ -103,7 +103,7 @@ _DEFAULT = Choice(DEFAULT, "As configured")
 def _option(
     name: str, label: str, current: str, choices: Iterable[Choice], category: str | None = None
 ) -> ConfigOption:
-    """An option whose value is one of its choices, even if that is no longer offered."""
+    """An option. Its value is among the choices, even if it is no longer offered."""
     offered = tuple(choices)
     if current and current not in {choice.value for choice in offered}:
         offered += (Choice(current, current),)

@@ -52,7 +52,7 @@ class PendingPrompts:
 
     @property
     def may_be_removed(self) -> bool:
-        """Whether a prompt has left the queue, and only the whole log tells where it went."""
+        """Whether a prompt has left the queue; the rest of the log must tell where it went."""
         return any(prompt.left_queue for prompt in self._prompts)
 
     def add(self, request_id: RequestId, result: Started | Queued) -> None:

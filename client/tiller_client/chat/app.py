@@ -196,7 +196,7 @@ class Chat:
         self.screen.pace.key_came()
 
     def _ask(self) -> None:
-        """Ask the request that is next, if another one was asked before."""
+        """Ask the oldest open request, if another one was asked before."""
         request = next(iter(self.snapshot.requests), None)
         before = self.asking.request
         self.asking.show(request)

@@ -66,7 +66,7 @@ class Asking:
         self._seen_at = None
 
     def seen(self, now: float) -> None:
-        """The request is on the screen since `now` (seconds of any clock), if not before."""
+        """Note when (seconds of any clock) the request was on the screen for the first time."""
         if self.request and self._seen_at is None:
             self._seen_at = now
 

@@ -27,7 +27,7 @@ class Parts:
 
 
 LIVE_ROWS_MIN = 2
-"""What is left of the live part on a terminal of few rows; the rest of the parts is more urgent."""
+"""Rows that the live part keeps on a small terminal; the other parts are more urgent."""
 
 
 def compose(parts: Parts, height: int) -> Frame:

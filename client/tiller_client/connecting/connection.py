@@ -45,7 +45,7 @@ class DaemonConnection:
     """How the user ends a wait for an answer."""
 
     latest: ClassVar["DaemonConnection | None"] = None
-    """The one that was greeted last in this process, until its daemon is stopped."""
+    """The latest connection of this process, until its daemon is stopped."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class DaemonConnection:
 
     @property
     def program(self) -> str:
-        """How command lines that are about this daemon begin."""
+        """The beginning of command lines for this daemon."""
         return self._daemon.program
 
     def close(self) -> None:

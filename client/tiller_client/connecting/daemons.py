@@ -27,9 +27,9 @@ class Daemon(Protocol):
     is_remote: bool
     """Whether reaching it may take long, because there is a network in between."""
     program: str
-    """How command lines that are about this daemon begin."""
+    """The beginning of command lines for this daemon."""
     restart: str
-    """What brings a daemon of this version."""
+    """The command line that starts a daemon of this version."""
 
     def token(self) -> str:
         """Return the token of the daemon that is running; raises `NoDaemon` if none is."""

@@ -25,7 +25,7 @@ WORD_PAIRS_MAX = 200
 """Lines of one diff whose words are compared."""
 
 ALIKE_MIN = 0.5
-"""Lines that have less in common (0 to 1) are another line, not a changed one."""
+"""Two lines with less in common (0 to 1) are not shown as one line that has changed."""
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)")
 _WORD = re.compile(r"\w+|\s+|.")

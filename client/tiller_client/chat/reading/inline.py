@@ -42,9 +42,9 @@ def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iter
 
 
 def _linked(inner: Row, address: str, theme: Theme, roles: tuple[str, ...]) -> Iterator[Span]:
-    """Text that leads to an address; the address follows where it would not be known else.
+    """The text of a link. The address follows it if it would not be visible otherwise.
 
-    It also follows text that looks like another address: nobody would look behind that.
+    The address also follows a text that looks like another address, which might deceive the reader.
     """
     text = "".join(span.text for span in inner)
     can_link = theme.can_link(address)

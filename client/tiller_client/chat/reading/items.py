@@ -1,4 +1,4 @@
-"""Makes lines of items: messages, reasoning, calls, notices, and of the plan.
+"""Makes lines of the plan, and of items: messages, reasoning, calls, notices.
 
 The words are those of `render_item`, which other verbs use; `calls` has the lines of tool calls.
 """

@@ -84,7 +84,7 @@ class Theme:
         return "".join(map(self._written, row)).rstrip(" ")
 
     def recoloured(self, line: str) -> str:
-        """A finished line with the colours of this theme for those of `Paint`."""
+        """A finished line with the colours of this theme in place of those of `Paint`."""
         if self.colours <= 16:
             return line
         return _PAINTED.sub(lambda code: f"\x1b[{self._code(_ROLES[code[1]])}m", line)

@@ -30,5 +30,5 @@ class Look:
             self.theme = replace(self.theme, cell=painter.cell or self.theme.cell)
 
     def recoloured(self, lines: Iterable[str]) -> list[str]:
-        """Finished lines with the colours of the theme for those of `paint`."""
+        """Finished lines with the colours of the theme in place of those of `paint`."""
         return [self.theme.recoloured(line) for line in lines]

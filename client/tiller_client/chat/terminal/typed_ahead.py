@@ -15,9 +15,9 @@ _COUNT = struct.Struct("i")
 
 @contextmanager
 def kept(descriptor: int) -> Generator[bytes]:
-    """Keep what is typed until the end; gives what was typed before.
+    """Keep what is typed during the block; gives what was typed before it.
 
-    Until then the terminal made newlines of Enter. Ctrl-C still interrupts.
+    Before the block the terminal turned Enter into newlines. Ctrl-C still interrupts.
     """
     before = termios.tcgetattr(descriptor)
     modes = termios.tcgetattr(descriptor)

@@ -39,7 +39,7 @@ ENDING_S: Final = 10.0
 TITLE_CHARS_MAX: Final = 100
 
 LOOKED_AT_BYTES_MAX: Final = 64 * 1024
-"""How much of its output is looked at while a command runs; the result is looked at anyway."""
+"""How much of a running command's output is looked at; the result is looked at anyway."""
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
