@@ -357,7 +357,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
         str,
         doc(
             "Directory for which `always_here` would keep the same patterns as lasting rules, for "
-            "every session; empty: it can't."
+            "every session; empty if that answer is not possible."
         ),
     ] = ""
     detail: Annotated[str, doc("All that is asked about; empty if the title is all.")] = ""

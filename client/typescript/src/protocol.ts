@@ -559,7 +559,7 @@ export interface Request {
   subjects?: Array<string>;
   /** Patterns that `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** Directory for which `always_here` would keep the same patterns as lasting rules, for every session; empty: it can't. */
+  /** Directory for which `always_here` would keep the same patterns as lasting rules, for every session; empty if that answer is not possible. */
   always_here?: string;
   /** All that is asked about; empty if the title is all. */
   detail?: string;

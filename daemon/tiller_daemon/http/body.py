@@ -36,7 +36,7 @@ class Body:
 
 
 class _SizedBody(Body):
-    """A body whose length the head says."""
+    """A body whose length is in the head."""
 
     def __init__(self, length: int) -> None:
         super().__init__()
