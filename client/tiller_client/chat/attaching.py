@@ -1,4 +1,4 @@
-"""What a text names that is sent along: files as paths, images as they are."""
+"""Finds the files that a text names, to send them along: images as they are, others as paths."""
 
 import re
 from pathlib import Path
