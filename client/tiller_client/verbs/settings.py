@@ -1,7 +1,7 @@
 """`set`: changes one setting of a session, or its title."""
 
 from argparse import Namespace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -14,10 +14,19 @@ from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.text import one_line
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.ops import SessionConfigure
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Approve, FollowUps, SandboxMode, Settings
 
 FIELDS = {"budget": "turn_budget"}
 """The fields of settings with another name than on the command line; else `-` becomes `_`."""
+
+
+WANTED = {
+    "approve": " or ".join(get_args(Approve)),
+    "sandbox": " or ".join(get_args(SandboxMode)),
+    "follow-ups": " or ".join(get_args(FollowUps)),
+    "max-steps": "a whole number from 1 on",
+}
+"""What a setting may be, where not any text is possible."""
 
 
 def run(arguments: Namespace) -> int:
@@ -44,7 +53,8 @@ def _changes(name: str, value: str) -> dict[str, Any]:
     try:
         return {"settings": msgspec.convert({field: _read(name, value)}, Settings)}
     except msgspec.ValidationError as error:
-        raise UsageError(f"{value!r} can't be the {name} of a session: {error}") from None
+        wanted = f"; give {WANTED[name]}" if name in WANTED else f": {error}"
+        raise UsageError(f"{value!r} can't be the {name} of a session{wanted}") from None
 
 
 def _read(name: str, value: str) -> object:
