@@ -37,8 +37,11 @@ KILLED: Final = -9
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
-PROGRAM: Final = (sys.executable, "-I", "-S", reaper.__file__, launcher.__file__)
-"""What is run as the fork server: a Python, two options for it, and two of our files."""
+PROGRAM: Final = (sys.executable, "-I", "-S", "-B", reaper.__file__, launcher.__file__)
+"""What is run as the fork server: a Python, three options for it, and two of our files.
+
+`-I` hides from it whether bytecode may be written; the daemon imports both files before anyway.
+"""
 
 _OPEN_PATH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
