@@ -185,7 +185,11 @@ def test_what_waits_says_how_to_go_on(daemon: FakeDaemon, tiller: Tiller) -> Non
     hint = f"2 inputs wait; go on with: tiller resume {OTHER}"
     assert hint in err
     assert hint in tiller("show", OTHER)[1]
-    assert "go on with" not in tiller("queue", SESSION)[2], "its turn takes the input"
+    steering = QueuedInput("q2", "stop", "steer")
+    daemon.add(SESSION, [QueueChanged((QueuedInput("q1", "and then", "queue"), steering))])
+    _, out, err = tiller("queue", SESSION)
+    assert out == "q1  and then\nq2  stop (before the next step)\n"
+    assert "go on with" not in err, "its turn takes the input"
 
 
 def test_an_op_that_the_daemon_can_not_do_is_a_sentence_and_1(

@@ -32,6 +32,10 @@ QUEUE_CHANGES = {
 """What each action has done, before the id of the input."""
 
 
+STEERS = " (before the next step)"
+"""Marks input for the running turn in a list of what waits."""
+
+
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
     with_input = arguments.verb in ("send", "steer")
@@ -140,7 +144,8 @@ def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) 
         if arguments.json:
             print_json(queued)
         else:
-            say(f"{queued.id}  {input_line(queued)}")
+            steers = queued.delivery == "steer" and snapshot.turn is not None
+            say(f"{queued.id}  {input_line(queued)}{STEERS if steers else ''}")
     if arguments.json:
         return
     if not queue:
