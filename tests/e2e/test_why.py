@@ -115,7 +115,7 @@ async def test_what_runs_unasked_in_a_sandbox_says_so(frontend: Frontend, worksp
     ]
     assert [(one.by, one.rule) for one in builds.allowed] == [("sandbox", None)]
     line = (await shown(frontend, session_id, "wc -l"))[1]
-    assert line.startswith("  allowed because it only reads: `cat greeting.txt | wc -l` seems")
+    assert line.startswith("  bash allowed because it only reads: `cat greeting.txt | wc -l` seems")
     (line,) = (await shown(frontend, session_id, "make"))[1:]
     assert line.startswith("  allowed by the sandbox: ")
 
@@ -154,6 +154,24 @@ async def test_an_answer_a_grant_and_a_no_are_told_apart(
     lines = await shown(frontend, session_id, "deploy")
     assert "it did not run: rejected by the user: not now" in lines[1]
     assert lines[2].endswith("→ reject by e2e: not now")
+
+
+async def test_one_answer_to_two_needs_names_each_of_them(
+    frontend: Frontend, workspace: Path
+) -> None:
+    steps = calls(bash("git push nowhere")), text("done")
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert request.permission == "network"
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    _, first, second, asked = await shown(frontend, session_id, "last")
+    assert {first, second} == {
+        f"  {permission} allowed by you: You allowed it, by e2e."
+        for permission in ("bash", "network")
+    }
+    assert "→ once by e2e" in asked
 
 
 async def test_a_stopped_command_that_ran_again_has_both_reasons(

@@ -68,7 +68,8 @@ def explanation(
 ) -> list[str]:
     """The lines about a call: what it is, why it ran, what was asked."""
     lines = [f"{paint.bold(call_label(call))}  {paint.dim(call_state(call))}"]
-    lines += [f"  allowed {_because(one)}" for one in call.allowed]
+    several = len(call.allowed) > 1
+    lines += [f"  {_because(one, named=several)}" for one in call.allowed]
     if call.by_user:
         lines.append("  it is your own command, which needs no permission")
     elif call.error_kind is not None and call.output and call.started_at is None:
@@ -81,8 +82,10 @@ def explanation(
     return lines
 
 
-def _because(allowed: Allowed) -> str:
-    return f"{BY.get(allowed.by, allowed.by)}: {one_line(allowed.reason)}"
+def _because(allowed: Allowed, *, named: bool) -> str:
+    """A reason; `named`: with the permission, as one answer may allow several."""
+    name = f"{one_line(allowed.permission)} " if named else ""
+    return f"{name}allowed {BY.get(allowed.by, allowed.by)}: {one_line(allowed.reason)}"
 
 
 def _question(request: Request) -> str:
