@@ -38,7 +38,7 @@ from tiller_protocol.snapshot import Snapshot, find_mark
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 INTERRUPTED_NOTICE = (
-    "The user interrupted this turn. Running commands were stopped and may have done part of their "
+    "This turn was interrupted. Running commands were stopped and may have done part of their "
     "work. Check before you rely on anything, and follow the user's next message."
 )
 STOPPED_NOTICE = (
