@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import faults_of_chat
 import faults_of_hooks
 import faults_of_input
 import faults_of_permission
@@ -32,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("daemon", "protocol", "client")
 
 FAULTS = (
-    faults_of_hooks.FAULTS
+    faults_of_chat.FAULTS
+    + faults_of_hooks.FAULTS
     + faults_of_input.FAULTS
     + faults_of_permission.FAULTS
     + faults_of_record.FAULTS

@@ -10,6 +10,7 @@ from tiller_client.console import Console
 from tiller_client.errors import UsageError
 from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.watch import Signals, Watch
+from tiller_client.rendering.wrap import wrapped
 from tiller_protocol.ops import (
     AnyOp,
     Compact,
@@ -68,7 +69,7 @@ class PlainChat:
         """The op of a command; commands that are not ours are input, which the daemon reads."""
         match name:
             case "help":
-                for line in HELP.splitlines():
+                for line in wrapped(HELP, self._console.width).split("\n"):
                     self._console.line(line)
             case "quit":
                 self.leaves = True

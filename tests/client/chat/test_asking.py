@@ -17,6 +17,10 @@ def request(request_id: str = "r1", **fields: object) -> Request:
 def test_the_choices_are_those_that_the_request_has() -> None:
     assert [one.key for one in choices(request())] == ["y", "a", "h", "n", "r"]
     assert [one.key for one in choices(request(always=(), always_here=""))] == ["y", "n", "r"]
+    assert [one.decision for one in choices(request())] == [
+        *("once", "always", "always_here", "reject", "reject")
+    ]
+    assert [one.key for one in choices(request()) if one.wants_text] == ["r"]
     question = Request("q", "question", "Which?", choices=("red", "blue"))
     assert [(one.key, one.text) for one in choices(question)] == [
         ("1", "red"),

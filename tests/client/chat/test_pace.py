@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 from prompt_toolkit.keys import Keys
 
 from tiller_client.chat.terminal.keyboard import ANSWER_SEQUENCE, Keyboard
-from tiller_client.chat.terminal.pace import FRAMES_IN_FLIGHT_MAX, Pace
+from tiller_client.chat.terminal.pace import FRAME_S, FRAMES_IN_FLIGHT_MAX, Pace
 
 UP = "\x1b[A"
 
@@ -70,6 +71,20 @@ def test_keys_are_drawn_while_few_frames_are_on_their_way() -> None:
         drawn.pace.answered()
         await drawn.next_frame()
         assert drawn.frames == FRAMES_IN_FLIGHT_MAX + 1, "what the other keys did"
+
+    play(body)
+
+
+def test_events_draw_no_frame_before_the_last_one_is_old_enough() -> None:
+    async def body(drawn: Drawn) -> None:
+        before = time.monotonic()
+        for _ in range(3):
+            drawn.pace.soon()
+            drawn.pace.soon()
+            await drawn.next_frame()
+            drawn.pace.answered()
+        assert drawn.frames == 3
+        assert time.monotonic() - before >= 2 * FRAME_S
 
     play(body)
 

@@ -213,6 +213,57 @@ async def test_up_brings_back_what_was_written_and_ctrl_r_searches_it(
     await chat.until(lambda: "the first thing" in chat.rows[chat.cursor[0]])
 
 
+@pytest.mark.parametrize(
+    ("what", "then"),
+    [
+        ("move to", ["queued: second", "queued: first"]),
+        ("remove", ["queued: first"]),
+        ("send now", ["steers: second", "queued: first"]),
+    ],
+)
+async def test_what_is_queued_is_moved_removed_or_sent_now(
+    opens: Opens, daemon: Daemon, what: str, then: list[str]
+) -> None:
+    chat = opens("-m", daemon.script(hang("Hanging now")))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("Hanging now")
+    for one in ("first", "second"):
+        chat.press(f"{one}\x1b\r")
+        await chat.shows(f"queued: {one}")
+    chat.press("\x1bqsecond")
+    await chat.sees("▸ second")
+    chat.press(f"\r{what}")
+    await chat.sees(f"▸ {what}")
+    chat.press("\r")
+    await chat.until(lambda: [row[4:] for row in chat.rows if row.startswith("  ◷ ")] == then)
+
+
+async def test_what_was_written_in_another_session_is_in_the_history(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    await write_each(chat, "a thing of an earlier session")
+    other = opens("-m", daemon.script(always("Read.")))
+    await other.shows(READY)
+    await write_each(other, "go")  # until then the history has come
+    other.press("\x12earlier")
+    await other.shows("▸ a thing of an earlier session")
+
+
+async def test_a_message_that_can_not_be_sent_comes_back_to_the_editor(
+    opens: Opens, daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(hang("Hanging now")))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("Hanging now")
+    chat.press("!ls\r")
+    await chat.shows("not sent: ")
+    assert f"{PROMPT}!ls" in chat.rows
+
+
 async def test_what_is_taken_out_of_the_queue_replaces_no_text_for_good(
     opens: Opens, daemon: Daemon
 ) -> None:
@@ -250,7 +301,7 @@ async def test_a_session_can_be_read_after_its_directory_is_gone(
     chat = opens((await newest(frontend)).session_id)
     await chat.shows(READY)
     chat.press("\x1bm")
-    await chat.shows("does not exist")
+    await chat.shows("The workspace")
     chat.press("!ls\r")
     await chat.shows("» say it", f"{PROMPT}!ls", "not sent")
 

@@ -62,7 +62,7 @@ async def test_commands_set_help_and_say_what_is_wrong(opens: Opens, daemon: Dae
     chat = opens("-m", daemon.script(always("I am the first.")), "--plain")
     await chat.shows(READY)
     chat.press("/help\n")
-    await chat.shows("/rename TITLE   give the session a title")
+    await chat.shows("runs your own\ncommand.", "/rename TITLE   give the session a title")
     chat.press("/model\n")
     await chat.shows("not sent: /model needs a value; see /help")
     chat.press(f"/model {other}\n")

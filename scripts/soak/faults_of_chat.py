@@ -1,0 +1,274 @@
+"""Faults of `tiller chat`: what is shown, typed, asked and drawn."""
+
+from fault import Fault
+
+CHAT = "client/tiller_client/chat/"
+IN_A_TERMINAL = "tests/e2e/chat/test_chat.py::"
+STATES = "tests/e2e/chat/test_screens.py::test_a_person_sees_it"
+OF_ASKING = "tests/client/chat/test_asking.py::"
+OF_EDITOR = "tests/client/chat/test_editor.py::"
+OF_ITEMS = "tests/client/chat/test_reading_items.py::"
+OF_MARKDOWN = "tests/client/chat/test_reading_markdown.py::"
+OF_NOTIFYING = "tests/client/chat/test_notifying.py::"
+OF_PACE = "tests/client/chat/test_pace.py::"
+OF_PAINTER = "tests/client/chat/test_painter.py::"
+
+DRAWING = (
+    Fault(
+        "events draw at most 30 frames in a second",
+        CHAT + "terminal/pace.py",
+        "Pace._wait_s",
+        "max(0.0, A + B - C())",
+        "0.0",
+        OF_PACE + "test_events_draw_no_frame_before_the_last_one_is_old_enough",
+    ),
+    Fault(
+        "no frame is drawn by events before the terminal has shown the last one",
+        CHAT + "terminal/pace.py",
+        "Pace.may_draw",
+        "A if B else 1",
+        "100",
+        OF_PACE + "test_events_draw_one_frame_until_the_terminal_has_answered",
+    ),
+    Fault(
+        "only what has changed is written again",
+        CHAT + "terminal/painter.py",
+        "Painter._difference",
+        "self._rows[A] == B",
+        "False",
+        OF_PAINTER + "test_what_is_on_the_screen_already_is_not_written_again",
+    ),
+    Fault(
+        "the live part is gone after the end",
+        CHAT + "terminal/painter.py",
+        "Painter.erase",
+        "if self._rows:",
+        "if False:",
+        IN_A_TERMINAL + "test_a_turn_is_written_read_and_stays_in_the_scrollback",
+    ),
+    Fault(
+        "what streams has the width of the terminal after it was resized",
+        CHAT + "conversation.py",
+        "Conversation._live_item",
+        "self._stream.width = A",
+        "pass",
+        IN_A_TERMINAL + "test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower",
+    ),
+    Fault(
+        "no cells are laid out that nobody sees",
+        CHAT + "app.py",
+        "Chat.__init__",
+        "self.app.renderer = A(B(), C)",
+        "pass",
+        "tests/e2e/chat/test_start.py"
+        "::test_the_first_frame_is_drawn_before_what_reads_keys_is_imported",
+    ),
+)
+
+READING = (
+    Fault(
+        "no text of a model or a tool reaches the terminal as it is",
+        CHAT + "reading/style.py",
+        "safe",
+        "sanitized(A)",
+        "A",
+        OF_MARKDOWN + "test_any_text_at_all_is_safe",
+    ),
+    Fault(
+        "an interruption is told once",
+        CHAT + "conversation.py",
+        "Conversation._release",
+        "if A[B.code] != C:",
+        "if True:",
+        STATES,
+    ),
+    Fault(
+        "an image is drawn only where it stays",
+        CHAT + "reading/items.py",
+        "item_lines",
+        "if A.now is not None:",
+        "if False:",
+        OF_ITEMS + "test_an_image_is_drawn_only_into_lines_that_are_final",
+    ),
+)
+
+WRITING = (
+    Fault(
+        "a pasted text that is folded is sent whole",
+        CHAT + "editor.py",
+        "Editor.whole",
+        "self.expanded(A)",
+        "A",
+        OF_EDITOR + "test_what_was_pasted_is_sent_whole",
+    ),
+    Fault(
+        "a large pasted text is folded",
+        CHAT + "editor.py",
+        "Editor.paste",
+        "A < B and len(C) < D",
+        "True",
+        OF_EDITOR + "test_what_was_pasted_is_sent_whole",
+    ),
+    Fault(
+        "a text that is replaced is not lost",
+        CHAT + "editor.py",
+        "Editor.put",
+        "self.take()",
+        "self.buffer.reset()",
+        OF_EDITOR + "test_a_text_that_is_replaced_can_be_brought_back",
+    ),
+    Fault(
+        "Alt-Enter queues",
+        CHAT + "keys.py",
+        "_add_lines._queue",
+        "queue=True",
+        "queue=False",
+        IN_A_TERMINAL + "test_enter_steers_and_alt_enter_queues_while_a_turn_is_running",
+    ),
+    Fault(
+        "queued input is moved by the menu",
+        CHAT + "choosing.py",
+        "Menus._edit",
+        'cast("_QueueAction", A)',
+        '"remove"',
+        IN_A_TERMINAL + "test_what_is_queued_is_moved_removed_or_sent_now",
+    ),
+    Fault(
+        "what was written in earlier sessions can be found",
+        CHAT + "app.py",
+        "Chat._load",
+        "if A else []",
+        "if False else []",
+        IN_A_TERMINAL + "test_what_was_written_in_another_session_is_in_the_history",
+    ),
+    Fault(
+        "a message that can't be sent comes back",
+        CHAT + "actions.py",
+        "Actions._failed",
+        "self._chat.editor.put(A)",
+        "pass",
+        IN_A_TERMINAL + "test_a_message_that_can_not_be_sent_comes_back_to_the_editor",
+    ),
+    Fault(
+        "menus show what there is now",
+        CHAT + "actions.py",
+        "Actions._with_catalog.loaded",
+        "self._chat.catalog.load(A)",
+        "pass",
+        IN_A_TERMINAL + "test_a_menu_shows_what_there_is_now",
+    ),
+    Fault(
+        "Esc interrupts",
+        CHAT + "actions.py",
+        "Actions.interrupt_or_go_back",
+        "self.submit(Interrupt(A))",
+        "pass",
+        IN_A_TERMINAL + "test_escape_interrupts_and_again_goes_back_to_a_turn",
+    ),
+    Fault(
+        "what is typed before the chat can read keys is kept",
+        CHAT + "terminal/keyboard.py",
+        "type_ahead",
+        "store_typeahead(A, B)",
+        "pass",
+        IN_A_TERMINAL + "test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole",
+    ),
+)
+
+ASKING = (
+    Fault(
+        "no key is about a request that was not on the screen for a while",
+        CHAT + "asking.py",
+        "Asking.takes_keys",
+        "A and B - self._seen_at >= C",
+        "A",
+        OF_ASKING
+        + "test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written",
+    ),
+    Fault(
+        "no key is about a request while a text is written",
+        CHAT + "asking.py",
+        "Asking.takes_keys",
+        "A and B - self._seen_at >= C",
+        "B - self._seen_at >= C",
+        OF_ASKING
+        + "test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written",
+    ),
+    Fault(
+        "no key that was on its way before the terminal showed a request is about it",
+        CHAT + "terminal/pace.py",
+        "Pace.written",
+        "elif not A:",
+        "if True:",
+        "tests/client/chat/test_screen.py::test_keys_are_about_a_request_once_the_terminal_shows_it",
+    ),
+    Fault(
+        "a second letter makes both of them text",
+        CHAT + "asking.py",
+        "Asking.press",
+        "self.chosen is None and A is not None",
+        "A is not None",
+        OF_ASKING + "test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole",
+    ),
+    Fault(
+        "what was chosen for a request is forgotten with it",
+        CHAT + "asking.py",
+        "Asking.show",
+        "self.chosen = self.typing = None",
+        "pass",
+        OF_ASKING + "test_only_the_letter_of_an_answer_and_enter_right_after_it_answer",
+    ),
+    Fault(
+        "each letter decides what its label says",
+        CHAT + "asking.py",
+        "choices",
+        'Choice("n", "no, and stop", "reject")',
+        'Choice("n", "no, and stop", "once")',
+        OF_ASKING + "test_the_choices_are_those_that_the_request_has",
+    ),
+)
+
+KNOWING = (
+    Fault(
+        "the bell rings for somebody who looks elsewhere",
+        CHAT + "terminal/notifying.py",
+        "Notifier.take",
+        "if not self.has_focus:",
+        "if False:",
+        OF_NOTIFYING + "test_somebody_who_looks_elsewhere_is_called_once",
+    ),
+    Fault(
+        "and for nobody else",
+        CHAT + "terminal/notifying.py",
+        "Notifier.take",
+        "if not self.has_focus:",
+        "if True:",
+        OF_NOTIFYING + "test_nobody_is_called_who_sees_it",
+    ),
+    Fault(
+        "the status says how much of the context is used",
+        CHAT + "status.py",
+        "_parts",
+        "if A.context_tokens and A.context_window:",
+        "if False:",
+        STATES,
+    ),
+    Fault(
+        "the status says that there is no daemon",
+        CHAT + "live_session.py",
+        "_watch",
+        'A.away(B if C else "")',
+        'A.away("")',
+        IN_A_TERMINAL + "test_a_daemon_that_was_stopped_is_said_and_awaited",
+    ),
+    Fault(
+        "a session whose directory is gone can be read",
+        CHAT + "live_session.py",
+        "LiveSession.look_up",
+        "return None",
+        "raise",
+        IN_A_TERMINAL + "test_a_session_can_be_read_after_its_directory_is_gone",
+    ),
+)
+
+FAULTS = (*DRAWING, *READING, *WRITING, *ASKING, *KNOWING)
