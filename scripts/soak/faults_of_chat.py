@@ -49,7 +49,7 @@ DRAWING = (
     Fault(
         "what streams has the width of the terminal after it was resized",
         CHAT + "conversation.py",
-        "Conversation._live_item",
+        "Conversation._feed",
         "self._stream.width = A",
         "pass",
         IN_A_TERMINAL + "test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower",

@@ -234,10 +234,7 @@ class Conversation:
 
     def _live_item(self, item: Item, now: float) -> list[str]:
         if isinstance(item, AssistantMessage):
-            if self._stream is None:
-                return []
-            self._stream.width = self.look.width
-            return self._stream.tail()
+            return self._stream.tail() if self._stream is not None else []
         if not is_shown(item):
             return []
         return self._item(item, now)

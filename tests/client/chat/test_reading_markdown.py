@@ -64,10 +64,14 @@ def test_no_line_is_too_wide_and_none_has_an_escape_that_is_not_ours(text, colum
             assert shown == line
 
 
-@given(st.text(max_size=200), st.integers(20, 60))
+@given(
+    st.text(st.characters() | st.sampled_from("\x1b[]\x07\x9b\u202e\r"), max_size=200),
+    st.integers(20, 60),
+)
 def test_any_text_at_all_is_safe(text, columns):
     for line in markdown_lines(text, columns, COLOURED):
-        assert "\x1b" not in OURS.sub("", line)
+        shown = OURS.sub("", line)
+        assert sanitized(shown) == shown
         assert width(line) <= columns
 
 
