@@ -83,8 +83,11 @@ def test_the_filter_means_the_same_on_both_architectures(machine: str, architect
     assert said(ioctl, 0, 0x5401) == ALLOWED
     assert said(ioctl, 0, 0x5412) == said(ioctl, 0, 0x541C) == REFUSED
     assert said(ioctl, 0, 0x5412 | 1 << 32) == REFUSED
-    assert said(ioctl, 0, 0x40086602) == ALLOWED
-    assert said(ioctl, 0, 0x40086602, writes=False) == REFUSED
+    # chattr, verity, a subvolume of btrfs.
+    for request in (0x40086602, 0x40806685, 0x5000940E):
+        assert said(ioctl, 0, request) == ALLOWED
+        assert said(ioctl, 0, request, writes=False) == REFUSED
+    assert said(ioctl, 0, 0x5401, writes=False) == ALLOWED
     assert said(limit, 0) == ALLOWED
     assert said(limit, 77) == REFUSED
     assert said(425) == REFUSED

@@ -94,8 +94,13 @@ _CHANGES: Final = (
 _TERMINAL: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: faking input to a terminal, for whatever program reads there."""
 
-_FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
-"""FS_IOC_SETFLAGS, the same for 32 bits, and FS_IOC_FSSETXATTR: what `chattr` uses."""
+_FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820, 0x40806685, 0x800C6613)
+"""FS_IOC_SETFLAGS, the same for 32 bits, and FS_IOC_FSSETXATTR: what `chattr` uses. Then
+FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY. All work on what was opened for reading."""
+
+_BTRFS: Final = _Check(1, (0x9400,), mask=0xFF00, forbidden=True)
+"""All requests of btrfs. Some make or remove subvolumes in a directory that was opened for reading,
+which Landlock does not cover."""
 
 
 @functools.cache
@@ -140,7 +145,13 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
         *_refuse_user_namespaces(machine),
         # A pair of datagram sockets is not safe: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
-        _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
+        _refuse(
+            _IOCTL,
+            machine,
+            EPERM,
+            _Check(1, forbidden, forbidden=True),
+            *(() if writes else (_BTRFS,)),
+        ),
         # Limits of other processes: a CPU limit kills like a signal.
         _refuse(_PRLIMIT, machine, EPERM, _Check(0, (0,))),
         *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
