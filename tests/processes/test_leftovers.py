@@ -13,7 +13,13 @@ import trio
 
 from tiller_daemon.processes import process_tree
 from tiller_daemon.processes.fork_server import running_fork_server
-from tiller_daemon.processes.process_table import ProcessEntry, ProcTable, PsTable, choose_table
+from tiller_daemon.processes.process_table import (
+    ProcessEntry,
+    ProcTable,
+    PsTable,
+    choose_table,
+    descendants_in,
+)
 from tiller_daemon.processes.process_tree import sweep
 
 STAY = "sh -c 'echo ready $$; exec sleep 1000'"
@@ -179,6 +185,30 @@ def test_both_ways_to_read_the_table_agree(table):
         assert table.entry(child.pid).dead
     assert table.entry(child.pid) is None
     assert table.variables(child.pid).strip() == b""
+
+
+def test_both_ways_find_all_below_a_process_that_the_table_shows() -> None:
+    """Also the children of a thread, and orphans that a subreaper has got."""
+    with daemon("BELOW", GONE) as (process, pids):
+        found = ProcTable().descendants(process.pid)
+        assert {*pids} < {*found}
+        assert found.keys() == descendants_in(ProcTable().entries(), process.pid).keys()
+        assert found.keys() == PsTable().descendants(process.pid).keys()
+    code = """if True:
+        import subprocess, threading
+        def start():
+            print(subprocess.Popen(["sleep", "9"]).pid)
+            threading.Event().wait()
+        threading.Thread(target=start, daemon=True).start()
+        input()
+    """
+    command = [sys.executable, "-uc", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        assert {*ProcTable().descendants(process.pid)} == {pid}
+        os.kill(pid, signal.SIGKILL)
+        process.kill()
 
 
 def test_linux_reads_proc():

@@ -7,12 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 PS_TIMEOUT_S: Final = 5.0
 """`ps` takes some 20 ms; if it hangs, the daemon must not."""
 
 _READ_BYTES: Final = 1 << 20
+_HAS_CHILDREN: Final = os.access(f"/proc/self/task/{os.getpid()}/children", os.R_OK)
+"""Not every kernel is built with it (CONFIG_PROC_CHILDREN)."""
+
 _PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
 
 
@@ -44,6 +48,10 @@ class ProcessTable(Protocol):
         """Return the process with this pid, if there is one."""
         ...
 
+    def descendants(self, pid: int) -> dict[int, ProcessEntry]:
+        """Return all below a process, by pid, as far as one look shows them."""
+        ...
+
     def variables(self, pid: int) -> bytes:
         """Return the text with the initial environment of `pid`; empty if unknown."""
         ...
@@ -58,7 +66,7 @@ class ProcessTable(Protocol):
 
 
 class ProcTable:
-    """The table in `/proc` of Linux: some 7 us per process."""
+    """The table in `/proc` of Linux: some 7 to 30 us per process."""
 
     def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
@@ -79,6 +87,22 @@ class ProcTable:
         # A process whose main thread has ended looks dead while other threads still run.
         dead = fields[0] in b"ZX" and int(fields[17]) <= 1
         return ProcessEntry(pid, parent, group, session, int(fields[19]), dead)
+
+    def descendants(self, pid: int) -> dict[int, ProcessEntry]:
+        """Return all below a process: by lists of children, if the kernel has them.
+
+        With a hundred processes on the machine that takes a thirtieth of the time.
+        """
+        if not _HAS_CHILDREN:
+            return descendants_in(self.entries(), pid)
+        found: dict[int, ProcessEntry] = {}
+        waiting = [pid]
+        while waiting:
+            for child in _children(waiting.pop()):
+                if child not in found and (entry := self.entry(child)):
+                    found[child] = entry
+                    waiting.append(child)
+        return found
 
     def variables(self, pid: int) -> bytes:
         """Return `NAME=value` pairs separated by NUL; empty for dead processes and other users'."""
@@ -105,6 +129,10 @@ class PsTable:
         """Return the process with this pid, if there is one."""
         return self.entries().get(pid)
 
+    def descendants(self, pid: int) -> dict[int, ProcessEntry]:
+        """Return all below a process."""
+        return descendants_in(self.entries(), pid)
+
     def variables(self, pid: int) -> bytes:
         """Return the command line followed by the environment, separated by spaces."""
         return b"\n".join(_ps(_PS_OF_ONE, "-o", "command=", "-p", str(pid)))
@@ -123,6 +151,30 @@ class PsTable:
 def choose_table() -> ProcessTable:
     """Return the table that works on this machine."""
     return ProcTable() if _read("/proc/self/stat") else PsTable()
+
+
+def descendants_in(table: Mapping[int, ProcessEntry], *pids: int) -> dict[int, ProcessEntry]:
+    """Return those of a table that are below one of these."""
+    children: dict[int, list[ProcessEntry]] = {}
+    for entry in table.values():
+        children.setdefault(entry.parent, []).append(entry)
+    found: dict[int, ProcessEntry] = {}
+    waiting = [*pids]
+    while waiting:
+        new = [one for one in children.get(waiting.pop(), ()) if one.pid not in found]
+        found.update((one.pid, one) for one in new)
+        waiting.extend(one.pid for one in new)
+    return found
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Give the children of all threads of a process."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a third of the time
+    except OSError:
+        return
+    for thread in threads:
+        yield from map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
 
 
 def _pids() -> list[int]:

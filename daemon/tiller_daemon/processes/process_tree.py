@@ -22,7 +22,7 @@ import trio
 
 from tiller_daemon.processes.environment import DAEMON_MARKER
 from tiller_daemon.processes.fork_server import RunningProgram, current_fork_server
-from tiller_daemon.processes.process_table import ProcessEntry, choose_table
+from tiller_daemon.processes.process_table import ProcessEntry, choose_table, descendants_in
 from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
@@ -130,12 +130,11 @@ class ProcessTree:
         """
         if self.left_nothing():
             return []
-        table = _TABLE.entries()
-        roots = [table[self.running.reaper]] if self.running.reaper in table else []
+        members = _TABLE.descendants(self.running.reaper)
         if not self._adopts:
-            roots += self._roots_without_adoption(table)
-        members = _with_descendants(roots, table)
-        members.pop(self.running.reaper, None)
+            table = _TABLE.entries()
+            members |= _with_descendants(self._roots_without_adoption(table), table)
+            members.pop(self.running.reaper, None)
         living = [entry for entry in members.values() if not entry.dead]
         self._known = {entry.pid: entry.start for entry in living}
         self._sessions.update(entry.session for entry in living)
@@ -194,16 +193,8 @@ def _leftovers(mark: bytes) -> list[ProcessEntry]:
 def _with_descendants(
     roots: Iterable[ProcessEntry], table: dict[int, ProcessEntry]
 ) -> dict[int, ProcessEntry]:
-    children: dict[int, list[ProcessEntry]] = {}
-    for entry in table.values():
-        children.setdefault(entry.parent, []).append(entry)
-    members = {entry.pid: entry for entry in roots}
-    waiting = list(members.values())
-    while waiting:
-        new = [one for one in children.get(waiting.pop().pid, ()) if one.pid not in members]
-        members.update((one.pid, one) for one in new)
-        waiting.extend(new)
-    return members
+    named = {entry.pid: entry for entry in roots}
+    return named | descendants_in(table, *named)
 
 
 def _ancestry(pid: int, table: dict[int, ProcessEntry]) -> set[int]:
