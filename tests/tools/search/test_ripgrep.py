@@ -67,16 +67,16 @@ async def test_a_search_that_takes_too_long_shows_what_it_has_found(bench, use, 
 
 async def test_an_interrupt_ends_a_search_at_once(bench, use):
     use("#!/bin/sh\nsleep 60\n")
-    open_descriptors = []
-    for _ in range(3):
+    open_descriptors: list[int] = []
+    for _ in range(4):
         began = trio.current_time()
         with trio.move_on_after(0.5) as scope:
             await bench.call("grep", pattern="needle")
         assert scope.cancelled_caught
         assert trio.current_time() - began < 2
         open_descriptors.append(len(bench.descriptors()))
-    # The first one may leave a reaper behind for the next ones.
-    assert open_descriptors[0] == open_descriptors[-1]
+    # One reaper may wait for the next search; what is not closed would be more each time.
+    assert open_descriptors[-1] <= open_descriptors[0] + 1
 
 
 async def test_every_kind_of_ignore_file_counts(bench):
