@@ -13,7 +13,15 @@ from tiller_daemon.config.lasting_rules import (
 )
 from tiller_daemon.config.live import LiveConfiguration
 from tiller_daemon.config.load import load_configuration, parse_project_hooks
-from tiller_daemon.config.model_schema import Api, EditTool, Family, Model, Provider, Timeouts
+from tiller_daemon.config.model_schema import (
+    Api,
+    EditTool,
+    Family,
+    KeyPlaces,
+    Model,
+    Provider,
+    Timeouts,
+)
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.retry import Retry
 from tiller_daemon.config.schema import (
@@ -43,6 +51,7 @@ __all__ = [
     "Family",
     "Hook",
     "HookMoment",
+    "KeyPlaces",
     "LanguageServer",
     "LastingRule",
     "LastingRules",

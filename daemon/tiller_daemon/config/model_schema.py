@@ -20,21 +20,9 @@ Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 
 
-class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a provider may be silent: to connect, before a response, and within it."""
+class KeyPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a key is; at most one of these is set."""
 
-    connect_s: Seconds = CONNECT_S  # proxy and TLS included
-    first_byte_s: Seconds = FIRST_BYTE_S
-    idle_s: Seconds = IDLE_S
-
-
-class Provider(Struct, frozen=True, forbid_unknown_fields=True):
-    """A service that offers models. At most one `api_key_…` place is set; paths are absolute."""
-
-    api: Api
-    """The API dialect that it speaks."""
-    base_url: str | None = None
-    """Absent means the address of the API's vendor."""
     api_key_env: str | None = None
     """The variable that holds the key."""
     api_key_command: Command | None = None
@@ -43,6 +31,23 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """A file with the key on its first line."""
     api_key_keyring: str | None = None
     """The entry of the keyring that holds the key."""
+
+
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a provider may be silent: to connect, before a response, and within it."""
+
+    connect_s: Seconds = CONNECT_S  # proxy and TLS included
+    first_byte_s: Seconds = FIRST_BYTE_S
+    idle_s: Seconds = IDLE_S
+
+
+class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):
+    """A service that offers models; paths are absolute."""
+
+    api: Api
+    """The API dialect that it speaks."""
+    base_url: str | None = None
+    """Absent means the address of the API's vendor."""
     api_key_header: str | None = None
     """The header that carries the key; absent means that of the API."""
     headers: dict[str, str] = {}

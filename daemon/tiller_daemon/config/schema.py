@@ -5,9 +5,9 @@ Secrets are never part of it: a provider names the place where its key is.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-from tiller_daemon.config.model_schema import Command, Family, Model, Provider, Seconds
+from tiller_daemon.config.model_schema import Command, Family, KeyPlaces, Model, Provider, Seconds
 from tiller_daemon.config.retry import Retry
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
@@ -112,29 +112,21 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
     """The port of `http://127.0.0.1:PORT/callback`, if it is registered; absent means any free."""
 
 
-class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
+class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """An MCP server, started by `command` or reached at `url`. Only the latter has a key."""
 
     command: Command | None = None
     """Program and arguments, run without a shell; excludes `url`."""
     cwd: str | None = None
     """Working directory, absolute after loading; absent means the user's home directory."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = field(default_factory=dict[str, str])
     """Variables in addition to those that every child process gets."""
     env_vars: tuple[str, ...] = ()
     """Names of variables that are passed from the daemon's environment."""
     url: str | None = None
     """Address of a streamable HTTP server; excludes `command`."""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = field(default_factory=dict[str, str])
     """Sent with each request."""
-    api_key_env: str | None = None
-    """The variable that holds the key."""
-    api_key_command: Command | None = None
-    """A command that prints the key on its first line."""
-    api_key_file: str | None = None
-    """A file with the key on its first line."""
-    api_key_keyring: str | None = None
-    """The entry of the keyring that holds the key."""
     api_key_header: str | None = None
     """The header that carries the key; absent means `Authorization: Bearer`."""
     oauth: OAuthClient | None = None
@@ -204,36 +196,20 @@ class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
     private_addresses: bool = False
 
 
-class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
-    """The server of the tool `sourcegraph`, and at most one place of its key."""
+class Sourcegraph(KeyPlaces, frozen=True, forbid_unknown_fields=True):
+    """The server of the tool `sourcegraph`."""
 
     endpoint: str | None = None
     """Address of the server; absent means that the tool does not exist."""
-    api_key_env: str | None = None
-    """The variable that holds the key."""
-    api_key_command: Command | None = None
-    """A command that prints the key on its first line."""
-    api_key_file: str | None = None
-    """A file with the key on its first line."""
-    api_key_keyring: str | None = None
-    """The entry of the keyring that holds the key."""
 
 
-class WebSearch(Struct, frozen=True, forbid_unknown_fields=True):
-    """The engine of the tool `web_search`, and at most one place of its key."""
+class WebSearch(KeyPlaces, frozen=True, forbid_unknown_fields=True):
+    """The engine of the tool `web_search`."""
 
     engine: Literal["searxng", "brave"] | None = None
     """Whose API the server speaks; absent means that the tool does not exist."""
     endpoint: str | None = None
     """Address of the server; absent means Brave's own."""
-    api_key_env: str | None = None
-    """The variable that holds the key."""
-    api_key_command: Command | None = None
-    """A command that prints the key on its first line."""
-    api_key_file: str | None = None
-    """A file with the key on its first line."""
-    api_key_keyring: str | None = None
-    """The entry of the keyring that holds the key."""
 
 
 HookMoment = Literal[

@@ -1,12 +1,12 @@
 """What a server gets from the daemon: variables, a directory, its key. Never a provider's key."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct, field
 
-from tiller_daemon.config import McpServer, OAuthClient
+from tiller_daemon.config import KeyPlaces, McpServer, OAuthClient
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
@@ -17,15 +17,6 @@ SECRET_CHARS_MIN: Final = 8
 
 SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that hold secrets although their names do not match `SECRET_NAME`."""
-
-
-class _SecretPlace(NamedTuple):
-    """Where the secret of an OAuth client is, as `find_key` takes it."""
-
-    api_key_env: str | None
-    api_key_command: Sequence[str] | None
-    api_key_file: str | None
-    api_key_keyring: str | None
 
 
 class EnvironmentProblem(Exception):
@@ -82,11 +73,11 @@ class ServerEnvironment(Struct, frozen=True):
     def client_secret(self, client: OAuthClient) -> Key | None:
         """The secret of a registered client, found once and cached like a key."""
         if id(client) not in self._keys:
-            place = _SecretPlace(
-                client.client_secret_env,
-                client.client_secret_command,
-                client.client_secret_file,
-                client.client_secret_keyring,
+            place = KeyPlaces(
+                api_key_env=client.client_secret_env,
+                api_key_command=client.client_secret_command,
+                api_key_file=client.client_secret_file,
+                api_key_keyring=client.client_secret_keyring,
             )
             self._keys[id(client)] = find_key(place, self.environ, self.provider_key_names)
         return self._keys[id(client)]

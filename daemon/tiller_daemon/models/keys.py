@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import trio
+
+from tiller_daemon.config import KeyPlaces
 
 FETCH_TIMEOUT_S = 60.0
 """Limit for a command or the keyring. It is long because both may ask for a passphrase."""
@@ -136,32 +138,8 @@ class EnvironmentKey(Key):
         self._values += [key] if key else []
 
 
-class KeySettings(Protocol):
-    """The settings that say where a key is; part of the settings of providers and MCP servers."""
-
-    @property
-    def api_key_env(self) -> str | None:
-        """The environment variable that contains the key."""
-        ...
-
-    @property
-    def api_key_command(self) -> Sequence[str] | None:
-        """The command that prints the key."""
-        ...
-
-    @property
-    def api_key_file(self) -> str | None:
-        """The file that contains the key."""
-        ...
-
-    @property
-    def api_key_keyring(self) -> str | None:
-        """The keyring entry that contains the key."""
-        ...
-
-
 def find_key(
-    settings: KeySettings, environ: Mapping[str, str], secret_names: Collection[str]
+    settings: KeyPlaces, environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key | None:
     """Return the key that `settings` name, or None if they name none.
 
