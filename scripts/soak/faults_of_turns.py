@@ -123,7 +123,7 @@ HOSTED = (
 LOOPS = (
     Fault(
         "B9 always is about one call only",
-        TURN + "decide.py",
+        TURN + "decisions.py",
         "repetition_subject",
         'f"{call.name} {arguments}"',
         "call.name",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
 from tiller_daemon.policy import globs
-from tiller_daemon.turn.decide import SUBJECT_CHARS_MAX, repetition_subject
+from tiller_daemon.turn.decisions import SUBJECT_CHARS_MAX, repetition_subject
 from tiller_protocol.events import RequestOpened
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Request, ToolCall

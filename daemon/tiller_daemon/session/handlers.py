@@ -35,7 +35,7 @@ from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.starting import first_message, start_turn, start_without_input
 from tiller_daemon.session.turns.title import given_title
 from tiller_daemon.stamps import one_moment
-from tiller_daemon.turn.decide import is_answered
+from tiller_daemon.turn.decisions import is_answered
 from tiller_daemon.turn.loop import run_compaction
 from tiller_daemon.turn.user_command import TOOL, UserCommand
 from tiller_protocol.answers import AnyResult, Queued, Steered

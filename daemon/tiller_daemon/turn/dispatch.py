@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
-from tiller_daemon.turn.decide import is_doom_loop, recent_calls
+from tiller_daemon.turn.decisions import is_doom_loop, recent_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import REJECTED, Ports, PreparedCall, Refusal
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks

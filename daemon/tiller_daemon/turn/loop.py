@@ -21,7 +21,7 @@ from tiller_daemon.turn.compaction import (
     prune,
 )
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
-from tiller_daemon.turn.decide import last_user_text
+from tiller_daemon.turn.decisions import last_user_text
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.image_refusal import images_hint
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences

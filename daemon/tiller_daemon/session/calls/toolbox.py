@@ -13,7 +13,7 @@ from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
 from tiller_daemon.session.calls.tool_call import PreparedToolCall
 from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
-from tiller_daemon.turn.decide import DOOM_LOOP, repetition_subject
+from tiller_daemon.turn.decisions import DOOM_LOOP, repetition_subject
 from tiller_daemon.turn.ports import Refusal
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import ToolCall

@@ -3,7 +3,7 @@
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import ToolResult
 from tiller_daemon.tools.truncation import truncate
-from tiller_daemon.turn.decide import DOOM_LOOP
+from tiller_daemon.turn.decisions import DOOM_LOOP
 
 
 def report_of(sub_agent_run: SubAgentRun) -> ToolResult:

@@ -12,7 +12,7 @@ from tiller_daemon.session.inputs.validation import check_workspace
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.turns.active_turn import ActiveTurn, Main
 from tiller_daemon.session.turns.title import TitleRequest, first_title
-from tiller_daemon.turn.decide import last_user_text
+from tiller_daemon.turn.decisions import last_user_text
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_turn
 from tiller_daemon.turn.user_tasks import task_calls

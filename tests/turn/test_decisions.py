@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tiller_daemon.turn.decide import is_answered, is_doom_loop, recent_calls
+from tiller_daemon.turn.decisions import is_answered, is_doom_loop, recent_calls
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Notice, Patch, ToolCall, UserMessage
 
