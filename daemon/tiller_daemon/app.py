@@ -177,8 +177,8 @@ async def _serve_sessions(
         session_nursery.start_soon(import_when_idle)
         await session_nursery.start(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
+            await socket_nursery.start(stop_on_signal, server)
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
-            socket_nursery.start_soon(stop_on_signal, server)
             socket_nursery.start_soon(stop_when_unreachable, server, runtime)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")

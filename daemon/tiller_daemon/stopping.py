@@ -37,9 +37,12 @@ async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
         log.error("stopped_late", after_s=STOP_S, turns=supervisor.turns_running)
 
 
-async def stop_on_signal(server: SubmissionServer) -> None:
-    """Stop when a service manager or the user says so."""
+async def stop_on_signal(
+    server: SubmissionServer, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Stop when a service manager or the user says so; started once it would notice."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for number in signals:
             log.info("signal", name=signal.Signals(number).name)
             server.stop(drain=False)

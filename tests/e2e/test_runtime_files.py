@@ -1,9 +1,12 @@
 """Removed files of the runtime directory, and a daemon that hangs: nobody is locked out."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import trio
@@ -63,3 +66,29 @@ def test_stop_ends_a_daemon_that_hangs(
     assert daemon.process.wait(TIMEOUT_S) == -signal.SIGKILL
     assert "so it was killed" in capfd.readouterr().err
     assert lock_holder(daemon.places.runtime) is None
+
+
+def test_stop_lets_a_daemon_that_has_not_answered_end_by_itself(
+    new_daemon: Callable[[], Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked by a signal first: what is only slow ends its turns and says why."""
+    monkeypatch.setattr(connection_module, "ANSWER_DEADLINE_S", 0.2)
+    daemon = new_daemon()
+    daemon.start()
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    daemon.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        stop = threads.submit(daemon_verbs.stop, daemon.places, drain=False)
+        while not _is_pending(pid, signal.SIGTERM) and not stop.done():
+            os.sched_yield()
+        daemon.process.send_signal(signal.SIGCONT)
+        assert stop.result(TIMEOUT_S)
+    assert daemon.process.wait(TIMEOUT_S) == 0
+
+
+def _is_pending(pid: int, number: int) -> bool:
+    """Whether a signal waits for a process that is stopped."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (pending,) = [line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd")]
+    return bool(int(pending, 16) & 1 << number - 1)
