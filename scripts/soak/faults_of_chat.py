@@ -216,7 +216,7 @@ ASKING = (
         "Asking.show",
         "self.chosen = self.typing = None",
         "pass",
-        OF_ASKING + "test_only_the_letter_of_an_answer_and_enter_right_after_it_answer",
+        OF_ASKING + "test_what_was_chosen_for_a_request_answers_no_other_one",
     ),
     Fault(
         "each letter decides what its label says",

@@ -78,3 +78,17 @@ def test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole(first: str, r
     written = asking.press(first) + asking.press(rest[0])
     assert written == first + rest[0]
     assert asking.confirm() is None
+
+
+def test_what_was_chosen_for_a_request_answers_no_other_one() -> None:
+    for keys in ("y", "r"):
+        asking = Asking()
+        asking.show(request())
+        asking.seen(0.0)
+        asking.press(keys)
+        if keys == "r":
+            assert asking.confirm() is None
+            assert asking.typing is not None
+        asking.show(request("r2"))
+        assert (asking.chosen, asking.typing) == (None, None)
+        assert asking.confirm() is None
