@@ -54,33 +54,46 @@ def memory_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float]:
-    """Open a chat; returns it with the seconds until it can be typed into.
+async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float, float]:
+    """Open a chat; returns it with the seconds until it is drawn, and until it shows a key.
 
     The terminal shows nothing meanwhile: it would take longer for many lines than tiller.
     """
     began = time.perf_counter()
     chat = ChatTerminal.start(daemon, "chat", *arguments)
     await chat.takes(READY)
-    return chat, chat.read_at - began
+    drawn = chat.read_at - began
+    row = chat.cursor
+    chat.press("x")
+    await chat.until(lambda: chat.cursor != row)
+    typed = chat.read_at - began
+    chat.press(CLEAR)
+    await chat.until(lambda: chat.cursor == row)
+    return chat, drawn, typed
 
 
-async def starts(daemon: Daemon, *arguments: str) -> tuple[float, float]:
-    """Open a chat several times.
-
-    Returns the medians of the seconds until it can be typed into, and of its CPU seconds.
-    """
-    took: list[float] = []
+async def starts(daemon: Daemon, *arguments: str) -> str:
+    """Open a chat several times; says how long it takes."""
+    drawn: list[float] = []
+    typed: list[float] = []
     cpu: list[float] = []
     for _ in range(STARTS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        chat, seconds = await start(daemon, *arguments)
+        before = _children_cpu_s()
+        chat, first_frame, first_key = await start(daemon, *arguments)
         chat.press("\x04")
         await chat.end()
         chat.close()
-        took.append(seconds)
-        cpu.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
-    return median(took), median(cpu)
+        drawn.append(first_frame)
+        typed.append(first_key)
+        cpu.append(_children_cpu_s() - before)
+    frame, key = median(drawn) * 1000, median(typed) * 1000
+    return f"{frame:8.0f} ms, first key {key:.0f} ms, {median(cpu):.2f} s CPU"
+
+
+def _children_cpu_s() -> float:
+    """CPU seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def fill(daemon: Daemon) -> str:
@@ -144,15 +157,14 @@ async def measure() -> None:
         workspace = daemon.scripts
         model = script(daemon)
         new = ("-C", str(workspace), "-m", model)
-        took, cpu = await starts(daemon, *new)
-        print(f"start to prompt          {took * 1000:8.0f} ms, {cpu:.2f} s CPU")
-        took, cpu = await starts(daemon, await trio.to_thread.run_sync(fill, daemon))
-        print(f"the same, {ITEMS:,} items   {took * 1000:8.0f} ms, {cpu:.2f} s CPU")
-        chat, _ = await start(daemon, *new)
+        print(f"start to first frame     {await starts(daemon, *new)}")
+        filled = await trio.to_thread.run_sync(fill, daemon)
+        print(f"the same, {ITEMS:,} items   {await starts(daemon, filled)}")
+        chat, _, _ = await start(daemon, *new)
         late, frames = await type_late(chat)
         chat.close()
         print(f"key to screen, 300 ms late {late * 1000:6.0f} ms, {frames} frames on the way")
-        chat, _ = await start(daemon, "-C", str(workspace), "-m", script(daemon))
+        chat, _, _ = await start(daemon, "-C", str(workspace), "-m", script(daemon))
         before = cpu_s(chat.process.pid)
         taken = sorted(await type_while_streaming(chat))
         used = cpu_s(chat.process.pid) - before
