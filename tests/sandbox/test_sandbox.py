@@ -404,6 +404,24 @@ def test_a_permitted_network_opens_nothing_else_and_never_where_nothing_can_be_w
     assert opened.confinement == structs.replace(closed.confinement, network=expected)
 
 
+@pytest.mark.parametrize("enclosure", list(Enclosure))
+@pytest.mark.parametrize("mode", get_args(SandboxMode))
+@pytest.mark.parametrize("limited", [False, True])
+def test_whether_there_is_a_sandbox_is_known_before_the_workspace_is_scanned(
+    home: Path,
+    enclosure: Enclosure,
+    mode: SandboxMode,
+    limited: bool,  # noqa: FBT001
+) -> None:
+    work, spill, policy = home / "work", home / "state" / "spill" / "s1", SandboxPolicy(mode)
+    taken = (work / "src",) if limited else ()
+    for made in (confiner(home), Confiner(lambda: SandboxSearchResult(None, "no"), home, {})):
+        confined = made.confined(enclosure, policy, work, spill, taken=taken)
+        assert made.holds(enclosure, policy, limited=limited) == (confined is not None)
+    outside = Enclosure.SESSION if mode == "full_access" and not limited else Enclosure.OUTSIDE
+    assert confiner(home).holds(enclosure, policy, limited=limited) == (enclosure < outside)
+
+
 def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
     may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
     confined = CommandSandbox(Seatbelt("x"), may, Enclosure.READ_ONLY, [])

@@ -160,6 +160,12 @@ class Confiner:
         sockets = ", no unix sockets" if sandbox.limits else ""
         return f"{policy.mode}: {writes}, {network}{sockets}; {reads}"
 
+    def holds(self, enclosure: Enclosure, policy: SandboxPolicy, *, limited: bool = False) -> bool:
+        """Whether there is a sandbox around a command in an enclosure, `limited` to some places."""
+        if enclosure is Enclosure.OUTSIDE or self.search_result().sandbox is None:
+            return False
+        return limited or enclosure is not Enclosure.SESSION or policy.mode != "full_access"
+
     def confined(
         self,
         enclosure: Enclosure,
@@ -183,13 +189,11 @@ class Confiner:
         `taken`; these hold in the mode `full_access`, too. With `network` it can use the network,
         unless it can't write anywhere.
         """
-        sandbox = self.search_result().sandbox
-        if sandbox is None or enclosure is Enclosure.OUTSIDE:
+        sandbox, limited = self.search_result().sandbox, scope is not None or bool(taken)
+        if sandbox is None or not self.holds(enclosure, policy, limited=limited):
             return None
-        if policy.mode == "full_access" and (scope is not None or taken):
+        if policy.mode == "full_access" and limited:
             policy = structs.replace(policy, mode="workspace_write", network=True)
-        if enclosure is Enclosure.SESSION and policy.mode == "full_access":
-            return None
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
         places = None if scope is None else tuple(scope)

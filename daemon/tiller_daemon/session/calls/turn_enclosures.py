@@ -153,7 +153,8 @@ class TurnEnclosures(Struct, frozen=True):
             enclosure = min(enclosure, Enclosure.SESSION)
             if why := self.not_enforced(enclosure):
                 raise ToolFailure(why)
-        if enclosure is Enclosure.OUTSIDE or not self._is_enforced:
+        policy = self.context.permissions.sandbox
+        if not self.confiner.holds(enclosure, policy, limited=self.limits.are_set):
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
         findings = self._scanner(workspace).scan_if_unchanged()
@@ -162,7 +163,7 @@ class TurnEnclosures(Struct, frozen=True):
             findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(
             enclosure,
-            self.context.permissions.sandbox,
+            policy,
             workspace,
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
