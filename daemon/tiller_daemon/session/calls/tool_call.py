@@ -103,7 +103,8 @@ class PreparedToolCall:
             # The sub-agent's own calls are judged like those of any other.
             return None
         refusal = await self._check()
-        if refusal is None and self._verdict().action != "deny":
+        observed = self._turn.hooks.observes(self._tool.name)
+        if observed and refusal is None and self._verdict().action != "deny":
             answers = await self._turn.hooks.before(self.call)
             if answers.denied:
                 return Refusal("denied", self._without_secrets(answers.denied))
@@ -146,7 +147,7 @@ class PreparedToolCall:
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
         if self.effect != "read" and (beyond := turn.beyond_limits(self._tool, self._requirements)):
             return Refusal("denied", beyond)
-        if self._verdict().action == "ask" and (check := self._tool.check):
+        if (check := self._tool.check) and self._verdict().action == "ask":
             # A call that would fail anyway is not worth a question.
             files = turn.environments.files.versions
             try:
