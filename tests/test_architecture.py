@@ -1,5 +1,6 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name files that exist."""
+"""Pages name files and Python objects that exist."""
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("client", "daemon", "docs", "protocol", "scripts", "tests")
 FILE = re.compile(r"`(?:…/)?([\w./-]+\.(?:py|ts|lua|txt|json|md|toml))`")
+PYTHON = re.compile(r"`(tiller_\w+(?:\.\w+)+)`")
 OF_USERS = {"config.toml", "src/a.py"}
 
 
@@ -18,3 +20,10 @@ def test_a_page_for_contributors_names_files_that_exist(page: str) -> None:
     files = [*ROOT.iterdir(), *(path for name in FOLDERS for path in (ROOT / name).rglob("*.*"))]
     paths = [f"/{path.relative_to(ROOT)}" for path in files if "node_modules" not in path.parts]
     assert {one for one in named if not any(path.endswith(f"/{one}") for path in paths)} == set()
+
+
+def test_the_page_for_authors_of_frontends_names_what_can_be_imported() -> None:
+    named = set(PYTHON.findall((ROOT / "docs/protocol.md").read_text(encoding="utf-8")))
+    assert len(named) >= 5
+    for name in named:
+        assert pkgutil.resolve_name(name)

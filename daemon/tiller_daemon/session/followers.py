@@ -1,7 +1,7 @@
 """Who has a session open: the frontends that asked for its events a short while ago.
 
 Frontends make these requests anyway. So this costs nothing while nobody asks, no goodbye can get
-lost, and soon after a restart of the daemon it is right again. None of it is in the log.
+lost, and the list is right again soon after a restart of the daemon. It is not in the log.
 """
 
 from collections.abc import Callable

@@ -105,7 +105,7 @@ class ToolServers(Protocol):
         ...
 
     async def ready(self, session_id: str = "", *, every: bool = False) -> None:
-        """Start the servers that a turn needs, with `every` all, and wait briefly for them."""
+        """Start the servers that a turn needs, or `every` one, and wait briefly for them."""
         ...
 
     def names(self, session_id: str) -> frozenset[str]:
