@@ -61,15 +61,10 @@ async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float, f
     """
     began = time.perf_counter()
     chat = ChatTerminal.start(daemon, "chat", *arguments)
-    await chat.takes(READY)
-    drawn = chat.read_at - began
-    row = chat.cursor
-    chat.press("x")
-    await chat.until(lambda: chat.cursor != row)
-    typed = chat.read_at - began
+    drawn, typed = await chat.takes(READY, "~")
     chat.press(CLEAR)
-    await chat.until(lambda: chat.cursor == row)
-    return chat, drawn, typed
+    await chat.shows(READY)
+    return chat, drawn - began, typed - began
 
 
 async def starts(daemon: Daemon, *arguments: str) -> str:

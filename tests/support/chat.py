@@ -225,13 +225,26 @@ class ChatTerminal:
         self._show(written or "")
         return written is not None
 
-    async def takes(self, text: str) -> None:
-        """Read until this was written, and show it only then: this terminal is slow."""
+    async def takes(self, text: str, key: str) -> tuple[float, float]:
+        """Read until a text was written, press a key, and read until that was written, too.
+
+        All of it is shown only then, as this terminal is slow. Returns when each of them came, by
+        the clock of `time.perf_counter`.
+        """
         begin = len(self.written)
         with trio.fail_after(TIMEOUT_S):
-            while text not in self.written[begin:]:
-                assert await self._receive() is not None, self.written
+            drawn = await self._receive_all(text)
+            self.press(key)
+            typed = await self._receive_all(key)
         self._show(self.written[begin:])
+        return drawn, typed
+
+    async def _receive_all(self, text: str) -> float:
+        """Take what is written until this was; returns when it came."""
+        begin = len(self.written)
+        while text not in self.written[begin:]:
+            assert await self._receive() is not None, self.written
+        return self.read_at
 
     async def _receive(self) -> str | None:
         """Take what was written since, or `None` at the end."""
