@@ -219,6 +219,14 @@ ASKING = (
         OF_ASKING + "test_what_was_chosen_for_a_request_answers_no_other_one",
     ),
     Fault(
+        "a letter that comes too late for a request is not sent at once",
+        CHAT + "asking.py",
+        "Asking.is_late",
+        "return A in B",
+        "return False",
+        OF_ASKING + "test_a_letter_for_a_request_that_was_answered_elsewhere_is_held_back_once",
+    ),
+    Fault(
         "each letter decides what its label says",
         CHAT + "asking.py",
         "choices",

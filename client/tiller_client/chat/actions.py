@@ -91,6 +91,8 @@ class Actions:
             self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
         elif name := _command(text):
             self._run(name, text)
+        elif text and chat.asking.is_late(text):
+            chat.say(f"{text} was not sent, as nothing is asked any more; Enter sends it")
         elif text:
             self._input(text, chat.editor.take(), queue=queue)
 
@@ -102,6 +104,7 @@ class Actions:
         """Answer the open request."""
         request = self._chat.asking.request
         if choice is not None and request is not None:
+            self._chat.asking.answered()
             self.submit(Answer(request.id, choice.decision, choice.text))
 
     def interrupt_or_go_back(self) -> None:

@@ -4,6 +4,7 @@ A letter chooses an answer, Enter gives it. Letters count only while the editor 
 request is on the screen; where more than that letter is typed, all of it goes to the editor.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tiller_protocol.items import Decision, Request
@@ -56,11 +57,17 @@ class Asking:
         self.typing: Choice | None = None
         """The answer whose text is being typed in the editor."""
         self._seen_at: float | None = None
+        self._answered = ""
+        """The request that was answered here."""
+        self._late: Sequence[str] = ()
+        """The keys of a request that was not answered here: the user may be about to press one."""
 
     def show(self, request: Request | None) -> None:
         """Ask this request from now on; what was chosen for another one is forgotten."""
         if (request and request.id) == (self.request and self.request.id):
             return
+        if self.request is not None and self.request.id != self._answered:
+            self._late = [one.key for one in choices(self.request)]
         self.request = request
         self.chosen = self.typing = None
         self._seen_at = None
@@ -69,6 +76,15 @@ class Asking:
         """Note when (seconds of any clock) the request was on the screen for the first time."""
         if self.request and self._seen_at is None:
             self._seen_at = now
+
+    def answered(self) -> None:
+        """The request was answered here."""
+        self._answered = self.request.id if self.request is not None else ""
+
+    def is_late(self, text: str) -> bool:
+        """Whether a text seems to answer what is asked no more; says so only once."""
+        late, self._late = self._late, ()
+        return text in late
 
     def takes_keys(self, now: float, *, editor_is_empty: bool) -> bool:
         """Whether a key may be about the request."""

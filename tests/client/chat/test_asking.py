@@ -92,3 +92,23 @@ def test_what_was_chosen_for_a_request_answers_no_other_one() -> None:
         asking.show(request("r2"))
         assert (asking.chosen, asking.typing) == (None, None)
         assert asking.confirm() is None
+
+
+def test_a_letter_for_a_request_that_was_answered_elsewhere_is_held_back_once() -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.show(None)
+    assert not asking.is_late("yes")
+    assert not asking.is_late("y"), "something else was sent since"
+    asking.show(request("r2"))
+    asking.show(None)
+    assert asking.is_late("y")
+    assert not asking.is_late("y")
+
+
+def test_a_letter_after_an_answer_of_the_users_own_is_a_text() -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.answered()
+    asking.show(None)
+    assert not asking.is_late("y")

@@ -151,6 +151,10 @@ async def test_what_somebody_else_answers_is_no_longer_asked_here(
     await frontend.must(Answer(session.requests[0].id, "reject", "no"))
     await chat.shows("rejected by", "Well then.", READY)
     assert not any("no, with a reason" in row for row in chat.rows)
+    chat.press("y\r")
+    await chat.shows("y was not sent, as nothing is asked any more")
+    chat.press("\r")
+    await chat.shows("» y")
 
 
 async def test_a_large_paste_is_one_word_and_sent_whole(
