@@ -1,8 +1,11 @@
-"""Faults of what commands are permitted: the network of their enclosures."""
+"""Faults of what commands are permitted: their enclosures, and the network in these."""
 
 from fault import SESSION, Fault
 
 NETWORK = "daemon/tiller_daemon/policy/shell/network.py"
+KEPT_RULES = (
+    "tests/sandbox/test_landlock.py::test_rules_are_kept_until_what_they_are_made_from_has_changed"
+)
 
 FAULTS = (
     Fault(
@@ -88,5 +91,46 @@ FAULTS = (
         "A.writes and network",
         "network",
         equivalent="`judge_network` never allows it to a line that seems to read: two locks",
+    ),
+    Fault(
+        "B60 a command that Landlock holds has given up its rights",
+        "daemon/tiller_daemon/processes/reaper.py",
+        "_start",
+        "restrict(A[-1], *B)",
+        "None",
+        KEPT_RULES,
+    ),
+    Fault(
+        "the rules of Landlock follow the directories that were listed for them",
+        "daemon/tiller_daemon/sandbox/landlock.py",
+        "_Made.__init__",
+        "make_ruleset(A, look_into)",
+        "make_ruleset(A)",
+        KEPT_RULES,
+    ),
+    Fault(
+        "bubblewrap decides what Landlock may have stopped",
+        "daemon/tiller_daemon/sandbox/confinement.py",
+        "may_be_refused",
+        "any(text in output for text in A)",
+        "False",
+        "tests/e2e/test_sandbox.py"
+        "::test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap",
+    ),
+    Fault(
+        "a reaper runs the next command if nothing was left",
+        "daemon/tiller_daemon/processes/fork_server.py",
+        "RunningProgram.close",
+        "A and self._left_nothing",
+        "False",
+        "tests/processes/test_reaper.py::test_a_reaper_runs_the_next_command_if_nothing_was_left",
+    ),
+    Fault(
+        "G8 no command runs where another left something",
+        "daemon/tiller_daemon/processes/reaper.py",
+        "_supervise",
+        "if empty and ended:",
+        "if ended:",
+        "tests/processes/test_reaper.py::test_where_a_command_left_something_no_other_runs",
     ),
 )

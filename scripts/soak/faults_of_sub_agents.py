@@ -250,9 +250,9 @@ SCOPES = (
     Fault(
         "G9 the mode full_access lifts no limit",
         CONFINER,
-        "Confiner.confined",
-        'A.mode == "full_access" and (B is not None or C)',
-        "False",
+        "Confiner.holds",
+        'limited or A is not B.SESSION or C.mode != "full_access"',
+        'A is not B.SESSION or C.mode != "full_access"',
         IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
     ),
     Fault(
