@@ -116,7 +116,8 @@ async def test_no_descriptor_stays_open_after_any_end(play):
         await play.run("sleep 1000", timeout_s=0.02)
         with trio.move_on_after(0.02):
             await play.run("sleep 1000")
-    assert _descriptors() == before
+    # Reapers that waited for a command, at most four, have been used up.
+    assert _descriptors() <= before
 
 
 async def test_a_flood_does_not_keep_the_loop_from_others(play):
