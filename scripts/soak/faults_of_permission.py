@@ -133,4 +133,12 @@ FAULTS = (
         "if ended:",
         "tests/processes/test_reaper.py::test_where_a_command_left_something_no_other_runs",
     ),
+    Fault(
+        "G8 closing a program kills what it left",
+        "daemon/tiller_daemon/processes/fork_server.py",
+        "_read_reaper",
+        "self._left_nothing = self.is_empty",
+        "self._left_nothing = True",
+        "tests/processes/test_reaper.py::test_closing_a_program_kills_what_it_left_in_the_background",
+    ),
 )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import trio
@@ -105,6 +106,21 @@ async def test_where_a_command_left_something_no_other_runs(play: Play, leaves: 
         await play.run(f"echo ready $PPID; {leaves}")
         await play.run("echo ready $PPID")
     assert play.pids[0] != play.pids[-1]
+
+
+async def test_closing_a_program_kills_what_it_left_in_the_background(tmp_path: Path):
+    pid = tmp_path / "pid"
+    with running_fork_server("CLOSED") as fork_server, pid.open("w") as output:
+        program = fork_server.start(
+            ["sh", "-c", "sleep 1000 & echo $!"],
+            tmp_path,
+            {"PATH": os.environ["PATH"]},
+            {1: output.fileno()},
+        )
+        await program.exited()
+        assert not program.is_empty
+        program.close()
+        assert gone(int(pid.read_text()), timeout_s=10)
 
 
 async def test_a_reaper_that_is_killed_between_two_commands_is_replaced(play: Play):
