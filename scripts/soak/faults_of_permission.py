@@ -126,12 +126,12 @@ FAULTS = (
         "tests/processes/test_reaper.py::test_a_reaper_runs_the_next_command_if_nothing_was_left",
     ),
     Fault(
-        "G8 no command runs where another left something",
+        "G8 it is known when the last process of a command has ended",
         "daemon/tiller_daemon/processes/reaper.py",
         "_supervise",
         "if empty and ended:",
         "if ended:",
-        "tests/processes/test_reaper.py::test_where_a_command_left_something_no_other_runs",
+        "tests/processes/test_reaper.py::test_it_is_known_when_the_last_process_that_a_command_left_has_ended",
     ),
     Fault(
         "G8 closing a program kills what it left",

@@ -108,6 +108,22 @@ async def test_where_a_command_left_something_no_other_runs(play: Play, leaves: 
     assert play.pids[0] != play.pids[-1]
 
 
+async def test_it_is_known_when_the_last_process_that_a_command_left_has_ended(tmp_path: Path):
+    with running_fork_server("EMPTIED") as fork_server, (tmp_path / "out").open("w") as output:
+        program = fork_server.start(
+            ["sh", "-c", "while [ ! -e go ]; do sleep 0.01; done &"],
+            tmp_path,
+            {"PATH": os.environ["PATH"]},
+            {1: output.fileno()},
+        )
+        await program.exited()
+        assert not program.is_empty
+        (tmp_path / "go").touch()
+        with trio.fail_after(10):
+            await program.emptied()
+        program.close()
+
+
 async def test_closing_a_program_kills_what_it_left_in_the_background(tmp_path: Path):
     pid = tmp_path / "pid"
     with running_fork_server("CLOSED") as fork_server, pid.open("w") as output:
