@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How costs grow: with the steps of a turn, sessions at once, history, frontends, and the log.
+"""How costs grow: with steps, sessions at once, history, frontends, and sessions logged and loaded.
 
     .venv/bin/python scripts/bench/growth.py [--quick] [--only steps,many,...] [--home DIR]
 
@@ -20,13 +20,14 @@ from pathlib import Path
 import trio
 from measured import Daemon, Frontend, Model, frontend_of
 from model_server import Play
+from msgspec.structs import replace
 from table import Row, print_rows
 
 from tiller_daemon.store.base import Batch, EventRow, SessionRow
 from tiller_daemon.store.log import open_log
-from tiller_protocol.codec import encode_event
+from tiller_protocol.codec import decode_event, encode_event
 from tiller_protocol.events import Event, ItemDelta, SessionCreated, TurnEnded
-from tiller_protocol.ops import SessionList
+from tiller_protocol.ops import SessionGet, SessionList
 from tiller_protocol.settings import Settings
 
 STEPS = 1000
@@ -34,6 +35,9 @@ STEPS_SHOWN = 50
 CALLS_PER_STEP = 8
 TURNS = 10
 """Turns measured at each size."""
+LOADED = 10_000
+LOADED_SHOWN = 5
+"""Parts of the sessions that are loaded, each with a row of its own."""
 
 
 async def grow_steps(home: Path, model: Model, *, quick: bool) -> list[Row]:
@@ -184,6 +188,61 @@ async def _fill(path: Path, workspace: str, count: int) -> None:
                 await trio.lowlevel.checkpoint()
 
 
+async def grow_loaded(home: Path, model: Model, *, quick: bool) -> list[Row]:
+    """Sessions that have worked are opened one after another, and stay in memory."""
+    count = LOADED // 10 if quick else LOADED
+    daemon = Daemon(home, model.url)
+    with daemon:
+        async with frontend_of(daemon) as frontend:
+            worked = await frontend.create()
+            await _turn(frontend, model, Play("worked", calls=CALLS_PER_STEP, path="a"), worked)
+    sessions = await _copy(daemon.places.state / "tiller.db", worked, count)
+    rows: list[Row] = []
+    with daemon:
+        async with frontend_of(daemon) as frontend:
+            await _turn(frontend, model, Play("warm"))
+            for first in range(0, count, count // LOADED_SHOWN):
+                part = sessions[first : first + count // LOADED_SHOWN]
+                begun, memory = daemon.cpu_s(), daemon.rss_bytes()
+                waits: list[float] = []
+                for session_id in part:
+                    asked = time.monotonic()
+                    await frontend.ask(SessionGet(session_id))
+                    waits.append(_ms(asked, time.monotonic()))
+                cpu_ms = (daemon.cpu_s() - begun) / len(part) * 1000
+                name = f"session {first + 1:,} to {first + len(part):,} loaded"
+                rows.append(Row(name, "ms", tuple(waits), cpu_ms))
+                grown = (daemon.rss_bytes() - memory) / len(part) / 1e3
+                rows.append(Row(f"{name}: memory of each", "KB", (grown,)))
+            waits = [
+                await _wait_for_request(frontend, model, f"loaded{number}")
+                for number in range(TURNS)
+            ]
+            rows.append(Row(f"{count:,} loaded: input to request", "ms", tuple(waits)))
+    return rows
+
+
+async def _copy(path: Path, session_id: str, count: int) -> list[str]:
+    """Add copies of a session to a log; returns their ids."""
+    copies = [f"01K{number:023}" for number in range(count)]
+    async with open_log(path) as log:
+        events = [decode_event(body) for body in await log.events(session_id, 0, 1000, 1 << 24)]
+        row = await log.session(session_id)
+        assert row
+        async with trio.open_nursery() as nursery:
+            for number, copy in enumerate(copies):
+                bodies = [encode_event(replace(event, session_id=copy)) for event in events]
+                rows = tuple(
+                    EventRow(event.seq, event.time, body)
+                    for event, body in zip(events, bodies, strict=True)
+                )
+                batch = Batch(replace(row, session_id=copy), rows, synced=False)
+                nursery.start_soon(log.append, batch)
+                if number % 1000 == 0:
+                    await trio.lowlevel.checkpoint()
+    return copies
+
+
 async def _turn(frontend: Frontend, model: Model, play: Play, session_id: str = "") -> None:
     session_id = session_id or await frontend.create()
     begin = len(frontend.seen[session_id])
@@ -219,6 +278,7 @@ PARTS: dict[str, Callable[..., Awaitable[list[Row]]]] = {
     "history": grow_history,
     "frontends": grow_frontends,
     "log": grow_log,
+    "loaded": grow_loaded,
 }
 
 
