@@ -10,6 +10,7 @@ import pytest
 from support.event_bodies import started
 from support.fake_daemon import FakeDaemon
 from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.errors import NoDaemon
 from tiller_client.following import watch as watch_module
 from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.events import SessionCreated, SessionTitled
@@ -34,6 +35,7 @@ def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
 def only_what_is_tested_asks_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_module, "SILENCE_BUSY_S", 1e9)
     monkeypatch.setattr(watch_module, "SILENCE_IDLE_S", 1e9)
+    monkeypatch.setattr(watch_module, "RENEW_S", 1e9)
 
 
 @pytest.mark.parametrize("limit", ["SILENCE_BUSY_S", "SILENCE_IDLE_S"])
@@ -67,6 +69,19 @@ def test_what_was_missed_comes_at_once_after_a_reconnection(places: Places) -> N
         second.add(SESSION, [SessionTitled("missed")], lost=True)
         with second:
             assert wait_for(watch, 2) == [2]
+
+
+def test_a_daemon_that_has_ended_is_missed_without_a_silence(places: Places) -> None:
+    with contextlib.ExitStack() as stack:
+        with FakeDaemon(places.runtime) as daemon:
+            daemon.add(SESSION, [SessionCreated("/w", Settings())])
+            connection = stack.enter_context(DaemonConnection(places, "test", may_start=False))
+            signals = stack.enter_context(Signals("detached"))
+            watch = stack.enter_context(Watch(connection, SESSION, signals))
+            wait_for(watch, 1)
+            read_until_quiet(watch)
+        with pytest.raises(NoDaemon):
+            wait_for(watch, 2, busy=False)
 
 
 def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:

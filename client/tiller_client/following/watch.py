@@ -209,7 +209,8 @@ class Watch:
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
         events = self._follower.take_live(self._socket.drain())
         self._check_silence(busy=busy, received=bool(events))
-        if self._socket.take_joined():
+        # A lost connection too: the replay notices if the daemon has ended.
+        if self._socket.take_joined() or not self.connected:
             self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
         return self._update(events, line=line or None, input_ended=line == "")
