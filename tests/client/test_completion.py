@@ -9,6 +9,7 @@ import pytest
 
 from support.event_bodies import Tiller, started
 from support.fake_daemon import FakeDaemon
+from tiller_client.command_line.arguments import parse
 from tiller_protocol.events import RequestOpened, SessionCreated, SessionTitled
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
@@ -67,6 +68,8 @@ def test_completing_starts_no_daemon(places: Places) -> None:
         (("ls", "--archvied"), "did you mean --archived?"),
         (("ls", "more"), "unknown: more; see: tiller ls --help"),
         (("fix the tests",), "tiller exec PROMPT"),
+        (("-x",), "unknown: -x; see: tiller chat --help"),
+        (("--contineu",), "there is no option --contineu; did you mean --continue?"),
         (("qqq",), "there is no verb 'qqq'; see: tiller --help"),
     ],
 )
@@ -76,6 +79,11 @@ def test_a_mistake_gets_a_suggestion(
     status, out, err = tiller(*command_line)
     assert (status, out) == (2, "")
     assert hint in err
+
+
+def test_options_without_a_verb_are_those_of_a_chat():
+    assert parse(["-c", "--agent", "plan"]) == parse(["chat", "-c", "--agent", "plan"])
+    assert parse(["--host", "box", "-c"]).verb == "chat"
 
 
 def test_help_of_a_verb_is_that_of_its_option(tiller: Tiller) -> None:

@@ -38,6 +38,9 @@ SETTINGS = (
 )
 """What `set` changes."""
 
+ABOUT_TILLER = ("-h", "--help", "-V", "--version")
+"""Options without a verb. All others are of `chat`, which `tiller` alone starts too."""
+
 MISUSE = 2
 """The exit status that argparse uses."""
 
@@ -52,6 +55,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     host = _take_host(words)
+    if words and words[0].startswith("-") and words[0] not in ABOUT_TILLER:
+        words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
         parser.error("--host needs a name as for ssh: --host USER@BOX, before the verb")
