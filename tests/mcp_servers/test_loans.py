@@ -67,6 +67,14 @@ class Model:
         ("end_over", set()),
     ]
 )
+@example(
+    actions=[
+        ("lend", "s", "me", Lent({"a": McpServer(url="1")}, reads_files=False)),
+        ("lend", "s", "me", Lent({"a": McpServer(url="2")}, reads_files=False)),
+        ("end_over", {"s"}),
+        ("delete", "s"),
+    ]
+)
 def test_loans_agree_with_a_model(actions: list[tuple[object, ...]]) -> None:
     clock = trio.testing.MockClock()
     trio.run(compare, actions, clock, clock=clock)

@@ -371,6 +371,7 @@ STEPS = st.lists(
 @given(STEPS)
 @example([("append", "a", "input", ""), ("search",), ("append", "a", "input", ""), ("crash",)])
 @example([("append", "a", "input", ""), ("search",), ("delete", "a", True)])
+@example([("append", "a", "input", ""), ("search",), ("lose the index",)])
 @settings(deadline=None)
 def test_the_index_has_what_a_new_one_would_have_after_any_history(steps):
     async def play() -> None:
