@@ -175,6 +175,7 @@ async def _serve_sessions(
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         session_nursery.start_soon(import_when_idle)
+        session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
         await session_nursery.start(feed_watchdog)
         async with trio.open_nursery() as socket_nursery:
             await socket_nursery.start(stop_on_signal, server)

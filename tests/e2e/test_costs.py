@@ -5,6 +5,7 @@ together (loop rounds, context switches, commits) it is twice the count. A highe
 cost for every user: find out what it is before you raise the limit.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -122,6 +123,15 @@ class Counted:
             os.sched_yield()
         return Counter(json.loads(place.read_bytes()))
 
+    def is_preparing(self) -> bool:
+        """Whether `Confiner.prepare` is at work, in a thread that trio names after it."""
+        assert self._daemon.process is not None
+        for name in Path(f"/proc/{self._daemon.process.pid}/task").glob("*/comm"):
+            with contextlib.suppress(OSError):  # it has ended
+                if name.read_text().startswith("prepare"):
+                    return True
+        return False
+
     async def turns(self, workspace: Path, *steps: ScriptStep, count: int = 1) -> Counter[str]:
         """What so many turns cost, after a first one."""
         session_id = await self.frontend.session(workspace, *steps)
@@ -143,7 +153,10 @@ async def counted(new_daemon: Callable[..., Daemon], nursery: trio.Nursery) -> C
     daemon.program = (str(COUNTING),)
     daemon.variables["TILLER_COUNTS"] = str(daemon.home / "counts")
     daemon.start()
-    return Counted(daemon, await Frontend.connect(daemon, nursery))
+    counted = Counted(daemon, await Frontend.connect(daemon, nursery))
+    while counted.is_preparing():
+        os.sched_yield()
+    return counted
 
 
 async def test_what_a_turn_costs(counted: Counted, workspace: Path) -> None:

@@ -7,6 +7,7 @@ stamp of something that it was made from has changed. Whatever is looked at here
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -69,6 +70,7 @@ class Confiner:
         self._secret_paths: Final = tuple(hidden_paths(home, environ))
         self._protected: Final = protected
         self._found: SandboxSearchResult | None = None
+        self._searching: Final = threading.Lock()
         self._find_quick: Final = functools.cache(find_quick)
         self._tools: tuple[Path, ...] | None = None
         self._closed: tuple[Path, ...] | None = None
@@ -99,11 +101,18 @@ class Confiner:
         """Hide these files from all later commands, in addition to what is private."""
         self._keys = tuple(files)
 
+    def prepare(self) -> None:
+        """Do in a thread what the first turn and command would otherwise do on the loop."""
+        self.search_result()
+        self._find_quick()
+        self._closed_system_files()
+
     def search_result(self) -> SandboxSearchResult:
         """Return the sandbox of this machine; blocks for 10 to 100 ms the first time."""
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+        with self._searching:
+            if self._found is None:
+                self._found = self._find()
+            return self._found
 
     def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
         """Return the loosest enclosure for commands without approval; None without a sandbox."""
