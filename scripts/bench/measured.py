@@ -25,8 +25,9 @@ from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import Accepted, AnyResult, Created
 from tiller_protocol.codec import (
     MESSAGE_BYTES_MAX,
+    TOPIC_END,
     decode_answer,
-    decode_publication,
+    decode_event,
     encode_submission,
 )
 from tiller_protocol.events import AnyBody, Event
@@ -276,7 +277,7 @@ class Frontend:
                     data = self._events.recv(block=False)
                 except pynng.TryAgain:
                     break
-                _, event = decode_publication(data)
+                event = decode_event(data.partition(TOPIC_END)[2])
                 if event.session_id in self.seen:
                     self.seen[event.session_id].append(Seen(at, event))
             self._news.set()
