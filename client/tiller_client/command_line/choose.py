@@ -128,13 +128,14 @@ def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Re
     return list(found.values())
 
 
-def turn_id(turns: list[str], reference: str) -> str:
-    """The turn that `reference` means, by the same rules; `turns` are in order."""
-    if not turns:
+def turn_id(turns: Iterable[str], reference: str) -> str:
+    """The turn that `reference` means, by the same rules; `turns` are in order and may repeat."""
+    known = list(dict.fromkeys(turns))
+    if not known:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
-        return turns[-1]
-    return _unique(turns, reference, "turn of this session", "tiller log --json")
+        return known[-1]
+    return _unique(known, reference, "turn of this session", "tiller log --json")
 
 
 def session_name(session: SessionSummary | Snapshot) -> str:

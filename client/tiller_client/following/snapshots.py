@@ -1,11 +1,14 @@
-"""A session as it is now. What is too large for one answer is folded from its events instead."""
+"""A session as it is now, and its events so far.
 
-from collections.abc import Callable
+A snapshot that is too large for one answer is folded from the events instead.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tiller_client.errors import RejectedError
 from tiller_protocol.answers import ReplayResult, SessionResult
-from tiller_protocol.events import SessionCreated
+from tiller_protocol.events import Event, SessionCreated
 from tiller_protocol.ops import Replay, SessionGet
 from tiller_protocol.snapshot import Snapshot, fork_base
 
@@ -23,21 +26,27 @@ def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
     return _folded(ask, session_id)
 
 
+def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
+    """Yield the events after the one with the number `after`, up to the end of the log."""
+    head = after + 1
+    while after < head:
+        page = ask(Replay(session_id, after), ReplayResult)
+        yield from page.events
+        after, head = page.upto, page.head
+
+
 def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
     """Fold a session's events, all or up to number `upto`, on top of what a fork shares."""
     from tiller_protocol.fold import fold
 
-    snapshot, after, head = Snapshot(session_id), 0, 1
-    while after < head:
-        page = ask(Replay(session_id, after), ReplayResult)
-        after, head = page.upto, page.head
-        for event in page.events:
-            body = event.body
-            if isinstance(body, SessionCreated) and body.parent_id is not None:
-                snapshot = fork_base(_folded(ask, body.parent_id, body.parent_seq), session_id)
-            if upto is not None and event.seq > upto:
-                return snapshot
-            # A replay leaves out deltas of items that have completed since.
-            snapshot.seq = event.seq - 1
-            fold(snapshot, event)
+    snapshot = Snapshot(session_id)
+    for event in read_events(ask, session_id):
+        body = event.body
+        if isinstance(body, SessionCreated) and body.parent_id is not None:
+            snapshot = fork_base(_folded(ask, body.parent_id, body.parent_seq), session_id)
+        if upto is not None and event.seq > upto:
+            break
+        # A replay leaves out deltas of items that have completed since.
+        snapshot.seq = event.seq - 1
+        fold(snapshot, event)
     return snapshot

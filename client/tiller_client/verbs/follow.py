@@ -1,21 +1,18 @@
 """`attach` and `log`: a session's events from a given one on, live or so far."""
 
 from argparse import Namespace
-from collections.abc import Iterator
 
 from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import Console, print_json
 from tiller_client.errors import UsageError
-from tiller_client.following.catchup import Follower
 from tiller_client.following.interactive import InteractiveSession
+from tiller_client.following.snapshots import read_events
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.items import is_shown
-from tiller_protocol.answers import ReplayResult
-from tiller_protocol.events import Event, ItemCompleted, ItemStarted
-from tiller_protocol.ops import Replay
+from tiller_protocol.events import ItemCompleted, ItemStarted
 from tiller_protocol.snapshot import SessionSummary
 
 NAME = "tiller attach"
@@ -58,7 +55,7 @@ def before_last_items(
     while True:
         after = max(0, session.head - reach)
         starts: dict[str, int] = {}
-        for event in _events(connection, session.session_id, after):
+        for event in read_events(connection.ask, session.session_id, after):
             match event.body:
                 case ItemStarted(item):
                     starts[item.id] = event.seq
@@ -73,14 +70,6 @@ def before_last_items(
         reach *= TAIL_GROWTH
 
 
-def _events(connection: DaemonConnection, session_id: str, after: int) -> Iterator[Event]:
-    """The events after one, up to the present end of the log."""
-    follower = Follower(connection.hello.log_id, after)
-    while (wanted := follower.wanted) is not None:
-        result = connection.ask(Replay(session_id, wanted), ReplayResult)
-        yield from follower.take_replay(result, connection.hello.log_id).events
-
-
 def _log(
     connection: DaemonConnection, session: SessionSummary, after: int, arguments: Namespace
 ) -> int:
@@ -88,7 +77,7 @@ def _log(
     renderer = Renderer(
         console.paint, console.width, wraps=console.terminal, whole=arguments.verbose
     )
-    for event in _events(connection, session.session_id, after):
+    for event in read_events(connection.ask, session.session_id, after):
         if arguments.json:
             print_json(event)
         else:

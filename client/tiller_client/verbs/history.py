@@ -46,7 +46,8 @@ def run(arguments: Namespace) -> int:
             case "revert":
                 _revert(connection, session_id, arguments)
             case "unrevert":
-                done = f"undid the last revert of {_named(connection, session_id)}"
+                name = choose.session_name(read_snapshot(connection.ask, session_id))
+                done = f"undid the last revert of {name}"
                 _restore(connection, Unrevert(session_id), done, json=arguments.json)
             case verb:
                 raise AssertionError(f"there is no verb {verb} here")
@@ -54,11 +55,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _revert(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    snapshot = _snapshot(connection, session_id)
-    turns = list(dict.fromkeys(mark.turn_id for mark in snapshot.marks))
+    snapshot = read_snapshot(connection.ask, session_id)
     turn_id = arguments.turn
     if len(turn_id) < ULID_CHARS:
-        turn_id = choose.turn_id(turns, turn_id)
+        turn_id = choose.turn_id((mark.turn_id for mark in snapshot.marks), turn_id)
     what = f"step {arguments.step} of turn {turn_id}" if arguments.step else f"turn {turn_id}"
     text = _prompt_of(snapshot, turn_id)
     quoted = f" “{cut(text, choose.TITLE_COLUMNS)}”" if text else ""
@@ -77,14 +77,6 @@ def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
     starts = [mark.items for mark in snapshot.marks if mark.turn_id == turn_id]
     items = snapshot.items[starts[0] :] if starts else []
     return next((one_line(item.text) for item in items if isinstance(item, UserMessage)), "")
-
-
-def _named(connection: DaemonConnection, session_id: str) -> str:
-    return choose.session_name(_snapshot(connection, session_id))
-
-
-def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
-    return read_snapshot(connection.ask, session_id)
 
 
 def _print_reverted_files(result: RevertResult) -> None:
@@ -108,8 +100,8 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
     if arguments.step and turn_id is None:
         raise UsageError("--step needs a turn: give its id, or `last`")
     if turn_id is not None and len(turn_id) < ULID_CHARS:
-        marks = _snapshot(connection, session_id).marks
-        turn_id = choose.turn_id(list(dict.fromkeys(mark.turn_id for mark in marks)), turn_id)
+        marks = read_snapshot(connection.ask, session_id).marks
+        turn_id = choose.turn_id((mark.turn_id for mark in marks), turn_id)
     op = SessionDiff(session_id, turn_id, arguments.step)
     result = connection.ask(op, SessionDiffResult)
     if arguments.json:
@@ -140,7 +132,7 @@ def _print_diff(result: SessionDiffResult) -> None:
 
 def _print_edits(connection: DaemonConnection, session_id: str) -> None:
     """Print the calls that edited files; what commands changed is not known."""
-    items = _snapshot(connection, session_id).items
+    items = read_snapshot(connection.ask, session_id).items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
     if is_piped():
         print_raw("".join(call.diff for call in calls))

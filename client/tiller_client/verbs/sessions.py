@@ -21,8 +21,7 @@ from tiller_client.console import (
     stdout_width,
     tell,
 )
-from tiller_client.following.catchup import Follower
-from tiller_client.following.snapshots import read_snapshot
+from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.text import (
     Paint,
@@ -38,16 +37,15 @@ from tiller_client.rendering.text import (
 from tiller_client.rendering.transcript import transcript
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
-from tiller_protocol.answers import Created, ReplayResult, SessionResult
+from tiller_protocol.answers import Created, SessionResult
 from tiller_protocol.events import TurnStarted
 from tiller_protocol.ops import (
-    Replay,
     SessionArchive,
     SessionCreate,
     SessionDelete,
     SessionFork,
 )
-from tiller_protocol.snapshot import SessionSummary, Snapshot
+from tiller_protocol.snapshot import SessionSummary
 
 AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 7, 28, 16
 
@@ -122,28 +120,22 @@ def _archive(connection: DaemonConnection, arguments: Namespace) -> None:
     session_id = choose.session_id(connection, arguments.session, changes=True, archived=undo)
     submit(connection, SessionArchive(session_id, archived=not undo), json=arguments.json)
     if not arguments.json:
-        name = choose.session_name(_snapshot(connection, session_id))
+        name = choose.session_name(read_snapshot(connection.ask, session_id))
         tell(f"took {name} out of the archive" if undo else f"archived {name}")
 
 
 def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
     """Delete a session if the user agrees."""
     session_id = choose.session_id(connection, arguments.session, changes=True)
-    snapshot = _snapshot(connection, session_id)
+    snapshot = read_snapshot(connection.ask, session_id)
     name = choose.session_name(snapshot)
     if not arguments.yes:
         turns = "1 turn" if snapshot.turns == 1 else f"{snapshot.turns} turns"
         if not confirm(f"Delete {name}, with {turns}, for good?"):
             say("nothing was deleted")
             return 1
-    submit(connection, SessionDelete(session_id), json=arguments.json)
-    if not arguments.json:
-        tell(f"deleted {name}")
+    submit(connection, SessionDelete(session_id), json=arguments.json, done=f"deleted {name}")
     return 0
-
-
-def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
-    return read_snapshot(connection.ask, session_id)
 
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:
@@ -164,7 +156,7 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
     if json or is_piped():
         _created(created, json=json)
         return
-    snapshot = _snapshot(connection, created.session_id)
+    snapshot = read_snapshot(connection.ask, created.session_id)
     tell(
         f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; go on with: "
         f"tiller exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
@@ -214,23 +206,12 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
     """Print the system prompt of a turn as it was sent, then the names of its tools."""
-    starts = _turn_starts(connection, session_id)
-    started = starts[choose.turn_id(list(starts), arguments.prompt)]
+    events = read_events(connection.ask, session_id)
+    starts = {e.turn_id or "": e.body for e in events if isinstance(e.body, TurnStarted)}
+    started = starts[choose.turn_id(starts, arguments.prompt)]
     if arguments.json:
         print_json(started)
         return
     context = started.context
     say(sanitized(context.system_prompt) or "(the prompt of this turn was not recorded)")
     say(stdout_paint().dim(f"\ntools: {one_line(', '.join(context.tools)) or 'none'}"))
-
-
-def _turn_starts(connection: DaemonConnection, session_id: str) -> dict[str, TurnStarted]:
-    """The `turn_started` of all turns, by turn id, oldest first."""
-    starts: dict[str, TurnStarted] = {}
-    follower = Follower(connection.hello.log_id, 0)
-    while (after := follower.wanted) is not None:
-        result = connection.ask(Replay(session_id, after), ReplayResult)
-        for event in follower.take_replay(result, connection.hello.log_id).events:
-            if isinstance(event.body, TurnStarted):
-                starts[event.turn_id or ""] = event.body
-    return starts

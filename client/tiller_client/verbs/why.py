@@ -7,14 +7,11 @@ from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
-from tiller_client.following.catchup import Follower
-from tiller_client.following.snapshots import read_snapshot
+from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.rendering.items import call_label, call_state
 from tiller_client.rendering.text import Paint, one_line, sanitized
-from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Allowed, Request, ToolCall
-from tiller_protocol.ops import Replay
 
 BY = {
     "rule": "by a rule",
@@ -106,15 +103,12 @@ def _asked(
     """The requests about a call, each with its resolution."""
     opened: dict[str, RequestOpened] = {}
     resolved: dict[str, RequestResolved] = {}
-    follower = Follower(connection.hello.log_id, 0)
-    while (after := follower.wanted) is not None:
-        result = connection.ask(Replay(session_id, after), ReplayResult)
-        for event in follower.take_replay(result, connection.hello.log_id).events:
-            match event.body:
-                case RequestOpened() as body if body.request.item_id == item_id:
-                    opened[body.request.id] = body
-                case RequestResolved() as body:
-                    resolved[body.request_id] = body
-                case _:
-                    pass
+    for event in read_events(connection.ask, session_id):
+        match event.body:
+            case RequestOpened() as body if body.request.item_id == item_id:
+                opened[body.request.id] = body
+            case RequestResolved() as body:
+                resolved[body.request_id] = body
+            case _:
+                pass
     return [(body, resolved.get(request_id)) for request_id, body in opened.items()]
