@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tiller_client import streams
 from tiller_client.command_line.arguments import parse
@@ -90,17 +90,11 @@ def run(arguments: Namespace) -> int:
     elif arguments.verb == "exec" and _is_sound(arguments):
         _begin_daemon()
     _import_msgspec()
-    run_family = _runner(arguments.family)
+    name = f"tiller_client.verbs.{arguments.family}"
+    __import__(name)  # importlib would be one more module that every start imports
     gc.enable()
     _tell_silence()
-    return run_family(arguments)
-
-
-def _runner(family: str) -> Callable[[Namespace], int]:
-    """Import the module of a family of verbs; returns what runs them."""
-    name = f"tiller_client.verbs.{family}"
-    __import__(name)  # importlib would be one more module that every start imports
-    return sys.modules[name].run
+    return sys.modules[name].run(arguments)
 
 
 def _run_there(arguments: Namespace) -> int:
@@ -125,9 +119,9 @@ def _is_sound(arguments: Namespace) -> bool:
     """Whether it is already certain that `exec` will need the daemon."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
-    from tiller_client.connecting.runtime import is_piped
+    from tiller_client.connecting.runtime import stdin_is_piped
 
-    if is_piped():
+    if stdin_is_piped():
         return False
     try:
         arguments.prompt.encode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tiller_client.connecting.runtime import chosen_remote, is_piped
+from tiller_client.connecting.runtime import chosen_remote, stdin_is_piped
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
@@ -17,10 +17,10 @@ FROM_STDIN = "-"
 def read_prompt(argument: str | None) -> tuple[str, str]:
     """Return the prompt and its context, either of which stdin may have; raises `UsageError`."""
     if argument is None:
-        if not is_piped():
+        if not stdin_is_piped():
             raise UsageError("there is no task; give PROMPT, or pipe it into stdin")
         argument = FROM_STDIN
-    if argument == FROM_STDIN or not is_piped():
+    if argument == FROM_STDIN or not stdin_is_piped():
         return read_text(argument), ""
     from tiller_client.command_line.piped import read_context  # most prompts have none
 

@@ -21,8 +21,8 @@ TOKEN_BYTES_MAX = 4096
 
 STDIN = 0
 
-_FOR_OTHERS = 0o077
-
+FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""The permissions of everyone but the owner."""
 
 _chosen: list["RemoteDaemon"] = []
 """The daemon on another machine that this process talks to, if there is one."""
@@ -61,7 +61,7 @@ def check_runtime(directory: Path) -> None:
             f"{directory} belongs to uid {status.st_uid}, not to you; set TILLER_HOME to a "
             "directory of your own"
         )
-    if status.st_mode & _FOR_OTHERS:
+    if status.st_mode & FOR_OTHERS:
         raise NotPrivate(f"other users can access {directory}; fix it with: chmod 700 {directory}")
 
 
@@ -77,7 +77,7 @@ def read_token(runtime: Path) -> str:
         raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
-        if status.st_uid != os.getuid() or status.st_mode & _FOR_OTHERS:
+        if status.st_uid != os.getuid() or status.st_mode & FOR_OTHERS:
             raise NotPrivate(
                 f"other users can read {path}; restart the daemon: tiller daemon restart"
             )
@@ -130,7 +130,7 @@ def lock_is_held(runtime: Path) -> bool:
     return False
 
 
-def is_piped() -> bool:
+def stdin_is_piped() -> bool:
     """Whether stdin is a pipe, a file or a socket: no terminal, not /dev/null, not closed."""
     try:
         mode = os.fstat(STDIN).st_mode

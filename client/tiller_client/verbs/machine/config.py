@@ -1,16 +1,15 @@
 """`config path|show|check`: the user's configuration file; the daemon interprets it."""
 
-import subprocess
 from argparse import Namespace
 from pathlib import Path
 
 import msgspec
 
 from tiller_client.connecting.runtime import my_places
-from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.console import flush, print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.rendering.text import one_line, sanitized
+from tiller_client.verbs.machine.program import ask_program
 from tiller_protocol.places import CONFIG_FILE
 
 
@@ -45,15 +44,6 @@ def run(arguments: Namespace) -> int:
             return _check(json=arguments.json)
 
 
-def check() -> ConfigurationCheck:
-    """Check the configuration with the daemon's own code, in a separate process."""
-    done = subprocess.run(
-        [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
-    )
-    message = sanitized(done.stdout + done.stderr).strip()
-    return ConfigurationCheck(done.returncode == 0, message.removeprefix("tillerd: "))
-
-
 def _show(path: Path, *, json: bool) -> int:
     try:
         text = path.read_text(errors="replace") if path.exists() else ""
@@ -70,9 +60,9 @@ def _show(path: Path, *, json: bool) -> int:
 
 
 def _check(*, json: bool) -> int:
-    checked = check()
+    checked = ask_program("--check-config")
     if json:
-        print_json(checked)
+        print_json(ConfigurationCheck(*checked))
     elif checked.good:
         say(checked.message)
     else:

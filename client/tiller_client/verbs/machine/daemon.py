@@ -16,7 +16,7 @@ from tiller_client.console import complain, flush, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.rendering.text import one_line, sanitized, seconds
 from tiller_client.service import find_service
-from tiller_client.verbs.machine.config import check
+from tiller_client.verbs.machine.program import ask_program
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import (
@@ -119,7 +119,7 @@ def _check_successor() -> None:
 
     It runs the program up to where it has imported everything and read the configuration.
     """
-    checked = check()
+    checked = ask_program("--check-config")
     if not checked.good:
         problem = "\n".join(checked.message.splitlines()[-OUTPUT_LINES_SHOWN:])
         raise TillerError(f"nothing was stopped, as a new daemon could not start: {problem}")

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import check_runtime, lock_is_held, my_places
-from tiller_client.connecting.starting import DAEMON_COMMAND
+from tiller_client.connecting.runtime import FOR_OTHERS, check_runtime, lock_is_held, my_places
 from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
@@ -28,7 +27,7 @@ from tiller_client.rendering.text import Paint, count, one_line
 from tiller_client.rendering.wrap import wrapped
 from tiller_client.service import find_service
 from tiller_client.verbs.catalog import tool_count
-from tiller_client.verbs.machine.config import check
+from tiller_client.verbs.machine.program import ask_program
 from tiller_client.verbs.machine.service import key_file_problem
 from tiller_protocol import PROTOCOL_VERSION, VERSION
 from tiller_protocol.answers import (
@@ -50,13 +49,10 @@ LISTENS_S_MAX = 0.5
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PROBE_BYTES = 64 * 1024
-"""More than a file system can store in its own tables."""
+"""More than a file system can store together with a file's metadata."""
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
 """A day of work takes less; a log that can't be written ends all turns."""
-
-_FOR_OTHERS = 0o077
-
 
 TEXT_COLUMN = 21
 """Where the text of a finding begins."""
@@ -96,7 +92,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield _directory("configuration", places.config)
     yield _directory("state", places.state)
     yield _runtime(places.runtime)
-    checked = check()
+    checked = ask_program("--check-config")
     yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
     yield from _service(places)
     if lock_is_held(places.runtime):
@@ -163,7 +159,7 @@ def _directory(subject: str, path: Path) -> Finding:
         return Finding("ok", subject, f"{path} will be created when it is needed")
     if not path.is_dir():
         return Finding("fail", subject, f"{path} is not a directory; move it away")
-    if path.stat().st_mode & _FOR_OTHERS and subject == "state":
+    if path.stat().st_mode & FOR_OTHERS and subject == "state":
         return Finding(
             "warn", subject, f"other users can read {path}; fix it with: chmod 700 {path}"
         )
@@ -241,21 +237,15 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
 
 def _log() -> Finding:
     """Let the daemon's program look at the log, which no daemon has open."""
-    done = subprocess.run(
-        [*DAEMON_COMMAND, "--check-log"], capture_output=True, check=False, text=True
-    )
-    text = one_line((done.stdout + done.stderr).strip().removeprefix("tillerd: "))
-    return Finding("fail" if done.returncode else "ok", "log", text)
+    checked = ask_program("--check-log")
+    return Finding("ok" if checked.good else "fail", "log", one_line(checked.message))
 
 
 def _sandbox_without_daemon() -> Finding:
     """Let the daemon's program say which sandbox it would use."""
-    done = subprocess.run(
-        [*DAEMON_COMMAND, "--sandboxed"], capture_output=True, check=False, text=True
-    )
-    text = one_line((done.stdout + done.stderr).strip().removeprefix("tillerd: "))
-    enforced = done.returncode == 0 and "Limits: " not in text
-    return Finding("ok" if enforced else "warn", "sandbox", text)
+    checked = ask_program("--sandboxed")
+    enforced = checked.good and "Limits: " not in checked.message
+    return Finding("ok" if enforced else "warn", "sandbox", one_line(checked.message))
 
 
 def _provider(provider: ProviderSummary) -> Finding:

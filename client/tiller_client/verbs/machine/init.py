@@ -141,7 +141,9 @@ def _read(path: Path) -> Mapping[str, Any] | None:
 
 def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
     """The model to use by default: the only one, the first one, or the one that the user says."""
-    choices = [f"{offer.name}/{model}" for offer in found for model in offer.models]
+    choices = [
+        f"{offer.name}/{model}" for offer in found for model in offer.models[:MODELS_SHOWN_MAX]
+    ]
     if len(choices) == 1 or not asks:
         return choices[0]
     if not sys.stdin.isatty():
@@ -149,9 +151,6 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
             "more than one model was found, and stdin is not a terminal, so you can't be asked; "
             "to take the first one, add --yes"
         )
-    choices = [
-        f"{offer.name}/{model}" for offer in found for model in offer.models[:MODELS_SHOWN_MAX]
-    ]
     say("Which model should be the default?")
     for number, choice in enumerate(choices, 1):
         say(f"  {number}  {one_line(choice)}")

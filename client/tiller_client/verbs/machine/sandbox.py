@@ -4,7 +4,6 @@ It runs the daemon's program; no daemon need be running.
 """
 
 import os
-import subprocess
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import msgspec
 from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.console import flush, print_json, say
 from tiller_client.errors import TillerError
-from tiller_client.rendering.text import sanitized
+from tiller_client.verbs.machine.program import ask_program
 
 
 class SandboxReport(msgspec.Struct):
@@ -26,17 +25,16 @@ class SandboxReport(msgspec.Struct):
 def run(arguments: Namespace) -> int:
     """Replace this process by the command in its sandbox, or describe the sandbox."""
     chosen = ["-c", f"sandbox.mode={arguments.sandbox}"] if arguments.sandbox else []
-    program = [*DAEMON_COMMAND, *chosen, "--sandboxed"]
+    words = [*chosen, "--sandboxed"]
     place = Path(arguments.directory)
     if not place.is_dir():
         raise TillerError(f"{place} is not a directory; choose one with -C DIR")
     if arguments.command:
         os.chdir(place)
         flush()
-        os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
-    done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
-    message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
-    level = SandboxReport(done.returncode == 0, message)
+        program = [*DAEMON_COMMAND, *words, *arguments.command]
+        os.execv(program[0], program)  # noqa: S606 - no shell
+    level = SandboxReport(*ask_program(*words, directory=place))
     if arguments.json:
         print_json(level)
     elif not level.held:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tiller_client.connecting.runtime import lock_holder, my_places
+from tiller_client.connecting.runtime import FOR_OTHERS, lock_holder, my_places
 from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import TillerError
@@ -32,12 +32,10 @@ LINGER = Path("/var/lib/systemd/linger")
 """Has a file for each user whose services run without a login (loginctl(1), `enable-linger`)."""
 
 KEY_ENDING = "_API_KEY"
-"""Endings of the variables in which most people keep their keys."""
+"""How the names of variables end in which most people keep their keys."""
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
 """Directories whose programs disappear: the variable for each, and its default below the home."""
-
-_FOR_OTHERS = 0o077
 
 
 class Installed(msgspec.Struct, tag_field="type", tag="installed"):
@@ -71,7 +69,7 @@ def run(arguments: Namespace) -> int:
 def key_file_problem(file: Path) -> str:
     """What is wrong with the file of the service's variables; empty if nothing is."""
     with suppress(OSError):
-        if file.stat().st_mode & _FOR_OTHERS:
+        if file.stat().st_mode & FOR_OTHERS:
             return f"other users can read {file}; fix it with: chmod 600 {shlex.quote(str(file))}"
     return ""
 

@@ -1,0 +1,23 @@
+"""Asks the daemon's program about this machine; no daemon need be running."""
+
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from tiller_client.connecting.starting import DAEMON_COMMAND
+from tiller_client.rendering.text import sanitized
+
+
+class Verdict(NamedTuple):
+    """What the program found: whether all is well, and its message."""
+
+    good: bool
+    message: str
+
+
+def ask_program(*arguments: str, directory: Path | None = None) -> Verdict:
+    """Run `tillerd` with `arguments`, in this directory or in another one, until it ends."""
+    command = [*DAEMON_COMMAND, *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, cwd=directory, text=True)
+    message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
+    return Verdict(done.returncode == 0, message)
