@@ -27,7 +27,7 @@ ANSWER_DEADLINE_S = 30.0
 """Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
 
 GREETING_DEADLINE_S = 5.0
-"""Longest time to try tokens: by then no daemon is still being replaced."""
+"""How long to try the current token again while one daemon replaces another."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 

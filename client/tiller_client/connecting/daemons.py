@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tiller_client.connecting.runtime import chosen_remote, lock_is_held, read_token, token_stamp
 from tiller_client.connecting.silence import not_listening
 from tiller_client.connecting.starting import start_daemon
 from tiller_client.errors import NoAnswer, NoDaemon
 from tiller_protocol.places import Places
+
+if TYPE_CHECKING:
+    from tiller_client.connecting.remote import RemoteDaemon
 
 CONNECT_DEADLINE_S = 15.0
 """Longest wait for a daemon that is starting or stopping to listen or to end."""
@@ -17,42 +20,19 @@ POLL_S = 0.01
 """Time between two attempts to connect."""
 
 
-class Daemon(Protocol):
-    """A daemon, running or not."""
-
-    greeting_s: float
-    """How long a new connection may take to show that a daemon is behind it; 0 if that is sure."""
-    token_deadline_s: float
-    """Longest wait for the token of a daemon that listens."""
-    is_remote: bool
-    """Whether reaching it may take long, because there is a network in between."""
-    program: str
-    """The beginning of command lines for this daemon."""
-    restart: str
-    """The command line that starts a daemon of this version."""
-
-    def token(self) -> str:
-        """Return the token of the daemon that is running; raises `NoDaemon` if none is."""
-        ...
-
-    def reach(
-        self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
-    ) -> None:
-        """Return once `connect` succeeds; starts the daemon if none is running, and it may.
-
-        With `only_crashed` it starts none on this machine that was stopped.
-        """
-        ...
-
-
 class LocalDaemon:
-    """The daemon of this user on this machine."""
+    """The daemon of this user on this machine, running or not."""
 
     greeting_s = 0.0
+    """How long a new connection may take to show that a daemon is behind it; 0 if that is sure."""
     token_deadline_s = 0.25
+    """Longest wait for the token of a daemon that listens."""
     is_remote = False
+    """Whether reaching it may take long, because there is a network in between."""
     program = "tiller"
+    """The beginning of command lines for this daemon."""
     restart = "once no turn is running, run: tiller daemon restart"
+    """How the user starts a daemon of this version."""
 
     def __init__(self, places: Places, environ: Mapping[str, str]) -> None:
         """`environ` is for a daemon that this starts."""
@@ -66,9 +46,10 @@ class LocalDaemon:
     def reach(
         self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
     ) -> None:
-        """Connect; raises `NoDaemon`, `StartFailed` or `NoAnswer`.
+        """Return once `connect` succeeds; raises `NoDaemon`, `StartFailed` or `NoAnswer`.
 
-        A daemon that holds its lock and does not listen is starting or stopping.
+        With `may_start` it starts a daemon if none is running; with `only_crashed` only one that
+        has crashed. A daemon that holds its lock and does not listen is starting or stopping.
         """
         deadline = time.monotonic() + CONNECT_DEADLINE_S
         silence = not_listening(self._places.runtime)
@@ -92,7 +73,7 @@ class LocalDaemon:
                 time.sleep(POLL_S)
 
 
-def daemon_at(places: Places, environ: Mapping[str, str]) -> Daemon:
+def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | RemoteDaemon":
     """The daemon of these places, which `my_places` returned or the caller made."""
     remote = chosen_remote()
     return remote if remote and remote.places == places else LocalDaemon(places, environ)

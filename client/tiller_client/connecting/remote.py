@@ -64,7 +64,7 @@ class Address(NamedTuple):
 
 
 class RemoteDaemon:
-    """The daemon of a user on another machine; implements `daemons.Daemon`. For any thread."""
+    """The daemon of a user on another machine; used like `LocalDaemon`. For any thread."""
 
     greeting_s = GREETING_S
     token_deadline_s = float(CONNECT_S)
@@ -165,13 +165,15 @@ class RemoteDaemon:
                     f"no daemon is running on {self.host}; start one with: "
                     f"{self.program} daemon start"
                 )
-            files = [str(status[name]) for name in ("ops_socket", "events_socket", "token_file")]
-            told = self._run([self.host, f"pwd && cat {shlex.quote(files[2])}"])
+            told = self._run([self.host, f"pwd && cat {shlex.quote(str(status['token_file']))}"])
             home, _, token = told.partition("\n")
-            forwards = [
-                f"-L{self.places.runtime / name}:{far.replace(':', chr(92) + ':')}"
-                for name, far in zip((OPS_SOCKET, EVENTS_SOCKET), files, strict=False)
-            ]
+            far_ops, far_events = (
+                str(status[name]).replace(":", r"\:") for name in ("ops_socket", "events_socket")
+            )
+            forwards = (
+                f"-L{self.places.runtime / OPS_SOCKET}:{far_ops}",
+                f"-L{self.places.runtime / EVENTS_SOCKET}:{far_events}",
+            )
             self._run(["-O", "forward", *forwards, self.host])
             self._address, self._is_token_used = Address(home, token.strip()), False
 

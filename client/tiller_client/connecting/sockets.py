@@ -173,22 +173,10 @@ class EventSocket:
         return [one[start:] for one in self.drain_all() if one.startswith(self._prefix)]
 
     def drain_all(self) -> list[bytes]:
-        """Return what has arrived, topics and bodies: the daemon sends every topic to everyone."""
-        return self._read()
+        """Return what has arrived, with its topics: the daemon sends every topic to everyone.
 
-    def take_joined(self) -> bool:
-        """Whether there was a new connection since the last call: events may be missing."""
-        joined, self._joined = self._joined, False
-        return joined
-
-    def _await_joined(self, deadline: float) -> None:
-        self._read()
-        while not self.take_joined() and (left := deadline - time.monotonic()) > 0:
-            select.select(self.sources, [], [], min(left, self.wait_s_max))
-            self._read()
-
-    def _read(self) -> list[bytes]:
-        """Messages that have arrived; connects again if the connection was lost."""
+        Connects again if the connection was lost.
+        """
         now = time.monotonic()
         if self._pipe is None and now - self._tried_at > RECONNECT_S:
             self._tried_at = now
@@ -203,6 +191,17 @@ class EventSocket:
             return []
         self._joined = self._joined or (self._pipe.greeted and not was_greeted)
         return messages
+
+    def take_joined(self) -> bool:
+        """Whether there was a new connection since the last call: events may be missing."""
+        joined, self._joined = self._joined, False
+        return joined
+
+    def _await_joined(self, deadline: float) -> None:
+        self.drain_all()
+        while not self.take_joined() and (left := deadline - time.monotonic()) > 0:
+            select.select(self.sources, [], [], min(left, self.wait_s_max))
+            self.drain_all()
 
 
 def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:

@@ -90,10 +90,8 @@ class DaemonStart:
                     raise NoDaemon(STOPPED_SINCE)
                 ended_at = ended_at or now
                 if now - ended_at > SPAWN_AGAIN_S:
-                    self.process, ended_at = (
-                        _spawn(self._command, self._output, self._environ),
-                        None,
-                    )
+                    self.process = _spawn(self._command, self._output, self._environ)
+                    ended_at = None
             time.sleep(POLL_S)
 
 
