@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits of size that a reviewer would otherwise have to count, and words that are due or left out.
+"""Checks sizes that a reviewer would otherwise have to count, field descriptions and cited handles.
 
     .venv/bin/python scripts/gates.py [ROOT]
 

@@ -3,6 +3,7 @@
 The tools, the daemon and the failing test are real; only the model is not.
 """
 
+import json
 from typing import Any
 
 PROMPT = "A test has failed since we added the discount. Find out why and fix it."
@@ -69,7 +70,7 @@ model = "demo/repair"
 
 [providers.demo]
 api = "scripted"
-scripts = {_quoted(scripts)}
+scripts = {json.dumps(scripts, ensure_ascii=False)}
 
 [[permissions]]
 permission = "bash"
@@ -140,8 +141,3 @@ def _say(text: str) -> dict[str, Any]:
 
 def _call(name: str, **arguments: str) -> dict[str, Any]:
     return {"type": "tool_call", "name": name, "arguments": arguments}
-
-
-def _quoted(text: str) -> str:
-    """`text` as a basic string of TOML."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

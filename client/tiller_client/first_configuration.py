@@ -60,5 +60,5 @@ def _provider(offer: ProviderOffer) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: like one of JSON, except for a character that TOML escapes too."""
+    """`text` as a basic string of TOML: as in JSON, except that TOML also escapes DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

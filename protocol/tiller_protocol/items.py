@@ -4,9 +4,11 @@ Each item is a frozen struct with an `id`; the union `Item` is tagged by `type`.
 contains its result, so that history can't contain a call without one.
 """
 
+import operator
 from typing import Annotated, Literal
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import CallId, ItemId
@@ -64,23 +66,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum, field by field."""
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-        )
+        return Usage(*map(operator.add, astuple(self), astuple(other)))
 
     def minus(self, other: "Usage") -> "Usage":
         """Return the difference, field by field."""
-        return Usage(
-            self.input_tokens - other.input_tokens,
-            self.cached_input_tokens - other.cached_input_tokens,
-            self.output_tokens - other.output_tokens,
-            self.reasoning_tokens - other.reasoning_tokens,
-            self.cache_write_tokens - other.cache_write_tokens,
-        )
+        return Usage(*map(operator.sub, astuple(self), astuple(other)))
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):

@@ -75,9 +75,10 @@ class FileWanted(Struct, frozen=True, omit_defaults=True):
     path: Annotated[str, doc("Absolute; below the workspace of the session.")]
 
 
+LENDER_TOPICS = "lender/"
+"""What the topics of questions to lenders begin with; the name of the lender follows."""
+
+
 def lender_topic(lender: str) -> str:
     """The topic of the questions to a lender."""
     return LENDER_TOPICS + lender
-
-
-LENDER_TOPICS = "lender/"

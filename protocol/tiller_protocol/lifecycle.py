@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from tiller_protocol.events import (
     AnyBody,
     Event,
-    HistoryCompacted,
     HistoryReverted,
     ItemCompleted,
     ItemDelta,
@@ -68,7 +67,6 @@ PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {
     ToolCallUpdated: ("open_item",),
     RequestOpened: ("in_turn", "new_request"),
     RequestResolved: ("open_request",),
-    HistoryCompacted: (),
     HistoryReverted: ("no_turn",),
 }
 """Conditions by event; an event not listed here may come at any time after the first one."""

@@ -6,8 +6,6 @@ import re
 TIMEOUT_S_MAX = 31_536_000
 """A year, which every clock and timer can hold."""
 
-APPROVE_HELP = "what to do where no permission rule decides"
-
 SESSION_HELP = (
     "an id, a unique beginning or end of it (at least 4 characters), or: last (of this directory)"
 )
@@ -30,7 +28,8 @@ def add_sandbox(parser: argparse.ArgumentParser) -> None:
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """Add what decides about calls: approval and sandbox."""
-    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
+    text = "what to do where no permission rule decides"
+    parser.add_argument("--approve", choices=("ask", "always", "never"), help=text)
     add_sandbox(parser)
 
 

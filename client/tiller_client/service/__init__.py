@@ -1,7 +1,7 @@
 """The daemon as a service of its user: the one that the service manager of this platform has.
 
-Nothing here runs the manager's commands; `verbs/service.py` does, and `starting` for the start.
-Imported before every start of a daemon, so it imports little.
+Nothing here runs the manager's commands: `verbs/machine/service.py` installs the service, and
+`starting` starts it. Imported before every start of a daemon, so it imports little.
 """
 
 import os

@@ -8,11 +8,10 @@ from tiller_protocol.places import DAEMON_OUTPUT_FILE, ENVIRONMENT_FILE, Places
 
 Command = tuple[str, ...]
 
-KEPT_VARIABLES = (
-    *("PATH", "TILLER_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "LANG"),
-)
-"""What the service gets of the environment in which it is installed: where its commands are found,
-and where its directories are. No keys: others can read the file of a service."""
+XDG_VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
+KEPT_VARIABLES = ("PATH", "TILLER_HOME", *XDG_VARIABLES, "LANG")
+"""The variables that the service inherits when it is installed: where its commands and directories
+are. No keys: others can read the file of a service."""
 
 
 class Definition(NamedTuple):

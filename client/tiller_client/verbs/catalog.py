@@ -26,7 +26,7 @@ from tiller_protocol.prices import Price
 CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
 NAME_CELLS_MAX = 24
-"""A longer name moves only what follows it."""
+"""A longer name shifts only the rest of its own line."""
 
 EFFECT_CELLS = len("command")
 

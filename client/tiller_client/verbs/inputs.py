@@ -47,7 +47,6 @@ def run(arguments: Namespace) -> int:
         match arguments.verb:
             case "send":
                 delivery = "queue" if arguments.queue else "auto"
-                no_reply = arguments.no_reply
                 op = UserInput(
                     session_id,
                     text,
@@ -55,7 +54,7 @@ def run(arguments: Namespace) -> int:
                     files,
                     delivery,
                     overrides=read_overrides(arguments),
-                    no_reply=no_reply,
+                    no_reply=arguments.no_reply,
                 )
                 if arguments.wait:
                     return _send_and_follow(connection, op, arguments)

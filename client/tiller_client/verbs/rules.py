@@ -1,7 +1,7 @@
 """`rules`: what the user allowed for good in a directory, and the rules of a session."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
 
 from tiller_client.command_line import choose
@@ -81,11 +81,7 @@ def _place(rule: RuleSummary) -> str:
 
 def _words(rule: RuleSummary) -> str:
     """What a rule is about, on one line and verbatim, as in a request."""
-    return "  ".join(_parts(rule))
-
-
-def _parts(rule: RuleSummary) -> Iterator[str]:
-    yield verbatim(rule.permission).replace("\n", "␊")
-    yield verbatim(rule.pattern).replace("\n", "␊")
+    words = [verbatim(text).replace("\n", "␊") for text in (rule.permission, rule.pattern)]
     if rule.action != "allow":
-        yield rule.action
+        words.append(rule.action)
+    return "  ".join(words)
