@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_client.following.catchup import Follower
+from tiller_client.following.snapshots import read_events
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event, SessionTitled
 
@@ -123,3 +124,15 @@ def test_a_replay_that_does_not_get_on_is_not_asked_for_again_at_once() -> None:
     follower = Follower("log")
     assert follower.take_replay(ReplayResult((), 0, 5), "log").events == []
     assert follower.wanted is None
+
+
+def test_the_events_so_far_are_read_page_by_page() -> None:
+    log = [event(seq) for seq in range(1, 8)]
+    for page in range(1, 9):
+        read = read_events(lambda op, _kind, page=page: replay(log, op.after, page), "s", 2)
+        assert [e.seq for e in read] == [3, 4, 5, 6, 7]
+
+
+def test_reading_the_events_so_far_ends_if_a_page_does_not_get_on() -> None:
+    pages = iter([ReplayResult((event(1),), 1, 5), ReplayResult((), 1, 5)])
+    assert list(read_events(lambda _op, _kind: next(pages), "s")) == [event(1)]

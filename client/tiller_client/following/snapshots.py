@@ -28,11 +28,12 @@ def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
 
 def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
     """Yield the events after the one with the number `after`, up to the end of the log."""
-    head = after + 1
-    while after < head:
+    while True:
         page = ask(Replay(session_id, after), ReplayResult)
         yield from page.events
-        after, head = page.upto, page.head
+        if not after < page.upto < page.head:
+            return
+        after = page.upto
 
 
 def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
