@@ -128,8 +128,17 @@ async def test_an_answer_from_a_terminal_withdraws_the_question(
     assert await editor.ask("session/list", cwd=str(workspace))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'"error": {"code": -32601, "message": "there is no method session/request_permission"}',
+        b'"result": 5',
+        b'"result": {"outcome": {"outcome": "\xff"}}',
+    ],
+    ids=["an error", "another type", "not UTF-8"],
+)
 async def test_a_request_that_the_editor_can_not_ask_stays_open_for_a_terminal(
-    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path, answer: bytes
 ) -> None:
     session_id = await editor.new(workspace)
     frontend.follow(session_id)
@@ -137,8 +146,7 @@ async def test_a_request_that_the_editor_can_not_ask_stays_open_for_a_terminal(
     await use(editor, daemon, session_id, calls(call), text("done"))
     number = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
     asked = await editor.asked()
-    error = {"code": -32601, "message": "there is no method session/request_permission"}
-    await editor.send({"id": asked["id"], "error": error})
+    await editor.send_bytes(b'{"jsonrpc": "2.0", "id": %d, %b}\n' % (asked["id"], answer))
     await editor.ask("session/list")
     request = await frontend.request_opened(session_id)
     await frontend.must(Answer(request.id, "once"))

@@ -1,5 +1,6 @@
 """Asks a client about the open requests of a session, and brings its answers to the daemon."""
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -34,6 +35,9 @@ from tiller_protocol.snapshot import Snapshot
 _permission_of = msgspec.json.Decoder(PermissionResult).decode
 _form_of = msgspec.json.Decoder(FormResult).decode
 
+_Read = Callable[[Request, Raw], Answered | None]
+"""Reads the client's answer; None if the user dismissed the question."""
+
 
 class Asking:
     """The requests of one session that its client was asked about."""
@@ -66,7 +70,7 @@ class Asking:
                 form_for(request),
                 request.item_id or None,
             )
-            answered = partial(self._form_answered, request)
+            answered = partial(self._answered, request, _read_form)
             self._asked[request.id] = self._peer.request("elicitation/create", form, answered)
             return
         call = find_call(snapshot, request.item_id)
@@ -77,7 +81,7 @@ class Asking:
             fields_asked(_answerable(request), call or _stand_in(request), snapshot.workspace),
             options_for(request),
         )
-        answered = partial(self._permission_answered, request)
+        answered = partial(self._answered, request, _read_permission)
         number = self._peer.request("session/request_permission", params, answered)
         self._asked[request.id] = number
 
@@ -100,29 +104,19 @@ class Asking:
             self._peer.forget(number)
             self._peer.notify("$/cancel_request", WithdrawParams(number))
 
-    def _permission_answered(
-        self, request: Request, result: Raw | None, error: RpcError | None
+    def _answered(
+        self, request: Request, read: _Read, result: Raw | None, error: RpcError | None
     ) -> None:
         self._asked.pop(request.id, None)
-        try:
-            outcome = None if result is None else _permission_of(result).outcome
-        except msgspec.MsgspecError as failure:
-            outcome, error = None, RpcError(0, str(failure))
-        if outcome is None:
+        if result is None:
             self._not_asked(request, error)
             return
-        self._answer(request, read_outcome(request, outcome))
-
-    def _form_answered(self, request: Request, result: Raw | None, error: RpcError | None) -> None:
-        self._asked.pop(request.id, None)
         try:
-            form = None if result is None else _form_of(result)
-        except msgspec.MsgspecError as failure:
-            form, error = None, RpcError(0, str(failure))
-        if form is None:
-            self._not_asked(request, error)
-            return
-        self._answer(request, read_form(form))
+            answer = read(request, result)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
+            self._not_asked(request, RpcError(0, str(failure)))
+        else:
+            self._answer(request, answer)
 
     def _answer(self, request: Request, answer: Answered | None) -> None:
         """Submit the answer; a dismissed question ends the turn, as the protocol requires."""
@@ -144,6 +138,14 @@ class Asking:
             f"the editor could not ask about {request.title!r}{why}; answer it with: "
             f"tiller answer {request.id} …"
         )
+
+
+def _read_permission(request: Request, result: Raw) -> Answered | None:
+    return read_outcome(request, _permission_of(result).outcome)
+
+
+def _read_form(_request: Request, result: Raw) -> Answered | None:
+    return read_form(_form_of(result))
 
 
 def _answerable(request: Request) -> Request:
