@@ -11,7 +11,7 @@ from tiller_client.acp.updates import (
     Mode,
     Modes,
 )
-from tiller_protocol.answers import CatalogResult, ModelSummary
+from tiller_protocol.answers import CatalogResult
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
@@ -114,5 +114,5 @@ def _model_of(offer: Offer, settings: Settings) -> str:
     """The model of the next turn: the session's, its agent's, or the default one."""
     agent = settings.agent or DEFAULT_AGENT
     of_agent = next((one.model for one in offer.catalog.agents if one.name == agent), None)
-    default: ModelSummary | None = next((one for one in offer.catalog.models if one.default), None)
-    return settings.model or of_agent or (default.name if default else "")
+    default = next((one.name for one in offer.catalog.models if one.default), "")
+    return settings.model or of_agent or default

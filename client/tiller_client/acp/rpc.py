@@ -39,9 +39,9 @@ class RpcError(Struct, frozen=True, omit_defaults=True):
 class RpcFailure(Exception):
     """A request that can't be answered with a result."""
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.error = RpcError(code, message, data)
+        self.error = RpcError(code, message)
 
 
 class Message(Struct, frozen=True):

@@ -2,8 +2,7 @@
 
 import contextlib
 import time
-
-from msgspec import structs
+from typing import Literal
 
 from tiller_client.acp.asking import Asking
 from tiller_client.acp.following import Following
@@ -199,11 +198,13 @@ class EditorSession:
             fold(self.snapshot, event)
             self._show(event)
 
-    def _input(self, blocks: tuple[ContentBlock, ...], delivery: str) -> AnyResult | None:
+    def _input(
+        self, blocks: tuple[ContentBlock, ...], delivery: Literal["steer", "queue"]
+    ) -> AnyResult | None:
         given = read_prompt(blocks, self.snapshot.workspace)
         self._loan.renew()
-        op = UserInput(self.id, given.text, given.images, given.files)
-        return self._connection.submit(structs.replace(op, delivery=delivery)).result
+        op = UserInput(self.id, given.text, given.images, given.files, delivery)
+        return self._connection.submit(op).result
 
     def _unqueue(self, input_id: str) -> None:
         with contextlib.suppress(RejectedError):  # it was taken or removed just now

@@ -158,8 +158,6 @@ class ConfigOption(Wire, frozen=True, tag_field="type", tag="select"):
     """What there is to choose from."""
     category: str | None = None
     """What the setting is about, for the client's keys and icons."""
-    description: str | None = None
-    """One sentence."""
 
 
 class OptionsShown(Update, frozen=True, tag="config_option_update"):

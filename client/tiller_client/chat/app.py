@@ -149,7 +149,7 @@ class Chat:
         await self.screen.pace.rest()
 
     def away(self, text: str) -> None:
-        """Say why no events come, or nothing once they do."""
+        """Say why no events come; an empty text says that they come again."""
         self.notes.away = one_line(text)
         self.app.invalidate()
 

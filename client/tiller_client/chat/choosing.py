@@ -1,13 +1,14 @@
 """The menus: sessions, turns, models, agents, queued input, and what was written before."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 from tiller_client.chat.menu import Act, Entry, Menu
 from tiller_client.chat.points import points
 from tiller_client.rendering.items import input_line
+from tiller_client.rendering.lines import files_changed
 from tiller_client.rendering.text import age, one_line
 from tiller_protocol.answers import AnyResult, SessionListResult
 from tiller_protocol.ops import (
@@ -164,17 +165,19 @@ class Menus:
     def turns(self) -> None:
         """Choose a turn to go back to, and how."""
         entries: list[Entry] = []
-        for number, point in enumerate(points(self._chat.snapshot), 1):
+        found = points(self._chat.snapshot)
+        for number, point in enumerate(found, 1):
             text = one_line(point.text) or "(no message)"
             when = [f"{age(time.time() - point.at)} ago"] if point.at else []
-            least = "at least " if point.more_files else ""
-            changed = f"{least}{point.files} file{'' if point.files == 1 else 's'} changed"
+            changed = files_changed(point.files, more=point.more_files)
             detail = " · ".join([*when, *([changed] if point.files else [])])
             entries.append(Entry(point.turn_id, f"{number}. {text}", detail))
         if not entries:
             self._chat.say("there is no turn to go back to yet")
             return
-        self._chat.choose(Menu("go back to before turn", entries[::-1], self._back_to))
+        # Another frontend may revert a turn while the menu shows it.
+        back_to = partial(self._back_to, {point.turn_id: point.seq for point in found})
+        self._chat.choose(Menu("go back to before turn", entries[::-1], back_to))
 
     def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
         """Choose the value of a setting; the present one is chosen first.
@@ -211,9 +214,9 @@ class Menus:
             op = QueueEdit(chat.session.id, input_id, cast("_QueueAction", what))
             chat.actions.submit(op)
 
-    def _back_to(self, turn_id: str) -> None:
+    def _back_to(self, seqs: Mapping[str, int], turn_id: str) -> None:
+        """Choose how to go back to before a turn; `seqs` has the event before each turn."""
         chat = self._chat
-        mark = next(m for m in chat.snapshot.marks if (m.turn_id, m.step) == (turn_id, 0))
         entries = (
             Entry("revert", "revert", "history and files go back; /unrevert undoes it"),
             Entry("fork", "fork", "a new session goes on from there; files stay as they are"),
@@ -221,7 +224,7 @@ class Menus:
 
         def act(what: str) -> None:
             if what == "fork":
-                chat.actions.fork(mark.seq)
+                chat.actions.fork(seqs[turn_id])
             else:
                 chat.actions.submit(Revert(chat.session.id, turn_id))
 

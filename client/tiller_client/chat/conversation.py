@@ -17,6 +17,7 @@ from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Row, Span
 from tiller_client.chat.terminal.look import Look
+from tiller_client.rendering.activity import MODEL_WAIT_SHOWN_AFTER_S
 from tiller_client.rendering.items import background_line, citation_lines, is_shown
 from tiller_client.rendering.lines import (
     compaction_line,
@@ -57,9 +58,6 @@ HISTORY_ITEMS_MAX = 200
 
 TOLD_BY_END = {"interrupted": "interrupted", LAST_STEP: "limit_reached"}
 """Notices, by their code, that say the same as the end of a turn with this outcome."""
-
-MODEL_WAIT_SHOWN_AFTER_S = 1.0
-"""Silence of the model after which the live part says that it waits for the model."""
 
 
 class Conversation:

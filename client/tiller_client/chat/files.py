@@ -83,7 +83,7 @@ class WorkspaceFiles:
         contain = [entry for entry in self._entries if wanted in entry.lower]
         yield [entry for entry in contain if entry.name.startswith(wanted)]
         yield [
-            entry for entry in contain if wanted in entry.name[1:] and not _begins(entry, wanted)
+            entry for entry in contain if wanted in entry.name and not entry.name.startswith(wanted)
         ]
         yield [entry for entry in contain if wanted not in entry.name]
         letters = frozenset(wanted)
@@ -102,7 +102,7 @@ def list_files(directory: Path) -> list[str] | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            [*GIT_LIST],
+            GIT_LIST,
             cwd=directory,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -154,10 +154,6 @@ def _entry(path: str) -> _Entry:
 
 def _shallow(entry: _Entry) -> tuple[int, str]:
     return entry.path.rstrip("/").count("/"), entry.path
-
-
-def _begins(entry: _Entry, wanted: str) -> bool:
-    return entry.name.startswith(wanted)
 
 
 def _has(text: str, letters: str) -> bool:

@@ -31,7 +31,7 @@ class Sink(Protocol):
         ...
 
     def away(self, text: str) -> None:
-        """Whether events come: a sentence about why not, or nothing."""
+        """Say why no events come; an empty text says that they come again."""
         ...
 
     def beside(self, names: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class _Submission(NamedTuple):
 
 
 class LiveSession:
-    """One session. `run` follows it until it is cancelled."""
+    """One session: `follow` takes its events, `send` sends what was submitted to it."""
 
     def __init__(self, client: Client, session_id: str) -> None:
         self.client = client

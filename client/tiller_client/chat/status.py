@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tiller_client.rendering.lines import BRANCH_COLUMNS
 from tiller_client.rendering.text import cells, cut, dollars, one_line, rows, seconds
-from tiller_client.rendering.wrap import Wrap
+from tiller_client.rendering.wrap import wrapped
 from tiller_protocol.snapshot import Snapshot
 
 SEPARATOR = " · "
@@ -66,10 +66,8 @@ def status_rows(snapshot: Snapshot, facts: Facts, now: float, width: int) -> lis
 
 
 def _wrapped(note: str, width: int) -> list[str]:
-    wrap = Wrap()
-    words = wrap.feed(note, width) + wrap.rest(width)
-    wrapped = [row for line in words.split("\n") for row in rows(line, width)]
-    return wrapped[:NOTE_ROWS_MAX]
+    lines = wrapped(note, width).split("\n")
+    return [row for line in lines for row in rows(line, width)][:NOTE_ROWS_MAX]
 
 
 def _line(line: str, parts: list[str], width: int) -> str:

@@ -25,7 +25,7 @@ from tiller_protocol.events import (
 from tiller_protocol.items import ToolCall
 
 MODEL_WAIT_SHOWN_AFTER_S = 1.0
-"""Silence of the model after which the bottom line says that it is waiting for the model."""
+"""Silence of the model after which the terminal says that it is waiting for the model."""
 
 LIVE_LINE_CHARS_MAX = 2_000
 """Kept of a line whose end has not come yet; more than any terminal is wide."""

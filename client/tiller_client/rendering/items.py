@@ -10,6 +10,7 @@ from tiller_client.rendering.text import (
     Paint,
     cells,
     count,
+    counted,
     cut,
     indent,
     one_line,
@@ -286,7 +287,7 @@ def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
 
 def more_lines(count: int) -> str:
     """How many lines are left out."""
-    return f"{count} more {'line' if count == 1 else 'lines'}"
+    return counted(count, "more line")
 
 
 def _without_headers(lines: list[str]) -> list[str]:
@@ -318,11 +319,4 @@ def _without_headers(lines: list[str]) -> list[str]:
 
 
 def _diff_line(line: str, paint: Paint, width: int) -> str:
-    text = f"    {cut(line.expandtabs(4), width - 5)}"
-    match line[:1]:
-        case "+":
-            return paint.good(text)
-        case "-":
-            return paint.bad(text)
-        case _:
-            return paint.dim(text)
+    return paint.changed(line[:1], f"    {cut(line.expandtabs(4), width - 5)}")

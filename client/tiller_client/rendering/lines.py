@@ -9,6 +9,7 @@ from tiller_client.rendering.text import (
     Paint,
     cells,
     count,
+    counted,
     cut,
     dollars,
     one_line,
@@ -100,12 +101,12 @@ def turn_end_line(
     """
     outcome = f"■ {body.outcome.replace('_', ' ')}"
     usage = body.usage
-    counted = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+    tokens = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
     figures = [
-        f"{body.steps} step{'' if body.steps == 1 else 's'}",
-        "" if usage == Usage() else counted,  # not all providers count
+        counted(body.steps, "step"),
+        "" if usage == Usage() else tokens,  # not all providers count
         "" if body.cost is None else dollars(body.cost),
-        _files(body),
+        files_changed(len(body.files), more=body.more_files) if body.files else "",
         context_line(body),
         branch_line(body),
         seconds(body.duration_s),
@@ -148,9 +149,6 @@ def fork_line(of: Snapshot | SessionSummary) -> str:
     return f"fork of {of.parent_id[-SHORT_ID_CHARS:]} at turn {of.parent_turns}"
 
 
-def _files(body: TurnEnded) -> str:
-    """How many files a turn changed."""
-    if not body.files:
-        return ""
-    least = "at least " if body.more_files else ""
-    return f"{least}{len(body.files)} file{'' if len(body.files) == 1 else 's'} changed"
+def files_changed(files: int, *, more: bool) -> str:
+    """How many files changed; `more` if there may be others."""
+    return f"{'at least ' if more else ''}{counted(files, 'file')} changed"

@@ -94,13 +94,7 @@ def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int)
     # The mark is not part of the file's line, so a blank there is not at the end of a line.
     marks = 1 if line[:1] in ("+", "-", " ") else 0
     text = block(line[:marks] + shown(line[marks:]), width)
-    match line[:1]:
-        case "+":
-            return paint.good(text)
-        case "-":
-            return paint.bad(text)
-        case _:
-            return paint.dim(text)
+    return paint.changed(line[:1], text)
 
 
 def _marked(mark: str, text: str, width: int) -> str:

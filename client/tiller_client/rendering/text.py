@@ -202,6 +202,11 @@ def count(number: int) -> str:
     return f"{number / 1_000_000:.1f}M"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 turn`, `2 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 _PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = "\ud800\ud801\ud802\ud803\ud804\ud805"
 """Marks for colours: lone surrogates, which decoded text never contains."""
 
@@ -236,6 +241,10 @@ class Paint:
     def asking(self, text: str) -> str:
         """For warnings and questions."""
         return self._painted(_YELLOW, text)
+
+    def changed(self, mark: str, text: str) -> str:
+        """For a line of a diff, by the `mark` at its beginning."""
+        return {"+": self.good, "-": self.bad}.get(mark, self.dim)(text)
 
     def _painted(self, mark: str, text: str) -> str:
         """Mark each line separately, so that truncated output does not leave a colour on."""

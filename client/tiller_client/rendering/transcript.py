@@ -14,7 +14,15 @@ from tiller_client.rendering.items import (
 )
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import Paint, count, dollars, local_time, one_line, seconds
+from tiller_client.rendering.text import (
+    Paint,
+    count,
+    counted,
+    dollars,
+    local_time,
+    one_line,
+    seconds,
+)
 from tiller_client.rendering.wrap import hanging, sentence
 from tiller_protocol.items import Item, Usage
 from tiller_protocol.snapshot import Mark, Snapshot
@@ -59,8 +67,7 @@ def transcript(
     place = "".join(
         f" · {part}" for part in (context_line(snapshot), branch_line(snapshot)) if part
     )
-    turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
-    figures = f"{snapshot.status} · {turns}{tokens}{cost}{place}"
+    figures = f"{snapshot.status} · {counted(snapshot.turns, 'turn')}{tokens}{cost}{place}"
     lines.append(paint.dim(f"\n{hanging(figures, columns)}"))
     return "\n".join(lines)
 
@@ -77,7 +84,7 @@ def _history(
     shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
     left_out = 0 if tail is None else max(0, len(shown) - tail)
     if left_out:
-        yield paint.dim(f"… {left_out} earlier {'item' if left_out == 1 else 'items'}")
+        yield paint.dim(f"… {counted(left_out, 'earlier item')}")
         while len(turns) > 1 and turns[1][1].items <= shown[left_out]:
             turns.popleft()
     turn: Mark | None = None
@@ -112,5 +119,4 @@ def _cost(snapshot: Snapshot) -> str:
         return "cost unknown"
     if not snapshot.unpriced:
         return dollars(snapshot.cost)
-    requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
-    return f"{dollars(snapshot.cost)} and {requests} of unknown price"
+    return f"{dollars(snapshot.cost)} and {counted(snapshot.unpriced, 'request')} of unknown price"

@@ -18,7 +18,7 @@ from tiller_client.chat.rows import PROMPT
 from tiller_client.connecting.runtime import lock_holder
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.items import UserMessage
-from tiller_protocol.ops import Answer, Catalog, SessionList
+from tiller_protocol.ops import Answer, Catalog, Revert, SessionList
 from tiller_protocol.snapshot import SessionSummary
 
 Opens = Callable[..., ChatTerminal]
@@ -455,6 +455,24 @@ async def test_a_session_is_forked_from_a_point_of_its_past(opens: Opens, daemon
     beginning = chat.text.rindex("tiller · ")
     assert "» the first thing" in chat.text[beginning:]
     assert "» the second thing" not in chat.text[beginning:]
+
+
+async def test_a_turn_that_was_reverted_while_its_menu_was_open_is_refused(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    chat = opens("-m", daemon.script(always("Said.")))
+    await chat.shows(READY)
+    await write_each(chat, "the first thing", "the second thing")
+    chat.press("/back\r")
+    await chat.shows("go back to before", "▸ 2. the second thing")
+    session_id = (await newest(frontend)).session_id
+    last = (await frontend.snapshot(session_id)).marks[-1]
+    await frontend.must(Revert(session_id, last.turn_id))
+    await chat.shows("history was reverted")
+    chat.press("\r")
+    await chat.shows("before this turn")
+    chat.press("\r")
+    await chat.shows("The history of this session has no turn")
 
 
 async def test_keys_that_choose_the_next_agent_count_each_when_typed_at_once(

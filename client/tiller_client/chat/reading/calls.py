@@ -18,7 +18,7 @@ from tiller_client.rendering.items import (
     lines_shown,
     more_lines,
 )
-from tiller_client.rendering.text import count, cut, dollars, one_line, seconds
+from tiller_client.rendering.text import count, counted, cut, dollars, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
@@ -154,7 +154,7 @@ def _agent_lines(
     opened: bool = False,
 ) -> Iterator[str]:
     """What a sub-agent has spent; and what it does if it still works, or all of it if `opened`."""
-    steps = f"{agent.steps} step{'' if agent.steps == 1 else 's'}"
+    steps = counted(agent.steps, "step")
     tokens = f" · {count(agent.usage.tokens)} tokens" if agent.usage.tokens else ""
     cost = "" if agent.cost is None else f" · {dollars(agent.cost)}"
     about = cut(f"{one_line(agent.agent)} · {steps}{tokens}{cost}", width)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tiller_client.chat.reading.layout import folded
 from tiller_client.chat.reading.sixel import BAND_ROWS, CLEAR, COLOURS_MAX, sixels
 from tiller_client.chat.reading.style import Pictures, Span, Theme
-from tiller_client.rendering.text import one_line
+from tiller_client.rendering.text import counted, one_line
 from tiller_protocol.items import Image
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def image_lines(image: Image, width: int, theme: Theme, name: str = "") -> list[
 def image_label(image: Image, name: str = "") -> str:
     """What an image is: `[image: cat.png, 1280x720, 84 KB]`."""
     kind = "document" if image.is_document else "image"
-    extent = f"{image.pages} page{'' if image.pages == 1 else 's'}" if image.pages else ""
+    extent = counted(image.pages, "page") if image.pages else ""
     if size := _size(image.data):
         extent = f"{size[0]}x{size[1]}"
     parts = (one_line(name or image.media_type), extent, _bytes(len(image.data)))
