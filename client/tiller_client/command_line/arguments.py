@@ -40,7 +40,6 @@ SETTINGS = (
 
 ABOUT_TILLER = ("-h", "--help", "-V", "--version")
 """Options without a verb. All others are of `chat`, which `tiller` alone starts too."""
-
 MISUSE = 2
 """The exit status that argparse uses."""
 
