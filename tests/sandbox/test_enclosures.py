@@ -92,6 +92,10 @@ NEVER: Final = {
     "an abstract socket": CONNECT.format("chr(0)+'$NAME'"),
     "the network": "(exec 3<>/dev/tcp/127.0.0.1/$PORT)",
     "see another process": "grep -q . /proc/$VICTIM/environ",
+    "slow another process down": '"$PYTHON" -c "import os; os.setpriority(0, $VICTIM, 19)"',
+    "give another process other processors": "taskset -p -c 0 $VICTIM",
+    "let another process run only when idle": "chrt --idle -p 0 $VICTIM",
+    "let another process wait for the disk": "ionice -c 3 -p $VICTIM",
     "trace another process": f"\"$PYTHON\" -c '{TRACE}' $VICTIM",
     "end another process": "kill -0 $VICTIM",
     "trace the first process": f"\"$PYTHON\" -c '{TRACE}' 1",
@@ -416,6 +420,7 @@ mkdir -p a/b; echo x >a/x; mv a/x a/b/y; ln a/b/y a/z; ln -s z a/l; chmod +x a/b
 echo x >/dev/null; head -c9 /dev/urandom >a/r; mkfifo a/f; (echo p >a/f &) ; cat a/f
 sleep 100 & kill $!; wait $! || true
 cat <(echo p); echo q | cat /dev/stdin >&2; echo r
+test -z "$(nice -n 1 true 2>&1)"; ionice -c 3 true
 echo x >/tmp/of-the-session-$$; rm /tmp/of-the-session-$$
 "$PYTHON" -c 'import socket, subprocess; socket.socketpair(); subprocess.run(["true"], check=True)'
 "$PYTHON" -c 'import multiprocessing; multiprocessing.Lock()'
@@ -427,7 +432,7 @@ git stash -q; git stash pop -q; echo all of it
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_command_does_its_work(jail: Jail, mechanism: Mechanism, who: str) -> None:
-    """What honest commands need: devices, pipes, signals among themselves, moves, modes, git."""
+    """What honest commands need: devices, pipes, signals, priorities, moves, modes, git."""
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
     with reapers_of(mechanism, prefix, jail.spill):

@@ -83,13 +83,23 @@ def test_the_filter_means_the_same_on_both_architectures(machine: str, architect
     assert said(ioctl, 0, 0x5401) == ALLOWED
     assert said(ioctl, 0, 0x5412) == said(ioctl, 0, 0x541C) == REFUSED
     assert said(ioctl, 0, 0x5412 | 1 << 32) == REFUSED
-    # chattr, verity, a subvolume of btrfs.
-    for request in (0x40086602, 0x40806685, 0x5000940E):
+    # chattr, verity, a version, a subvolume of btrfs or bcachefs, attributes of FAT.
+    for request in (0x40086602, 0x40806685, 0x40087602, 0x5000940E, 0x4020BC10, 0x40047211):
         assert said(ioctl, 0, request) == ALLOWED
         assert said(ioctl, 0, request, writes=False) == REFUSED
-    assert said(ioctl, 0, 0x5401, writes=False) == ALLOWED
-    assert said(limit, 0) == ALLOWED
-    assert said(limit, 77) == REFUSED
+    # The size of a terminal, how much is there, an address; lsattr, also for XFS; filefrag.
+    for request in (0x5401, 0x541B, 0x8915, 0x80086601, 0x80087601, 0x801C581F, 0xC020660B, 2):
+        assert said(ioctl, 0, request, writes=False) == ALLOWED
+    assert said(ioctl, 0, 0x5412, writes=False) == REFUSED
+    of_processes = (142, 144, 203, 314) if machine == "x86_64" else (118, 119, 122, 274)
+    for number in (limit, *of_processes):
+        assert said(number, 0) == ALLOWED
+        assert said(number, 77) == REFUSED
+    of_groups = {141: 0, 251: 1} if machine == "x86_64" else {140: 0, 30: 1}
+    for number, one_process in of_groups.items():
+        for which in range(4):
+            assert said(number, which, 0) == (ALLOWED if which == one_process else REFUSED)
+            assert said(number, which, 77) == REFUSED
     assert said(425) == REFUSED
     assert said(chmod) == ALLOWED
     assert said(chmod, writes=False) == REFUSED

@@ -15,6 +15,8 @@ Therefore:
   that writes to the workspace can therefore write to `.git` too, so it must always be approved.
 - Landlock does not cover owners, modes, times and attributes of files. A command that may not write
   can't change them. One that may write can do so wherever its user can.
+- Nor does it cover limits, priorities and processors of other processes. A thread can set them only
+  for itself.
 
 No unix socket can be created, because addresses and paths can't be told apart. With `network`,
 internet sockets can, and these also reach this machine. Terminals can't be created either.

@@ -8,7 +8,7 @@ kills the process, as its numbers mean something else.
 
 import functools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from errno import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT
 from typing import Final, NamedTuple
 
@@ -43,7 +43,7 @@ class _Check(NamedTuple):
 
 
 _SOCKET, _SOCKETPAIR = _Call(41, 198), _Call(53, 199)
-_IOCTL, _PRLIMIT = _Call(16, 29), _Call(302, 261)
+_IOCTL: Final = _Call(16, 29)
 
 _NEVER: Final = (
     # io_uring would allow the calls that are refused here.
@@ -94,13 +94,25 @@ _CHANGES: Final = (
 _TERMINAL: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: faking input to a terminal, for whatever program reads there."""
 
-_FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820, 0x40806685, 0x800C6613)
-"""FS_IOC_SETFLAGS, the same for 32 bits, and FS_IOC_FSSETXATTR: what `chattr` uses. Then
-FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY. All work on what was opened for reading."""
+_TYPE_OF_REQUEST: Final = 0xFF00
+_REQUESTS: Final = (0x5400, 0x8900)
+"""The types of `ioctl` requests for terminals, which pipes and files share, and for sockets."""
 
-_BTRFS: Final = _Check(1, (0x9400,), mask=0xFF00, forbidden=True)
-"""All requests of btrfs. Some make or remove subvolumes in a directory that was opened for reading,
-which Landlock does not cover."""
+_READING_REQUESTS: Final = (0x80086601, 0x80087601, 0x801C581F, 0xC020660B, 2)
+"""FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP, FIGETBSZ: what `lsattr` and
+`filefrag` use. Many other requests change a file or a subvolume that was opened for reading, which
+Landlock does not cover, and each file system has its own."""
+
+_OF_PROCESSES: Final = (
+    # sched_setparam, sched_setscheduler, sched_setaffinity, sched_setattr; and prlimit: a limit of
+    # CPU time kills like a signal.
+    _Call(142, 118), _Call(144, 119), _Call(203, 122), _Call(314, 274), _Call(302, 261),
+)  # fmt: skip
+"""What changes the process that the first argument names; 0 is the caller."""
+
+_OF_GROUPS: Final = ((_Call(141, 140), 0), (_Call(251, 30), 1))
+"""setpriority and ioprio_set. Their first argument tells whether the second one names a process, as
+these numbers do, a group or a user."""
 
 
 @functools.cache
@@ -134,26 +146,23 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
 
     Without `network`, only socket pairs can be created; with it, internet sockets too. Unix sockets
     never, as they could connect to any service of the user. Without `writes`, no metadata of a file
-    can be changed.
+    can be changed. Limits, priorities and processors can only be set by a thread for itself.
     """
     families = (INET, INET6, NETLINK) if network else ()
-    forbidden = _TERMINAL if writes else (*_TERMINAL, *_FLAGS)
     pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
+    requests = [_Check(1, _TERMINAL, forbidden=True)]
+    if not writes:
+        requests.append(_Check(1, _REQUESTS, mask=_TYPE_OF_REQUEST))
     refusals = [
         *_refuse_netlink(machine),
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
         *_refuse_user_namespaces(machine),
         # A pair of datagram sockets is not safe: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
-        _refuse(
-            _IOCTL,
-            machine,
-            EPERM,
-            _Check(1, forbidden, forbidden=True),
-            *(() if writes else (_BTRFS,)),
-        ),
-        # Limits of other processes: a CPU limit kills like a signal.
-        _refuse(_PRLIMIT, machine, EPERM, _Check(0, (0,))),
+        *(() if writes else (_allow(_IOCTL, machine, 1, _READING_REQUESTS),)),
+        _refuse(_IOCTL, machine, EPERM, *requests),
+        *(_refuse(call, machine, EPERM, _Check(0, (0,))) for call in _OF_PROCESSES),
+        *(_refuse(c, machine, EPERM, _Check(0, (n,)), _Check(1, (0,))) for c, n in _OF_GROUPS),
         *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
         *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
     ]
@@ -207,6 +216,18 @@ def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
         return b""
     body = [step for check in checks for step in _steps(check, errno)]
     body.append(_instruction(_RETURN, _ALLOW if checks else _REFUSE | errno))
+    return b"".join((_instruction(_EQUAL, number, no=len(body)), *body))
+
+
+def _allow(call: _Call, machine: str, argument: int, values: Sequence[int]) -> bytes:
+    """Allow a call with one of these values; the next step finds the call's number loaded."""
+    number = call.x86_64 if machine == "x86_64" else call.aarch64
+    assert number is not None
+    body = [_instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)]
+    for left, value in zip(range(len(values) - 1, -1, -1), values, strict=True):
+        # A match jumps over the remaining values, and the last mismatch over the verdict.
+        body.append(_instruction(_EQUAL, value, yes=left, no=not left))
+    body += (_instruction(_RETURN, _ALLOW), _instruction(_LOAD, _NUMBER_AT))
     return b"".join((_instruction(_EQUAL, number, no=len(body)), *body))
 
 
