@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,23 @@ async def test_a_command_can_not_stay_by_making_its_reaper_stand_still(play: Pla
 async def test_a_command_that_signals_its_parent_does_no_harm(play: Play):
     end = await play.run("for name in TERM INT HUP PIPE CHLD; do kill -$name $PPID; done; exit 7")
     assert end.status == 7
+
+
+TRACED = """
+import ctypes, os, sys
+assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0
+os.execvp("sh", ["sh", "-c", sys.argv[1]])
+"""
+"""Becomes a shell that its parent traces."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the request has another number")
+@pytest.mark.parametrize(("script", "status"), [("(exit 3); exit 7", 7), ("kill $$", -15)])
+async def test_a_command_that_makes_its_reaper_trace_it_runs_to_its_end(
+    play: Play, script: str, status: int
+) -> None:
+    end = await play.run(f"exec {sys.executable} -c '{TRACED}' '{script}'", timeout_s=30)
+    assert (end.status, end.leftovers) == (status, 0)
 
 
 async def test_a_reaper_runs_the_next_command_if_nothing_was_left(play: Play):

@@ -60,6 +60,9 @@ _DESCRIPTORS_MAX = 200
 
 _INT = struct.calcsize("i")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
+_DETACH = 17 if sys.platform == "linux" else 11
+"""PTRACE_DETACH, or PT_DETACH."""
+
 _NAME = b"tiller-reaper"
 """The name of these processes for `killall`; it must not be that of a command's own tools."""
 
@@ -83,8 +86,10 @@ has no number. Nor has the last one of a restricted command, which is a ruleset.
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
-    adopt = _adopt if WITHOUT_ADOPTION not in arguments else _adopt_nothing
-    restrict = _import_restrict(arguments[0])
+    adopt = _adopt if WITHOUT_ADOPTION not in arguments else lambda: None
+    # As a script: the packages around it would be imported too.
+    sys.path.append(arguments[0].rpartition("/")[0])
+    restrict: Restricts = __import__("launcher").restrict
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     gc.disable()  # It would touch all memory that forks share.
@@ -107,13 +112,6 @@ def main(arguments: Sequence[str]) -> None:
             strays = _kill_below(reapers)
         if requests in ready:
             accepting = _fork_reaper(requests, reapers, adopt, restrict)
-
-
-def _import_restrict(path: str) -> Restricts:
-    # As a script: the packages around it would be imported too.
-    sys.path.append(path.rpartition("/")[0])
-    restrict: Restricts = __import__("launcher").restrict
-    return restrict
 
 
 def _fork_reaper(
@@ -310,7 +308,18 @@ def _reap_dead() -> Iterator[tuple[int, int]]:
             return
         if pid == 0:
             return
-        yield pid, status
+        if os.WIFSTOPPED(status):
+            _stop_tracing(pid, os.WSTOPSIG(status))
+        else:
+            yield pid, status
+
+
+def _stop_tracing(pid: int, number: int) -> None:
+    """Let go of a child that has made its parent trace it, which stops it at each signal."""
+    # Stopping with SIGTRAP is how it begins to execute another program.
+    delivered = 0 if number == signal.SIGTRAP else number
+    # On macOS, address 1 means where it stopped.
+    ctypes.CDLL(None).ptrace(_DETACH, pid, ctypes.c_void_p(1), ctypes.c_void_p(delivered))
 
 
 def _has_children() -> bool:
@@ -337,10 +346,6 @@ def _adopt() -> None:
             libc.prctl(option, value, 0, 0, 0)
 
 
-def _adopt_nothing() -> None:
-    """Adopt no orphans."""
-
-
 def _child_signal_pipe() -> int:
     """Return a new descriptor that becomes readable if a child or the parent dies."""
     reading, writing = os.pipe()
@@ -359,8 +364,7 @@ def _ignore(number: int, frame: object) -> None:
 
 def _drain(reading: int) -> None:
     with suppress(BlockingIOError):
-        while os.read(reading, 4096):
-            pass
+        os.read(reading, 4096)
 
 
 def _receive_with(control: Socket, size: int) -> tuple[bytes, list[int]]:
