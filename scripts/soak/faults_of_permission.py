@@ -94,9 +94,9 @@ FAULTS = (
     ),
     Fault(
         "B60 a command that Landlock holds has given up its rights",
-        "daemon/tiller_daemon/processes/reaper.py",
-        "_start",
-        "restrict(A[-1], *B)",
+        "daemon/tiller_daemon/sandbox/launcher.py",
+        "start_restricted",
+        "restrict(A, B, C)",
         "None",
         KEPT_RULES,
     ),

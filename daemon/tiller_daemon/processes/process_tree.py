@@ -115,9 +115,6 @@ class ProcessTree:
                 members = self._members()
                 identities |= _identities(members)
                 _signal(members, signal.SIGKILL)
-                # The reaper must run to reap them, and may have been stopped.
-                with suppress(ProcessLookupError):
-                    os.kill(self.running.reaper, signal.SIGCONT)
                 with trio.move_on_after(POLL_S):
                     await self.wait_until_empty()
                     return EndedProcesses(len(identities), 0)

@@ -12,11 +12,13 @@ anything was left.
 
 A reaper kills all of them as soon as the daemon closes its socket, even by `kill -9`. If a command
 kills its own reaper, its processes become children of the fork server, which kills them at once. If
-the fork server is killed, every reaper ends its command. Outside of a sandbox, a command gets away
-only if it kills both at the same moment; but it could kill the daemon as well.
+the fork server is killed, every reaper ends its command. A reaper that is stopped could not do so,
+so the fork server kills it. Outside of a sandbox, a command gets away only if it kills both at the
+same moment; but it could kill the daemon as well. It can also change limits and priorities of its
+reaper, and so of the next command there.
 
-A command may have to give up rights first. A thread of the reaper does so and then starts it, as
-processes inherit them from the thread that starts them. The reaper itself keeps its rights.
+A command may have to give up rights first. A thread of the reaper does so, starts it, and waits for
+its end, as processes inherit rights from the thread that starts them. The reaper keeps its rights.
 
 Of tiller only the file LAUNCHER is imported (`sandbox.launcher`), because this must start quickly,
 and no key was ever in its memory.
@@ -73,8 +75,8 @@ _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signa
 """Signals that a command must not ignore. Python ignores the last two, `nohup` and `&` the
 others."""
 
-Restricts = Callable[[int, int, bytes], None]
-"""`launcher.restrict`."""
+StartsRestricted = Callable[[Callable[[], int], _thread.LockType, int, int, bytes], int]
+"""`launcher.start_restricted`."""
 
 StartRequest = tuple[
     tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...], tuple[int, bytes] | None
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
     adopt = _adopt if WITHOUT_ADOPTION not in arguments else lambda: None
     # As a script: the packages around it would be imported too.
     sys.path.append(arguments[0].rpartition("/")[0])
-    restrict: Restricts = __import__("launcher").restrict
+    start_restricted: StartsRestricted = __import__("launcher").start_restricted
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     gc.disable()  # It would touch all memory that forks share.
@@ -104,18 +106,21 @@ def main(arguments: Sequence[str]) -> None:
         sources = [changed, requests] if accepting else [changed]
         ready = select.select(sources, [], [], POLL_S if strays else None)[0]
         _drain(changed)
-        for pid, status in _reap_dead():
+        for pid, status in _reap_dead(reapers):
             if pid in reapers:
                 reapers.remove(pid)
                 strays = strays or status != 0
         if strays:
             strays = _kill_below(reapers)
         if requests in ready:
-            accepting = _fork_reaper(requests, reapers, adopt, restrict)
+            accepting = _fork_reaper(requests, reapers, adopt, start_restricted)
 
 
 def _fork_reaper(
-    requests: Socket, reapers: set[int], adopt: Callable[[], None], restrict: Restricts
+    requests: Socket,
+    reapers: set[int],
+    adopt: Callable[[], None],
+    start_restricted: StartsRestricted,
 ) -> bool:
     """Fork a reaper for the socket that comes with a request; False if there will be no more."""
     try:
@@ -137,7 +142,7 @@ def _fork_reaper(
             requests.close()
             os.setsid()
             adopt()
-            _supervise(Socket(fileno=control), fork_server_pid, restrict)
+            _supervise(Socket(fileno=control), fork_server_pid, start_restricted)
             status = 0
         finally:
             os._exit(status)
@@ -147,23 +152,26 @@ def _fork_reaper(
     return True
 
 
-def _supervise(control: Socket, fork_server_pid: int, restrict: Restricts) -> None:
+def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRestricted) -> None:
     """Be a reaper until the daemon closes the socket, or a command has left something behind."""
     changed = _child_signal_pipe()
-    command = 0
+    command, over = 0, _thread.allocate_lock()
     while os.getppid() == fork_server_pid:
         if control in select.select([control, changed], [], [])[0]:
             # While a command runs the daemon sends nothing, so it has closed the socket.
             request = None if command else _next_request(control)
             if request is None:
                 break
-            command, wrong = _start(*request, restrict)
+            over = _thread.allocate_lock()
+            over.acquire()
+            command, wrong = _start(*request, start_restricted, over)
             _send(control, STARTED.pack(os.getpid(), command, wrong))
             continue
         _drain(changed)
         ended = [status for pid, status in _reap_dead() if pid == command]
         empty = not _has_children()
         for status in ended:
+            over.release()
             _send(control, ENDED.pack(status, empty))
         if empty and ended:
             command = 0
@@ -184,8 +192,16 @@ def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
     return marshal.loads(request_bytes), passed  # noqa: S302 - it comes from the daemon
 
 
-def _start(request: StartRequest, passed: Sequence[int], restrict: Restricts) -> tuple[int, int]:
-    """Start a command and close what was passed; returns its pid, and the errno of a failure."""
+def _start(
+    request: StartRequest,
+    passed: Sequence[int],
+    start_restricted: StartsRestricted,
+    over: _thread.LockType,
+) -> tuple[int, int]:
+    """Start a command and close what was passed; returns its pid, and the errno of a failure.
+
+    `over` must be released when the command has ended.
+    """
     words, variables, numbers, gives_up = request
     directory, *given = passed
     # Moved aside first, as a wanted number may be in use for another descriptor.
@@ -194,8 +210,6 @@ def _start(request: StartRequest, passed: Sequence[int], restrict: Restricts) ->
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=False)]
 
     def spawn() -> int:
-        if gives_up:
-            restrict(aside[-1], *gives_up)
         return os.posix_spawnp(
             words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
         )
@@ -204,7 +218,7 @@ def _start(request: StartRequest, passed: Sequence[int], restrict: Restricts) ->
         os.fchdir(directory)
         # `posix_spawnp` searches the PATH of this process, so it must be that of the command.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
-        command = _in_thread(spawn) if gives_up else spawn()
+        command = start_restricted(spawn, over, aside[-1], *gives_up) if gives_up else spawn()
     except OSError as error:
         return 0, error.errno or errno.EINVAL
     finally:
@@ -212,29 +226,6 @@ def _start(request: StartRequest, passed: Sequence[int], restrict: Restricts) ->
             os.close(one)
         os.chdir("/")
     return command, 0
-
-
-def _in_thread(work: Callable[[], int]) -> int:
-    """Call `work` in a thread of its own; returns what it returns, and raises its `OSError`."""
-    done = _thread.allocate_lock()
-    done.acquire()
-    results: list[int | OSError] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except OSError as error:
-            results.append(error)
-        finally:
-            done.release()
-
-    _thread.start_new_thread(run, ())
-    done.acquire()
-    # Empty after a bug, of which Python has reported the traceback.
-    result = results[0] if results else OSError(errno.EINVAL, "")
-    if isinstance(result, OSError):
-        raise result
-    return result
 
 
 def _end_all() -> None:
@@ -251,32 +242,23 @@ def _kill_below(spared: Collection[int]) -> bool:
 
     By group too, so that no member can fork away between the look and the signal.
     """
-    own = os.getpgrp()
-    descendants = _below(os.getpid(), spared)
-    for group in {group for _, group in descendants} - {own}:
+    children: dict[int, list[tuple[int, int]]] = {}
+    for pid, parent, group in _processes():
+        if pid not in spared:
+            children.setdefault(parent, []).append((pid, group))
+    found = children.pop(os.getpid(), [])
+    for pid, _ in found:
+        found += children.pop(pid, ())
+    for group in {group for _, group in found} - {os.getpgrp()}:
         _kill(os.killpg, group)
-    for pid, _ in descendants:
+    for pid, _ in found:
         _kill(os.kill, pid)
-    return bool(descendants)
+    return bool(found)
 
 
 def _kill(send: Callable[[int, int], None], target: int) -> None:
     with suppress(OSError):  # It is gone, or belongs to another user.
         send(target, signal.SIGKILL)
-
-
-def _below(root: int, spared: Collection[int]) -> list[tuple[int, int]]:
-    """Return pids and groups of the living descendants of `root`."""
-    children: dict[int, list[tuple[int, int]]] = {}
-    for pid, parent, group in _processes():
-        children.setdefault(parent, []).append((pid, group))
-    descendants: list[tuple[int, int]] = []
-    waiting = [root]
-    while waiting:
-        new = [one for one in children.pop(waiting.pop(), ()) if one[0] not in spared]
-        descendants += new
-        waiting += [pid for pid, _ in new]
-    return descendants
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
@@ -299,19 +281,20 @@ def _processes() -> Iterator[tuple[int, int, int]]:
                 yield int(name), int(fields[1]), int(fields[2])
 
 
-def _reap_dead() -> Iterator[tuple[int, int]]:
-    """Reap the children that have died; gives their pids and wait statuses."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        if os.WIFSTOPPED(status):
-            _stop_tracing(pid, os.WSTOPSIG(status))
-        else:
-            yield pid, status
+def _reap_dead(reapers: Collection[int] = ()) -> Iterator[tuple[int, int]]:
+    """Reap the children that have died; gives their pids and wait statuses.
+
+    Kills reapers that were stopped, as they would not notice that the daemon is gone.
+    """
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
+            pid, status = found
+            if not os.WIFSTOPPED(status):
+                yield found
+            elif pid in reapers:
+                _kill(os.kill, pid)
+            else:
+                _stop_tracing(pid, os.WSTOPSIG(status))
 
 
 def _stop_tracing(pid: int, number: int) -> None:
