@@ -209,8 +209,10 @@ def jail() -> Generator[Jail]:
 def victim_of(prefix: list[str]) -> Generator[int]:
     """A process of the user's that commands should not get at."""
     with subprocess.Popen([*prefix, "sleep", "300"], env={"PATH": "/bin:/usr/bin"}) as process:
-        yield process.pid
-        process.kill()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def script_of(probes: dict[str, str]) -> str:
@@ -218,7 +220,7 @@ def script_of(probes: dict[str, str]) -> str:
     lines = ["exec 2>/dev/null </dev/null"]
     for name, probe in probes.items():
         lines.append(f"(cd \"$W\"; {probe}\n) && printf '\\n<<%s>>\\n' {name!r}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "echo all were tried"])
 
 
 def test_there_are_enough_probes_to_mean_something():
@@ -239,6 +241,7 @@ async def test_b60_a_command_gets_no_further_than_its_enclosure(
     assert confined
     with victim_of(prefix) as victim, reapers_of(mechanism, prefix, jail.spill):
         await jail.run(confined, script_of(PROBES), variables={"VICTIM": str(victim)})
+    assert "all were tried" in jail.said, jail.said
     got_through = set(re.findall(r"<<(.+?)>>", jail.said))
     assert got_through <= LETS_THROUGH[mechanism, enclosure], jail.said
     # The network is not part of these enclosures, and no connection may have been made.

@@ -12,6 +12,8 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
+from support.jail import jail_of
+from support.sandboxes import eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
 from tiller_daemon.sandbox.confinement import (
@@ -231,6 +233,17 @@ def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> 
     assert "--unshare-net" not in found
     assert found[found.index("--cap-drop") + 1] == "ALL"
     assert not {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"} & {*found}
+
+
+def test_a_socket_in_a_directory_that_the_user_can_not_enter_stops_no_command() -> None:
+    with jail_of() as jail:
+        sock, held = str(jail.out / "agent.sock"), Confinement(jail.workspace)
+        with Bubblewrap("bwrap").wrap(["true"], held, said) as wrapped:
+            assert sock in wrapped.arguments
+        jail.out.chmod(0)
+        with eyes_of_ordinary_user(), Bubblewrap("bwrap").wrap(["true"], held, said) as wrapped:
+            assert sock not in wrapped.arguments
+        jail.out.chmod(0o755)
 
 
 def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> None:

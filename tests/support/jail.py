@@ -13,12 +13,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 import pytest
 
+from support.sandboxes import OrdinaryBubblewrap, eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.processes.fork_server import PROGRAM, running_fork_server
@@ -78,6 +79,7 @@ class Jail:
             listener.listen()
             listener.settimeout(0)
         self.said = ""
+        self._is_of_ordinary_user = False
 
     def _make_workspace(self) -> None:
         """A repository with a commit, files that rules protect, links out, a nested repository."""
@@ -115,6 +117,7 @@ class Jail:
             return []
         for path in (self.root, *self.root.rglob("*")):
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        self._is_of_ordinary_user = True
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
     async def run(
@@ -156,14 +159,15 @@ class Jail:
         confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
-        return confiner.confined(
-            enclosure,
-            policy,
-            place or self.workspace,
-            self.spill,
-            masked=masked if enclosure < Enclosure.SESSION else (),
-            read_only=(self.workspace / "nested/.git",) if enclosure is Enclosure.BUILD else (),
-        )
+        with eyes_of_ordinary_user() if self._is_of_ordinary_user else nullcontext():
+            return confiner.confined(
+                enclosure,
+                policy,
+                place or self.workspace,
+                self.spill,
+                masked=masked if enclosure < Enclosure.SESSION else (),
+                read_only=(self.workspace / "nested/.git",) if enclosure is Enclosure.BUILD else (),
+            )
 
     def connected(self) -> set[str]:
         """The listeners that somebody has connected to since the last time."""
@@ -246,12 +250,7 @@ def bubblewrap_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:
     if program is None:
         pytest.skip("no bwrap: apt install bubblewrap")
     if prefix:
-        script = place / "bwrap"
-        # What the daemon makes for an overlay belongs to the user that the daemon runs as.
-        owns = f'chown -R {NOBODY}:{NOBODY} "{place}/runtime/spill"'
-        script.write_text(f'#!/bin/sh\n{owns}\nexec {" ".join(prefix)} "{program}" "$@"\n')
-        script.chmod(0o755)
-        return try_out(Bubblewrap(str(script), root=False))
+        return try_out(OrdinaryBubblewrap(place / "bwrap", program, prefix))
     return try_out(Bubblewrap(program))
 
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -49,6 +49,35 @@ class ConfinesNothing:
         yield WrappedCommand(arguments)
 
 
+@contextmanager
+def eyes_of_ordinary_user() -> Generator[None]:
+    """Look at files as an ordinary user would, where the tests run as root."""
+    own = os.geteuid()
+    os.seteuid(NOBODY if own == 0 else own)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+class OrdinaryBubblewrap(Bubblewrap):
+    """Bubblewrap as the daemon of an ordinary user would call it, where the tests run as root."""
+
+    def __init__(self, script: Path, program: str, prefix: Sequence[str]) -> None:
+        script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
+        script.chmod(0o755)
+        super().__init__(str(script), root=False)
+
+    @contextmanager
+    def wrap(
+        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
+    ) -> Generator[WrappedCommand]:
+        with ExitStack() as stack:
+            with eyes_of_ordinary_user():
+                wrapped = stack.enter_context(super().wrap(arguments, confinement, report))
+            yield wrapped
+
+
 class Place:
     """A workspace of that user; `prefix` goes before the words of a command that is theirs."""
 
@@ -81,10 +110,7 @@ class Place:
             pytest.skip("no bwrap: apt install bubblewrap")
         if not self.prefix:
             return try_out(Bubblewrap(program))
-        script = self.root / "bwrap"
-        script.write_text(f'#!/bin/sh\nexec {" ".join(self.prefix)} "{program}" "$@"\n')
-        script.chmod(0o755)
-        return try_out(Bubblewrap(str(script), root=False))
+        return try_out(OrdinaryBubblewrap(self.root / "bwrap", program, self.prefix))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ reaper of the command ends the namespace with everything else.
 
 import os
 import platform
+import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -316,8 +317,16 @@ def _sockets(confinement: Confinement) -> Iterable[Path]:
     return (
         path
         for path in dict.fromkeys(bound_sockets())
-        if not path.is_relative_to(confinement.workspace) and path.is_socket()
+        if not path.is_relative_to(confinement.workspace) and _is_socket(path)
     )
+
+
+def _is_socket(path: Path) -> bool:
+    """Whether there is a socket at a path; False where this user, and so a command, can't look."""
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
