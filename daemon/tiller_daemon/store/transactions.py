@@ -133,6 +133,7 @@ class Transactions:
         try:
             self._check_files()
             self._sync_commits(synced)
+            changes = self._connection.total_changes
             execute("BEGIN IMMEDIATE")
             for job in jobs:
                 execute("SAVEPOINT job")
@@ -156,7 +157,7 @@ class Transactions:
         # SQLite syncs nothing for a transaction in which nothing was written.
         if synced and stored:
             self._note_sync(time.perf_counter() - began, inline=inline)
-        if stored:
+        if stored and (not synced or self._connection.total_changes > changes):
             self.must_sync = not synced
         self._was_written = True
         self._pages += sum(COMMIT_PAGES + job.size // PAGE_BYTES for job in jobs)
