@@ -282,8 +282,8 @@ CONTINUING = (
         "B21 promote at rest starts with that input",
         SESSION + "handlers.py",
         "_edit_queue",
-        "A.take(B)",
-        "A.take(0)",
+        "start_turn(A, B.take(C), D(), E)",
+        "start_turn(A, B.take(0), D(), E)",
         "tests/session/test_continuing.py"
         "::test_promote_at_rest_starts_with_that_one_and_the_others_follow",
     ),

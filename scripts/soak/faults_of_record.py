@@ -291,7 +291,7 @@ REQUESTS = (
         "B37 a no rejects what else is open",
         SESSION + "requests.py",
         "OpenRequests.answer",
-        'A(Reply("reject", "", B))',
+        'A(B, Reply("reject", "", C))',
         "pass",
         "tests/session/test_turns_in_memory.py"
         "::test_b37_reject_without_a_reason_ends_the_turn_blocked",

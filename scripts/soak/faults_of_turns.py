@@ -161,7 +161,7 @@ RETRIES = (
     Fault(
         "B46 whoever can't wait is told when to come back",
         TURN + "retry.py",
-        "stream_with_retry",
+        "RetriedModel.stream",
         "_with_time_to_return(A, B, C.waited_s, D())",
         "A",
         "tests/turn/test_retry.py"

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from support.dialect import check_chat_messages
 from support.peers import Aimock
 from support.providers import open_http
+from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -25,7 +26,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetriedModel, RetryWait
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Item, ToolCall, UserMessage
 
@@ -125,8 +126,8 @@ async def test_a_limit_with_retry_after_is_waited_for_and_passed(
     async with (
         open_http(aimock.base_url) as http,
         aclosing(
-            stream_with_retry(
-                OpenAIChat(http), asked("hello"), time=trio.current_time, random=lambda: 0.0
+            RetriedModel(OpenAIChat(http), Retry(), trio.current_time, lambda: 0.0).stream(
+                asked("hello")
             )
         ) as stream,
     ):

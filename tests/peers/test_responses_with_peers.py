@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from support.dialect_responses import check_responses_body
 from support.peers import Aimock, Llama, Llmock
 from support.providers import open_http
+from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -26,7 +27,7 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
 from tiller_daemon.models.dialects.openai_responses.request import build_body
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetriedModel, RetryWait
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -247,8 +248,8 @@ async def test_llmock_judges_that_its_limits_and_broken_streams_are_coped_with(
     async with (
         open_http(llmock.base_url, "sk-test", api="openai_responses") as http,
         aclosing(
-            stream_with_retry(
-                OpenAIResponses(http), asked("look"), time=trio.current_time, random=lambda: 0.9
+            RetriedModel(OpenAIResponses(http), Retry(), trio.current_time, lambda: 0.9).stream(
+                asked("look")
             )
         ) as stream,
     ):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from support.narrowing import of_kind
 from tiller_daemon.turn.history import ABORTED_OUTPUT, History, for_request
-from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenEstimator, TokenMeter
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -98,7 +98,7 @@ def test_what_is_sent_of_a_history_that_grows_is_that_of_one_that_is_whole(
     deeds: list[tuple[str, int]],
 ) -> None:
     """Also its tokens: neither is made anew for each request."""
-    history, meter = History([SAID]), TokenMeter(0)
+    history, meter = History([SAID]), TokenMeter(0, TokenEstimator())
     for number, (deed, chosen) in enumerate(deeds):
         calls = [item.id for item in history.items if isinstance(item, ToolCall)]
         match deed:
@@ -126,6 +126,7 @@ def test_what_is_sent_of_a_history_that_grows_is_that_of_one_that_is_whole(
                 )
                 whole = for_request(history.items, history.pruned)
                 assert history.for_request() == whole
-                assert meter.tokens(history.items, history.for_request) == TokenMeter(0).tokens(
+                fresh = TokenMeter(0, TokenEstimator())
+                assert meter.tokens(history.items, history.for_request) == fresh.tokens(
                     history.items, lambda whole=whole: whole
                 )

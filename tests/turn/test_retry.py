@@ -23,10 +23,10 @@ from tiller_daemon.models.base import (
 from tiller_daemon.models.scripted import Failure, Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.retry import (
     REFUSED_S_MAX,
+    RetriedModel,
     RetryWait,
     refused_delay_s,
     retry_delay_s,
-    stream_with_retry,
 )
 
 LIMITS = Retry()
@@ -46,9 +46,7 @@ async def seen_with(
     limits: Retry = LIMITS,
 ) -> None:
     async with aclosing(
-        stream_with_retry(
-            client, request, time=trio.current_time, random=lambda: 0.0, limits=limits
-        )
+        RetriedModel(client, limits, trio.current_time, lambda: 0.0).stream(request)
     ) as events:
         async for event in events:
             seen.append(event)  # noqa: PERF401
@@ -68,7 +66,7 @@ async def test_the_wait_is_told_before_it_begins_and_the_next_try_follows(
     client = failing(Failure("broken_stream", "cut", after_parts=1))
     start = trio.current_time()
     async with aclosing(
-        stream_with_retry(client, REQUEST, time=trio.current_time, random=lambda: 0.0)
+        RetriedModel(client, LIMITS, trio.current_time, lambda: 0.0).stream(REQUEST)
     ) as events:
         assert await anext(events) == TextDelta("good")
         assert await anext(events) == RetryWait(2, LIMITS.attempts, 1.0, "broken_stream", "cut")

@@ -8,12 +8,12 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.background.delivering import deliver_end
-from tiller_daemon.session.context.freeze import (
-    cleared_settings,
-    freeze_context,
-    merge_settings,
+from tiller_daemon.session.context.freeze import cleared_settings, freeze_context
+from tiller_daemon.session.context.model_choice import (
+    continued_choices,
+    merge_choices,
+    without_foreign_variant,
 )
-from tiller_daemon.session.context.model_choice import continued_choices, without_foreign_variant
 from tiller_daemon.session.inputs.attachments import check_image_support, file_references
 from tiller_daemon.session.inputs.slash_commands import (
     ExpandedInput,
@@ -119,7 +119,7 @@ def _configure(state: SessionState, op: SessionConfigure, pending: PendingSubmis
     snapshot = state.outbox.fold_pending()
     titled = () if op.title is None else (SessionTitled(given_title(op.title)),)
     kept = cleared_settings(snapshot.settings, op.clear)
-    settings = merge_settings(kept, op.settings)
+    settings = merge_choices(kept, op.settings)
     if op.settings.model and op.settings.variant is None:
         # A variant that was chosen for another model.
         settings = without_foreign_variant(state.services, settings)
@@ -225,7 +225,7 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) 
             )
             state.queue.edit(position, op.text, agents)
         case "remove":
-            state.queue.remove(position)
+            state.queue.take(position)
         case "move":
             state.queue.move(position, op.position)
         case "promote":

@@ -40,8 +40,10 @@ class Queries:
         match op:
             case SessionList():
                 return await self._list(op)
-            case SessionSearch() | InputHistory():
-                return await self._search.answer(op, self._summary)
+            case SessionSearch():
+                return await self._search.find(op, self._summary)
+            case InputHistory():
+                return await self._search.inputs(op)
             case SessionGet():
                 return await self._get(op)
             case SessionDiff():

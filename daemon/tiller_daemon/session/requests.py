@@ -149,7 +149,8 @@ class OpenRequests:
         ends_turn = reply.resolution == "reject" and not reply.gives_reason
         if ends_turn and waiter.request.kind != "question":
             # The other requests are moot. A rejected question does not end the turn.
-            self._resolve_others(Reply("reject", "", reply.by))
+            for other in self._open():
+                self._resolve(other, Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
         return rules if reply.resolution == "always" else ()
 
@@ -169,10 +170,6 @@ class OpenRequests:
 
     def _open(self) -> list[_Waiter]:
         return [waiter for waiter in self._waiters.values() if not waiter.answered.is_set()]
-
-    def _resolve_others(self, reply: Reply) -> None:
-        for waiter in self._open():
-            self._resolve(waiter, reply)
 
     def _resolve(self, waiter: _Waiter, reply: Reply) -> None:
         waiter.reply = reply

@@ -267,24 +267,23 @@ def _edited(items: Iterable[Item], workspace: str) -> set[str]:
 
 
 def _items_after(snapshot: Snapshot, op: Revert) -> Sequence[Item]:
-    mark = find_mark(snapshot, op.turn_id, op.step or 0)
-    if mark is None:
-        raise _not_in_history(op.turn_id, op.step)
-    return snapshot.items[snapshot.marks[mark].items :]
+    return snapshot.items[snapshot.marks[_mark_of(snapshot, op.turn_id, op.step)].items :]
 
 
 def _items_of(snapshot: Snapshot, op: SessionDiff) -> Sequence[Item]:
     if op.turn_id is None:
         return snapshot.items
-    mark = find_mark(snapshot, op.turn_id, op.step or 0)
-    if mark is None:
-        raise _not_in_history(op.turn_id, op.step)
+    mark = _mark_of(snapshot, op.turn_id, op.step)
     for later in snapshot.marks[mark + 1 :]:
         if op.step or later.turn_id != op.turn_id:
             return snapshot.items[snapshot.marks[mark].items : later.items]
     return snapshot.items[snapshot.marks[mark].items :]
 
 
-def _not_in_history(turn_id: str, step: int | None) -> RejectionError:
-    where = f"step {step} of turn {turn_id}" if step else f"turn {turn_id}"
-    return RejectionError("not_found", f"The history of this session has no {where}.")
+def _mark_of(snapshot: Snapshot, turn_id: str, step: int | None) -> int:
+    """Return the index of the mark of a turn or step; raises `RejectionError`."""
+    mark = find_mark(snapshot, turn_id, step or 0)
+    if mark is None:
+        where = f"step {step} of turn {turn_id}" if step else f"turn {turn_id}"
+        raise RejectionError("not_found", f"The history of this session has no {where}.")
+    return mark

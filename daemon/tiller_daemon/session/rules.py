@@ -15,7 +15,7 @@ from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_protocol.answers import RulesResult, RuleSummary
 from tiller_protocol.events import SessionConfigured
 from tiller_protocol.ops import Answer, RuleRevoke
-from tiller_protocol.settings import Rule, Settings
+from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
 
@@ -57,8 +57,12 @@ def answer_request(state: SessionState, op: Answer, pending: PendingSubmission) 
 def revoke_session_rule(state: SessionState, op: RuleRevoke, pending: PendingSubmission) -> None:
     """Revoke a rule of the session, in its running turn too; raises `RejectionError`."""
     snapshot = state.outbox.fold_pending()
-    rule = _find_session_rule(snapshot, op.rule_id)
-    state.put(pending, SessionConfigured(_without_rule(snapshot.settings, rule)))
+    rules = snapshot.settings.permissions or ()
+    rule = next((one for one in rules if _id_in(snapshot, one) == op.rule_id), None)
+    if rule is None:
+        raise _unknown_rule(op.rule_id)
+    left = tuple(one for one in rules if one != rule)
+    state.put(pending, SessionConfigured(structs.replace(snapshot.settings, permissions=left)))
     if state.turn:
         state.turn.revoke(rule)
 
@@ -72,20 +76,6 @@ def _keep_rules(services: Services, workspace: str, rules: tuple[Rule, ...], cli
     except LastingRulesError as error:
         message = f"{error} The request is still open. `always` allows it for this session only."
         raise RejectionError("unavailable", message) from None
-
-
-def _find_session_rule(snapshot: Snapshot, identifier: str) -> Rule:
-    """Return the rule of a session with this id; raises `RejectionError`."""
-    for rule in snapshot.settings.permissions or ():
-        if _id_in(snapshot, rule) == identifier:
-            return rule
-    raise _unknown_rule(identifier)
-
-
-def _without_rule(settings: Settings, rule: Rule) -> Settings:
-    """Return settings without a rule."""
-    left = tuple(one for one in settings.permissions or () if one != rule)
-    return structs.replace(settings, permissions=left)
 
 
 def _lasting(services: Services, workspace: str | None) -> Iterator[RuleSummary]:

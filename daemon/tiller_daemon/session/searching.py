@@ -155,12 +155,6 @@ class SearchableSessions:
                         return
                     self._stale.pop(session_id, None)
 
-    async def answer(
-        self, op: SessionSearch | InputHistory, summary: Callable[[SessionRow], SessionSummary]
-    ) -> SessionSearchResult | InputHistoryResult:
-        """Answer an op; raises `RejectionError` or `LogError`."""
-        return await (self.inputs(op) if isinstance(op, InputHistory) else self.find(op, summary))
-
     async def find(
         self, op: SessionSearch, summary: Callable[[SessionRow], SessionSummary]
     ) -> SessionSearchResult:
@@ -213,14 +207,11 @@ class SearchableSessions:
     async def _up_to_date(self, read: Callable[[], Result]) -> Result:
         """Catch up, then read from the index."""
         try:
-            await self._catch_up_soon()
+            with trio.move_on_after(SEARCH_WAIT_S):
+                await self._catch_up(0)
             return await self._use(read)
         except SearchError as error:
             raise RejectionError("unavailable", str(error)) from error
-
-    async def _catch_up_soon(self) -> None:
-        with trio.move_on_after(SEARCH_WAIT_S):
-            await self._catch_up(0)
 
     async def _catch_up(self, pause_s: float) -> None:
         """Index what is new in the log; pauses for `pause_s` after each read."""

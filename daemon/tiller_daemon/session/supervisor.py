@@ -12,7 +12,7 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
-from tiller_daemon.session.context.freeze import merge_settings
+from tiller_daemon.session.context.model_choice import merge_choices
 from tiller_daemon.session.inputs.attachments import fit_images
 from tiller_daemon.session.inputs.server_content import read_server_content
 from tiller_daemon.session.inputs.validation import check_settings, check_workspace
@@ -110,7 +110,10 @@ class Supervisor:
         try:
             if row := await self._earlier(submission_id):
                 return _same_answer(row, digest)
-            pending.answer = await self._effect_or_rejection(pending)
+            try:
+                pending.answer = await self._effect(pending)
+            except RejectionError as rejection:
+                pending.answer = await record_rejection(self._services, pending, rejection)
             return pending.answer
         finally:
             del self._in_flight[submission_id]
@@ -125,12 +128,6 @@ class Supervisor:
             self._highest_id = submission_id
             return None
         return await self._services.log.submission(submission_id)
-
-    async def _effect_or_rejection(self, pending: PendingSubmission) -> AnyAnswer:
-        try:
-            return await self._effect(pending)
-        except RejectionError as rejection:
-            return await record_rejection(self._services, pending, rejection)
 
     async def _effect(self, pending: PendingSubmission) -> AnyAnswer:
         match pending.op:
@@ -171,7 +168,7 @@ class Supervisor:
     async def _create(self, pending: PendingSubmission, op: SessionCreate) -> AnyAnswer:
         check_workspace(op.workspace)
         chosen = Settings(agent=op.agent, model=op.model)
-        settings = merge_settings(op.settings, chosen)
+        settings = merge_choices(op.settings, chosen)
         check_settings(self._services, op.workspace, settings)
         return await self._begin(
             pending, Snapshot(self._services.new_id()), SessionCreated(op.workspace, settings)

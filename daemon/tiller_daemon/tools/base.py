@@ -344,6 +344,11 @@ def never(arguments: Struct) -> bool:  # noqa: ARG001
     return False
 
 
+def nothing_required(arguments: Struct, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
+    """Return no requirement: every call may run."""
+    return ()
+
+
 class Tool(Struct, frozen=True, eq=False):
     """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`."""
 

@@ -1,11 +1,10 @@
 """The tool `plan`: the model's list of steps, shown to the user each time it changes."""
 
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolResult, nothing_required
 from tiller_protocol.items import PlanEntry
 
 ENTRIES_MAX: Final = 50
@@ -34,10 +33,6 @@ class PlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-def _requirements(arguments: PlanArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
-    return ()
-
-
 async def _run(arguments: PlanArguments, environment: ToolEnvironment) -> ToolResult:
     await environment.user.show_plan(tuple(PlanEntry(i.text, i.state) for i in arguments.items))
     done = sum(item.state == "completed" for item in arguments.items)
@@ -56,6 +51,6 @@ PLAN: Final = Tool(
     arguments=PlanArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    requirements=_requirements,
+    requirements=nothing_required,
     run=_run,
 )

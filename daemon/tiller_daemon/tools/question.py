@@ -4,12 +4,11 @@ The session opens, shows and resolves the request.
 """
 
 import math
-from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolResult, nothing_required
 
 TEXT_CHARS_MAX: Final = 4_000
 CHOICES_MAX: Final = 20
@@ -32,10 +31,6 @@ class QuestionArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
 
 
-def _requirements(arguments: QuestionArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
-    return ()
-
-
 async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> ToolResult:
     answer = await environment.user.ask(arguments.text, arguments.choices)
     if answer.text is None:
@@ -53,6 +48,6 @@ QUESTION: Final = Tool(
     arguments=QuestionArguments,
     effect="read",
     timeout_s=math.inf,
-    requirements=_requirements,
+    requirements=nothing_required,
     run=_run,
 )

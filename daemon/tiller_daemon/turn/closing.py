@@ -96,13 +96,19 @@ def closing_bodies(
     bodies = _errors(ending) + _close_requests_and_items(snapshot, now, new_id, lost=lost)
     if turn.step_open:
         bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
-    open_step = (step_usage, cost) if turn.step_open else (Usage(), None)
+    else:
+        step_usage, cost = Usage(), None
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
-        bodies += _notice("interrupted", text, new_id)
-    ended = _turn_ended(turn, ending, now, *open_step)
-    ended = structs.replace(
-        ended,
+        bodies += notice_events("interrupted", text, new_id())
+    ended = TurnEnded(
+        outcome=ending.outcome,
+        steps=turn.steps_ended + turn.step_open,
+        usage=turn.usage.plus(step_usage),
+        duration_s=turn.worked_s(now),
+        last_message=ending.last_message or turn.last_message,
+        cost=add_cost(turn.cost, cost),
+        error=ending.error,
         files=files,
         more_files=more_files,
         queued=len(snapshot.queue),
@@ -120,11 +126,17 @@ def resuming_bodies(
 
     The notice comes first: its time shows how long the daemon was down.
     """
-    bodies = _notice(RESUMED, RESUMED_NOTICE, new_id)
+    bodies = [*notice_events(RESUMED, RESUMED_NOTICE, new_id())]
     bodies += _close_requests_and_items(snapshot, now, new_id, lost=True)
     if snapshot.turn and snapshot.turn.step_open:
         bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
     return tuple(bodies)
+
+
+def notice_events(code: str, text: str, item_id: str) -> tuple[AnyBody, AnyBody]:
+    """Return the events that put a notice into history."""
+    notice = Notice(ItemId(item_id), code, text)
+    return ItemStarted(notice), ItemCompleted(notice)
 
 
 def _errors(ending: Ending) -> list[AnyBody]:
@@ -133,11 +145,6 @@ def _errors(ending: Ending) -> list[AnyBody]:
     if error is None or (ending.outcome != "failed" and error.code != LOG_FAILED):
         return []
     return [ErrorRaised(error.code, error.message, error.code in FATAL)]
-
-
-def _notice(code: str, text: str, new_id: Callable[[], str]) -> list[AnyBody]:
-    notice = Notice(ItemId(new_id()), code, text)
-    return [ItemStarted(notice), ItemCompleted(notice)]
 
 
 def _close_requests_and_items(
@@ -202,21 +209,3 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
 
 def _finish_reason(ending: Ending) -> FinishReason:
     return "interrupted" if ending.outcome == "interrupted" else "error"
-
-
-def _turn_ended(
-    turn: OpenTurn,
-    ending: Ending,
-    now: float,
-    step_usage: Usage,
-    cost: float | None,
-) -> TurnEnded:
-    return TurnEnded(
-        outcome=ending.outcome,
-        steps=turn.steps_ended + turn.step_open,
-        usage=turn.usage.plus(step_usage),
-        duration_s=turn.worked_s(now),
-        last_message=ending.last_message or turn.last_message,
-        cost=add_cost(turn.cost, cost),
-        error=ending.error,
-    )

@@ -57,42 +57,28 @@ class RetriedModel(Struct, frozen=True):
     random: Callable[[], float]
     """Returns numbers in [0, 1)."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent | RetryWait]:
-        """Stream one response; see `stream_with_retry`."""
-        return stream_with_retry(
-            self.client, request, time=self.time, random=self.random, limits=self.limits
-        )
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent | RetryWait]:
+        """Stream one response, retrying after a retryable `ModelError`.
 
-
-async def stream_with_retry(
-    client: ModelClient,
-    request: ModelRequest,
-    *,
-    time: Callable[[], float],
-    random: Callable[[], float],
-    limits: Retry = Retry(),  # noqa: B008 - frozen
-) -> AsyncGenerator[ModelEvent | RetryWait]:
-    """Stream one response from `client`, retrying after a retryable `ModelError`.
-
-    Yields a `RetryWait` before each wait and ends after `Finished`. Raises the last `ModelError` if
-    that is not retryable or the `limits` are reached. `time` returns Unix seconds, `random` numbers
-    in [0, 1). `request.attempt` grows by one with every attempt. Cancellation ends a wait at once.
-    """
-    attempts = _Attempts(limits)
-    while True:
-        try:
-            async with aclosing(_complete_stream(client, request)) as events:
-                async for event in events:
-                    yield event
-            return
-        except ModelError as error:
-            failed = error
-        wait = attempts.after(failed, time(), random())
-        if wait is None:
-            raise _with_time_to_return(failed, limits, attempts.waited_s, time())
-        yield wait
-        await trio.sleep(wait.delay_s)
-        request = replace(request, attempt=request.attempt + 1)
+        Yields a `RetryWait` before each wait and ends after `Finished`. Raises the last
+        `ModelError` if that is not retryable or the `limits` are reached. `request.attempt` grows
+        by one with every attempt. Cancellation ends a wait at once.
+        """
+        attempts = _Attempts(self.limits)
+        while True:
+            try:
+                async with aclosing(_complete_stream(self.client, request)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ModelError as error:
+                failed = error
+            wait = attempts.after(failed, self.time(), self.random())
+            if wait is None:
+                raise _with_time_to_return(failed, self.limits, attempts.waited_s, self.time())
+            yield wait
+            await trio.sleep(wait.delay_s)
+            request = replace(request, attempt=request.attempt + 1)
 
 
 def retry_status(wait: RetryWait) -> StatusChanged:

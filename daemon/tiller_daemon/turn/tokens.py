@@ -80,12 +80,12 @@ class TokenEstimator:
 class TokenMeter:
     """Measures the context of one turn. Takes each step's usage; is read before each request."""
 
-    def __init__(self, fixed_chars: int, estimator: TokenEstimator | None = None) -> None:
+    def __init__(self, fixed_chars: int, estimator: TokenEstimator) -> None:
         """`fixed_chars` is the length of prompt and tools, which every request contains.
 
         `estimator` is that of the history.
         """
-        self._estimator = estimator or TokenEstimator()
+        self._estimator = estimator
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)
         self._counted = 0
         self._position: int | None = None

@@ -31,6 +31,23 @@ ANSWER = (
     "and what you found."
 )
 
+CUT_OFF_AGAIN = Ending(
+    "limit_reached",
+    ErrorInfo(
+        CUT_OFF,
+        f"The answer was cut off at the model's length limit, {CONTINUATIONS_MAX + 1} times in a "
+        "row. Continue the turn, or raise the model's `max_output`.",
+    ),
+)
+EMPTY_AGAIN = Ending(
+    "failed",
+    ErrorInfo(
+        EMPTY_RESPONSE,
+        f"The model sent {EMPTY_RETRIES_MAX + 1} empty responses in a row. Continue the turn to "
+        "try again, or choose another model.",
+    ),
+)
+
 
 class Unfinished(Struct, frozen=True):
     """What follows a response that is not an answer."""
@@ -53,10 +70,10 @@ def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
     if response.finish_reason == "length":
         text = ANSWER_SOONER if response.is_empty else GO_ON
         often = _times_asked(items, CUT_OFF) >= CONTINUATIONS_MAX
-        return Unfinished(CUT_OFF, text, _cut_off_again() if often else None)
+        return Unfinished(CUT_OFF, text, CUT_OFF_AGAIN if often else None)
     if response.is_empty:
         often = _times_asked(items, EMPTY_RESPONSE) >= EMPTY_RETRIES_MAX
-        return Unfinished(EMPTY_RESPONSE, ANSWER, _empty_again() if often else None)
+        return Unfinished(EMPTY_RESPONSE, ANSWER, EMPTY_AGAIN if often else None)
     return None
 
 
@@ -86,19 +103,3 @@ def _times_asked(items: Sequence[Item], code: str) -> int:
             case _:
                 pass
     return times
-
-
-def _cut_off_again() -> Ending:
-    message = (
-        f"The answer was cut off at the model's length limit, {CONTINUATIONS_MAX + 1} times in a "
-        "row. Continue the turn, or raise the model's `max_output`."
-    )
-    return Ending("limit_reached", ErrorInfo(CUT_OFF, message))
-
-
-def _empty_again() -> Ending:
-    message = (
-        f"The model sent {EMPTY_RETRIES_MAX + 1} empty responses in a row. Continue the turn to "
-        "try again, or choose another model."
-    )
-    return Ending("failed", ErrorInfo(EMPTY_RESPONSE, message))

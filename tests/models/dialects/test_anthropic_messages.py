@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from support.dialect_anthropic import check_messages_body
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
+from tiller_daemon.config import Retry
 from tiller_daemon.config.model_schema import FIRST_BYTE_S, IDLE_S
 from tiller_daemon.models.base import (
     Finished,
@@ -22,7 +23,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetriedModel, RetryWait
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
 
@@ -261,7 +262,7 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
         serving(*plan) as server,
         opened(server.base_url) as client,
         aclosing(
-            stream_with_retry(client, REQUEST, time=trio.current_time, random=lambda: 0.0)
+            RetriedModel(client, Retry(), trio.current_time, lambda: 0.0).stream(REQUEST)
         ) as stream,
     ):
         async for event in stream:

@@ -19,11 +19,11 @@ from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.narrowing import of_kind
 from support.providers import open_http
-from tiller_daemon.config import Provider, Timeouts
+from tiller_daemon.config import Provider, Retry, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
 from tiller_daemon.models.dialects.openai_chat.adapter import TRAILING_FRAMES_S, OpenAIChat
 from tiller_daemon.models.http.client import HttpClient
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetriedModel, RetryWait
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import UserMessage
 
@@ -391,7 +391,7 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
         serving(*plan) as server,
         opened(server.base_url) as client,
         aclosing(
-            stream_with_retry(client, REQUEST, time=trio.current_time, random=lambda: 0.0)
+            RetriedModel(client, Retry(), trio.current_time, lambda: 0.0).stream(REQUEST)
         ) as stream,
     ):
         async for event in stream:

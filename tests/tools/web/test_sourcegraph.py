@@ -19,7 +19,7 @@ from support.http_server import events, hanging, raw, serving, status
 from tiller_daemon.config import Configuration, Sourcegraph
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.web import sourcegraph as sourcegraph_room
+from tiller_daemon.tools.web import keyed_server
 from tiller_daemon.tools.web.sourcegraph_stream import LINES_SHOWN_MAX, read_stream
 
 KEY = "sgp_0123456789abcdef"
@@ -260,7 +260,7 @@ async def test_g13_a_query_that_holds_a_key_is_not_sent(asking):
 
 
 async def test_what_was_found_within_the_time_is_shown(asking, monkeypatch):
-    monkeypatch.setattr(sourcegraph_room, "SEARCH_S_MAX", 0.3)
+    monkeypatch.setattr(keyed_server, "SEARCH_S_MAX", 0.3)
     cut = event("matches", [CHUNKS])[:-20]
     async with serving(hanging(event("matches", [CONTENT]), cut)) as server:
         found = await asking(server).ask()

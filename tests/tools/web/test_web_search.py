@@ -20,7 +20,7 @@ from tiller_daemon.config import Configuration, WebSearch
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.truncation import BYTES_MAX
-from tiller_daemon.tools.web import web_search as web_search_room
+from tiller_daemon.tools.web import keyed_server
 from tiller_daemon.tools.web.search_results import RESULTS_MAX, read_brave, read_searxng
 
 KEY = "BSA0123456789abcdef"
@@ -264,7 +264,7 @@ async def test_g13_a_query_that_holds_a_key_is_not_sent(asking):
 
 
 async def test_an_engine_that_takes_too_long_is_given_up(asking, monkeypatch):
-    monkeypatch.setattr(web_search_room, "SEARCH_S_MAX", 0.3)
+    monkeypatch.setattr(keyed_server, "SEARCH_S_MAX", 0.3)
     async with serving(hanging(b"{")) as server:
         assert "instead of JSON" in await asking("searxng", server).refused()
 

@@ -91,8 +91,10 @@ class Escalation:
         rules = (*BUILT_IN, *self._enclosures.rules())
         line = judge_line(command, requirement.permission, rules, None)
         verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)
-        mode = self._enclosures.context.permissions.sandbox.mode
-        if mode == "read_only" or verdict.action == "deny" or self._enclosures.is_read_only_agent:
+        permissions = self._enclosures.context.permissions
+        if permissions.read_only or permissions.sandbox.mode == "read_only":
+            return result
+        if verdict.action == "deny":
             return result
         if self._enclosures.not_enforced(Enclosure.SESSION):
             return result

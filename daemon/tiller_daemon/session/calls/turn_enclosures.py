@@ -86,11 +86,6 @@ class TurnEnclosures(Struct, frozen=True):
         """Whether commands that do more than read need approval, whatever rules allow."""
         return self.confiner.must_ask(self.context.permissions.sandbox)
 
-    @property
-    def is_read_only_agent(self) -> bool:
-        """Whether the turn's agent only reads."""
-        return self.context.permissions.read_only
-
     def session_allows_more(self, result: ToolResult) -> bool:
         """Whether the session's enclosure allows what stopped a build."""
         if self.context.permissions.sandbox.network:
@@ -121,7 +116,9 @@ class TurnEnclosures(Struct, frozen=True):
         """
         permissions = self.context.permissions
         sandbox, rules = permissions.sandbox, self.rules()
-        if sandbox.mode == "read_only" or permissions.read_only or not self._is_enforced:
+        if sandbox.mode == "read_only" or permissions.read_only:
+            return
+        if self.confiner.search_result().sandbox is None:
             return
         closed = sandbox.mode == "workspace_write" and not sandbox.network
         asks = permissions.approve == "ask" and closed
@@ -131,10 +128,6 @@ class TurnEnclosures(Struct, frozen=True):
             # Outside it is open, but what is held to limits does not run there.
             if opens and (self.limits.are_set or not may_run_outside(line, rules)):
                 yield network_requirement(line)
-
-    @property
-    def _is_enforced(self) -> bool:
-        return self.confiner.search_result().sandbox is not None
 
     async def enclose(
         self,

@@ -301,19 +301,9 @@ def cleared_settings(old: Settings, names: tuple[str, ...]) -> Settings:
     return structs.replace(old, **dict.fromkeys(names))
 
 
-def merge_settings(old: Settings, new: Settings) -> Settings:
-    """Return `old` with every field that `new` sets."""
-    changed = {
-        name: value
-        for name in Settings.__struct_fields__
-        if (value := getattr(new, name)) is not None
-    }
-    return structs.replace(old, **changed)
-
-
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
     """Return `settings` with granted rules appended, where they are the strongest."""
-    return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
+    return structs.replace(settings, permissions=(*(settings.permissions or ()), *rules))
 
 
 def _usable_tools(

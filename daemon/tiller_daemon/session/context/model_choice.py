@@ -82,7 +82,7 @@ def continued_choices(
     If the model changes, its options are dropped, as they are fields of the old model's requests.
     """
     before = next((m.choices for m in reversed(marks) if m.choices is not None), TurnChoices())
-    merged = _merged(before.overrides, overrides)
+    merged = merge_choices(before.overrides, overrides)
     if overrides.model not in (None, before.overrides.model):
         merged = structs.replace(merged, options=overrides.options)
         if overrides.variant is None:
@@ -90,8 +90,9 @@ def continued_choices(
     return TurnChoices(merged, before.system)
 
 
-def _merged(weaker: TurnOverrides, stronger: TurnOverrides) -> TurnOverrides:
-    names = TurnOverrides.__struct_fields__
+def merge_choices(weaker: Chosen, stronger: Chosen) -> Chosen:
+    """Return `weaker` with every field that `stronger` sets."""
+    names = stronger.__struct_fields__
     chosen = {name: value for name in names if (value := getattr(stronger, name)) is not None}
     return structs.replace(weaker, **chosen)
 

@@ -66,10 +66,6 @@ class InputQueue:
         edited = structs.replace(self._queue[position], text=text, sub_agents=sub_agents)
         self._queue[position] = edited
 
-    def remove(self, position: int) -> None:
-        """Drop the input at `position`."""
-        del self._queue[position]
-
     def move(self, position: int, to: int) -> None:
         """Move the input at `position` to index `to`; an index beyond the end means last."""
         self._queue.insert(to, self._queue.pop(position))

@@ -21,15 +21,9 @@ from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import BackgroundReport, ToolFailure, ToolResult
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.budget import Spent
-from tiller_protocol.events import (
-    AnyBody,
-    BackgroundChanged,
-    ItemCompleted,
-    ItemStarted,
-    WarningRaised,
-)
-from tiller_protocol.ids import ItemId
-from tiller_protocol.items import BackgroundCommand, Notice, Request, SubAgent
+from tiller_daemon.turn.closing import notice_events
+from tiller_protocol.events import AnyBody, BackgroundChanged, WarningRaised
+from tiller_protocol.items import BackgroundCommand, Request, SubAgent
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
@@ -307,7 +301,7 @@ def report_text(task: BackgroundTask) -> str:
 
 def end_notice(task: BackgroundTask, item_id: str) -> tuple[AnyBody, ...]:
     """Return the events of a notice about the end of a task, for the next turn's model."""
-    return _notice("background_ended", report_text(task), item_id)
+    return notice_events("background_ended", report_text(task), item_id)
 
 
 def lost_notices(snapshot: Snapshot, new_id: Callable[[], str]) -> tuple[AnyBody, ...]:
@@ -318,10 +312,5 @@ def lost_notices(snapshot: Snapshot, new_id: Callable[[], str]) -> tuple[AnyBody
             text = LOST.format(
                 id=entry.id, title=entry.command, session_id=entry.sub_agent.session_id
             )
-            bodies += _notice("background_lost", text, new_id())
+            bodies += notice_events("background_lost", text, new_id())
     return bodies
-
-
-def _notice(code: str, text: str, item_id: str) -> tuple[AnyBody, ...]:
-    notice = Notice(ItemId(item_id), code, text)
-    return (ItemStarted(notice), ItemCompleted(notice))

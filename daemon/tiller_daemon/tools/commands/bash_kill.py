@@ -1,11 +1,10 @@
 """The tool `bash_kill`: kills a background command with every process that it has started."""
 
-from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolResult, nothing_required
 from tiller_daemon.tools.commands.background import result_of
 
 KILL_S: Final = 15.0
@@ -16,10 +15,6 @@ class BashKillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `bash_kill`."""
 
     id: Annotated[str, Meta(description="The name of the command or sub-agent, such as b1 or t1")]
-
-
-def _requirements(arguments: BashKillArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
-    return ()
 
 
 async def _run(arguments: BashKillArguments, environment: ToolEnvironment) -> ToolResult:
@@ -35,6 +30,6 @@ BASH_KILL: Final = Tool(
     arguments=BashKillArguments,
     effect="read",
     timeout_s=KILL_S,
-    requirements=_requirements,
+    requirements=nothing_required,
     run=_run,
 )

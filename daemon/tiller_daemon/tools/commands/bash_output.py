@@ -1,11 +1,10 @@
 """The tool `bash_output`: new output of a background command."""
 
-from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolResult, nothing_required
 from tiller_daemon.tools.commands.background import result_of
 
 WAIT_S_MAX: Final = 60.0
@@ -19,10 +18,6 @@ class BashOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
     wait_s: Annotated[
         float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for new output")
     ] = 0.0
-
-
-def _requirements(arguments: BashOutputArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
-    return ()
 
 
 async def _run(arguments: BashOutputArguments, environment: ToolEnvironment) -> ToolResult:
@@ -39,7 +34,7 @@ BASH_OUTPUT: Final = Tool(
     arguments=BashOutputArguments,
     effect="read",
     timeout_s=WAIT_S_MAX + 10.0,
-    requirements=_requirements,
+    requirements=nothing_required,
     run=_run,
     polls=True,
 )

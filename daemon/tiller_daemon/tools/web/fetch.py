@@ -97,7 +97,7 @@ FETCH: Final = Tool(
 
 
 async def _text(page: Page, environment: ToolEnvironment) -> str:
-    kind, charset = _kind(page)
+    kind, charset = page.media_type, _charset(page)
     is_text = TEXT_KINDS.fullmatch(kind) or not kind
     if kind in HTML_KINDS:
         declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
@@ -126,13 +126,12 @@ async def _document(page: Page, environment: ToolEnvironment) -> str:
     return with_marks(pages) if pages.has_text else "(The PDF has no text; it may be a scan.)"
 
 
-def _kind(page: Page) -> tuple[str, str]:
-    """Return the media type and the character set of a page, by its header."""
+def _charset(page: Page) -> str:
+    """Return the character set by the header; may be empty."""
     fields = Message()
     fields["Content-Type"] = page.kind
-    kind = page.kind.partition(";")[0].strip().lower()
     charset = fields.get_param("charset")
-    return kind, charset if isinstance(charset, str) else ""
+    return charset if isinstance(charset, str) else ""
 
 
 def _decode(data: bytes, charset: str) -> str:
@@ -145,9 +144,8 @@ def _decode(data: bytes, charset: str) -> str:
 
 
 def _about(page: Page) -> str:
-    kind, _ = _kind(page)
     beginning = "" if page.whole else f", the first {len(page.body) // 1024**2} MiB of it"
-    return f"{page.address} ({kind or 'of unknown type'}{beginning}):"
+    return f"{page.address} ({page.media_type or 'of unknown type'}{beginning}):"
 
 
 def _refusal(page: Page, text: str) -> str:

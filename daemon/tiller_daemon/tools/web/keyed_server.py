@@ -7,11 +7,14 @@ from typing import Final, Protocol
 
 from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure
-from tiller_daemon.tools.web.address import WebAddress, any_address
+from tiller_daemon.tools.web.address import WebAddress
 from tiller_daemon.tools.web.page import Page, get_stream
 
 REASON_CHARS_MAX: Final = 1_000
 """How much of an error message of the server the model gets."""
+
+SEARCH_S_MAX: Final = 30.0
+"""How long a server may take for a search; SearXNG waits for the engines behind it."""
 
 Headers = Sequence[tuple[str, str]]
 
@@ -39,7 +42,7 @@ def refuses_key(page: Page) -> bool:
 
 
 class KeyedServer:
-    """A server that is asked with a key, for at most `seconds`.
+    """A server that is asked with a key.
 
     `headers` returns those of a request with this key, which may be empty. `refuses` tells whether
     a response refuses the key; `hints` are advice for other statuses, in whole sentences.
@@ -49,14 +52,12 @@ class KeyedServer:
         self,
         access: Access,
         headers: Callable[[str], Headers],
-        seconds: float,
         *,
         refuses: Callable[[Page], bool] = refuses_key,
         hints: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         self._access = access
         self._headers = headers
-        self._seconds = seconds
         self._refuses = refuses
         self._hints = hints
 
@@ -86,8 +87,7 @@ class KeyedServer:
 
     async def _ask(self, address: WebAddress, key: str, environment: ToolEnvironment) -> Page:
         headers = [("User-Agent", "tiller"), *self._headers(key)]
-        proxies = environment.web.proxies
-        return await get_stream(address, proxies, any_address, headers, self._seconds)
+        return await get_stream(address, environment.web.proxies, headers, SEARCH_S_MAX)
 
     def _check(self, page: Page) -> None:
         server = page.address.authority
@@ -100,11 +100,6 @@ class KeyedServer:
         if page.status != HTTPStatus.OK:
             hint = f" {self._hints[page.status]}" if page.status in self._hints else ""
             raise ToolFailure(f"{server} answers {page.status}.{hint} It says: {reason}")
-
-
-def kind_of(page: Page) -> str:
-    """Return the media type of a page; `unknown data` if it has none."""
-    return page.kind.partition(";")[0].strip().lower() or "unknown data"
 
 
 def _without(key: str, text: str) -> str:

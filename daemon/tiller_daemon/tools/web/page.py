@@ -32,6 +32,7 @@ from tiller_daemon.tools.web.address import (
     IpAddress,
     WebAddress,
     address_in,
+    any_address,
     is_same_server,
     redirected,
 )
@@ -74,11 +75,10 @@ class Page(NamedTuple):
     whole: bool
     """Whether `body` is complete."""
 
-
-class _Redirect(NamedTuple):
-    """A redirect."""
-
-    location: str
+    @property
+    def media_type(self) -> str:
+        """The type by the header, in lower case and without parameters; may be empty."""
+        return self.kind.partition(";")[0].strip().lower()
 
 
 class _RequestOptions(NamedTuple):
@@ -109,10 +109,9 @@ async def get_page(
             response = await _ask(address, proxies, may_reach)
             if isinstance(response, Page):
                 return response
-            target = redirected(address, response.location)
-            if not is_same_server(address, target):
-                raise ToolFailure(f"{address} redirects to {target}. Fetch that if you need it.")
-            address = target
+            if not is_same_server(address, response):
+                raise ToolFailure(f"{address} redirects to {response}. Fetch that if you need it.")
+            address = response
         raise ToolFailure(f"{address} redirects more than {REDIRECTS_MAX} times.")
     raise ToolFailure(f"{address} did not arrive within {TOTAL_S:g} s.")
 
@@ -120,20 +119,19 @@ async def get_page(
 async def get_stream(
     address: WebAddress,
     proxies: Mapping[str, str],
-    may_reach: Callable[[IpAddress], bool],
     headers: Sequence[tuple[str, str]],
     body_s: float,
 ) -> Page:
     """Return the response, or what came of it within `body_s` seconds; follows no redirects.
 
-    `headers` may contain credentials; `proxies` are environment variables. Raises `ToolFailure`.
+    The user has configured the server, so it may be in a private network. `headers` may contain
+    credentials; `proxies` are environment variables. Raises `ToolFailure`.
     """
-    response = await _ask(address, proxies, may_reach, _RequestOptions(headers, body_s, body_s))
+    response = await _ask(address, proxies, any_address, _RequestOptions(headers, body_s, body_s))
     if isinstance(response, Page):
         return response
-    target = redirected(address, response.location)
     raise ToolFailure(
-        f"{address.authority} redirects to {target.authority}. Redirects are not followed here."
+        f"{address.authority} redirects to {response.authority}. Redirects are not followed here."
     )
 
 
@@ -142,7 +140,8 @@ async def _ask(
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
     options: _RequestOptions = _PAGE_OPTIONS,
-) -> Page | _Redirect:
+) -> Page | WebAddress:
+    """Return the page, or where it redirects to."""
     try:
         proxy = proxy_of_environment(address.scheme, address.host, address.port, proxies)
     except ValueError as error:
@@ -171,7 +170,7 @@ async def _ask(
 
 async def _exchange(
     route: Route, address: WebAddress, options: _RequestOptions
-) -> Page | _Redirect:
+) -> Page | WebAddress:
     context = await trio.to_thread.run_sync(make_context) if route.needs_tls else None
     wire = await connect(route, context, CONNECT_S)
     exchange = Exchange(_request(route, address, options), options.silence_s, _end)
@@ -187,12 +186,12 @@ async def _exchange(
 
 async def _read(
     response: Response, address: WebAddress, options: _RequestOptions
-) -> Page | _Redirect:
+) -> Page | WebAddress:
     # Of headers that are repeated, the last one counts.
     fields = dict(response.head.fields)
     status, location = response.head.status, fields.get("location", "")
     if status in _REDIRECTS and location:
-        return _Redirect(location)
+        return redirected(address, location)
     if response.packing not in PLAIN | PACKED:
         raise ToolFailure(
             f"{address} answers with the encoding {response.packing!r}, which was not requested."

@@ -22,14 +22,11 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import WebAddress, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
-from tiller_daemon.tools.web.keyed_server import Access, Headers, KeyedServer, kind_of
+from tiller_daemon.tools.web.keyed_server import Access, Headers, KeyedServer
 from tiller_daemon.tools.web.page import Page
 from tiller_daemon.tools.web.sourcegraph_stream import MATCHES_MAX, read_stream
 
 PATH: Final = "/.api/search/stream"
-
-SEARCH_S_MAX: Final = 30.0
-"""How long the server may search; the results so far are shown then."""
 
 TIMEOUT_S: Final = 120.0
 """Includes getting a key from a command that may ask a person."""
@@ -78,7 +75,7 @@ def _requirements(
 async def _run(
     endpoint: str, access: Access, arguments: SourcegraphArguments, environment: ToolEnvironment
 ) -> ToolResult:
-    server = KeyedServer(access, _headers, SEARCH_S_MAX)
+    server = KeyedServer(access, _headers)
     address = _address(endpoint, arguments.query)
     found = await server.search(address, arguments.query, environment, _results)
     return ToolResult(found, title=arguments.query)
@@ -96,10 +93,10 @@ def _address(endpoint: str, query: str) -> WebAddress:
 
 def _results(page: Page) -> str:
     """Return the results as text. Raises `ToolFailure` if the server gave none."""
-    if kind_of(page) != EVENT_STREAM:
+    if page.media_type != EVENT_STREAM:
         raise ToolFailure(
-            f"{page.address.authority} answers with {kind_of(page)} instead of results: it is not "
-            "a Sourcegraph server, or it needs a key. The user can check `sourcegraph.endpoint` "
-            "in the configuration."
+            f"{page.address.authority} answers with {page.media_type or 'unknown data'} instead of "
+            "results: it is not a Sourcegraph server, or it needs a key. The user can check "
+            "`sourcegraph.endpoint` in the configuration."
         )
     return truncate(read_stream(page.body, whole=page.whole))

@@ -23,20 +23,11 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
-from tiller_daemon.tools.web.keyed_server import (
-    Access,
-    Headers,
-    KeyedServer,
-    kind_of,
-    refuses_key,
-)
+from tiller_daemon.tools.web.keyed_server import Access, Headers, KeyedServer, refuses_key
 from tiller_daemon.tools.web.page import Page
 from tiller_daemon.tools.web.search_results import RESULTS_MAX, read_brave, read_searxng
 
 NAME: Final = "web_search"
-
-SEARCH_S_MAX: Final = 30.0
-"""How long the engine may take; SearXNG waits for the engines behind it."""
 
 TIMEOUT_S: Final = 120.0
 """Includes getting a key from a command that may ask a person."""
@@ -100,13 +91,13 @@ def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> T
 def _searxng(endpoint: str, access: Access) -> _Engine:
     """SearXNG has no keys itself; a proxy in front of it may want one."""
     headers = partial(_headers, "Authorization", "Bearer ")
-    server = KeyedServer(access, headers, SEARCH_S_MAX, refuses=_is_401, hints=SEARXNG_HINTS)
+    server = KeyedServer(access, headers, refuses=_is_401, hints=SEARXNG_HINTS)
     return _Engine(endpoint, "/search", {"format": "json"}, server, read_searxng)
 
 
 def _brave(endpoint: str | None, access: Access) -> _Engine:
     headers = partial(_headers, "X-Subscription-Token", "")
-    server = KeyedServer(access, headers, SEARCH_S_MAX, refuses=_is_refused_by_brave)
+    server = KeyedServer(access, headers, refuses=_is_refused_by_brave)
     parameters = {"count": str(RESULTS_MAX), "result_filter": "web", "text_decorations": "false"}
     return _Engine(endpoint or BRAVE, "/res/v1/web/search", parameters, server, read_brave)
 
@@ -150,10 +141,10 @@ async def _run(
 
 def _results(engine: _Engine, page: Page) -> str:
     """Return the results as text. Raises `ToolFailure` if the engine gave none."""
-    if kind_of(page) != JSON:
+    if page.media_type != JSON:
         raise ToolFailure(
-            f"{page.address.authority} answers with {kind_of(page)} instead of JSON. The user can "
-            "check `web_search` in the configuration."
+            f"{page.address.authority} answers with {page.media_type or 'unknown data'} instead of "
+            "JSON. The user can check `web_search` in the configuration."
         )
     if not page.whole:
         raise ToolFailure(f"The answer of {page.address.authority} was cut off. Search again.")
