@@ -16,7 +16,7 @@ LOOP = (
         "G10 steering comes before the next request",
         TURN + "loop.py",
         "run_turn",
-        "await _take_steering(A, B)",
+        "await _add_inputs(A.mailbox.take_steering(), B, A)",
         "pass",
         "tests/session/test_turns_in_memory.py"
         "::test_b17_steering_while_text_streams_gives_a_second_request",

@@ -274,12 +274,9 @@ def _lines(stream: BinaryIO, scanned_bytes: int) -> Iterator[bytes | None]:
     """
     while line := stream.readline(_BLOCK_BYTES):
         scanned_bytes += len(line)
-        if line.endswith(b"\n"):
-            yield line
-        else:
-            skipped_bytes = _skip_line(stream, SCAN_BYTES_MAX - scanned_bytes)
-            scanned_bytes += skipped_bytes
-            yield line
+        if not line.endswith(b"\n"):
+            scanned_bytes += _skip_line(stream, SCAN_BYTES_MAX - scanned_bytes)
+        yield line
         if scanned_bytes >= SCAN_BYTES_MAX:
             yield None
 

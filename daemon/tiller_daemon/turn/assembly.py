@@ -161,7 +161,7 @@ class _ResponseAssembly:
     async def discard(self, wait: RetryWait | None = None) -> None:
         """Discard the items of a failed attempt, and announce the next one if `wait` is given."""
         begun = await self._calls.drop()
-        ours = [i for i in self._items if not self._hosted.owns(i)]
+        ours = [i for i in self._items if not self._hosted.call(i)]
         bodies = [b for i in ours for b in _discarded(self._assembled(i), begun=i in begun)]
         bodies += self._hosted.discard()
         if wait:

@@ -15,7 +15,6 @@ from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
     ErrorRaised,
-    FinishReason,
     ItemCompleted,
     ItemStarted,
     RequestResolved,
@@ -94,11 +93,13 @@ def closing_bodies(
     files, more_files = changed_files(_items_of_turn(snapshot, turn))
     more_files = more_files or unrecorded or (lost and _may_have_written(snapshot))
     bodies = _errors(ending) + _close_requests_and_items(snapshot, now, new_id, lost=lost)
+    is_interrupted = ending.outcome == "interrupted"
     if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
+        reason = "interrupted" if is_interrupted else "error"
+        bodies.append(StepEnded(turn.step, reason, step_usage, cost))
     else:
         step_usage, cost = Usage(), None
-    if ending.outcome == "interrupted":
+    if is_interrupted:
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += notice_events("interrupted", text, new_id())
     ended = TurnEnded(
@@ -205,7 +206,3 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
         duration_s=None if lost or call.started_at is None else max(0.0, now - call.started_at),
     )
     return [ToolCallUpdated(call.id, "error", kind), ItemCompleted(closed)]
-
-
-def _finish_reason(ending: Ending) -> FinishReason:
-    return "interrupted" if ending.outcome == "interrupted" else "error"

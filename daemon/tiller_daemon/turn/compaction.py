@@ -170,7 +170,7 @@ class ContextWindow:
 
         Failure and cancellation leave history unchanged.
         """
-        await self._ports.emit(StatusChanged("busy", cause="compacting"))
+        await self._ports.emit(COMPACTING)
         if not self._has_replaceable_items():
             raise NothingToCompact("There is nothing to compact: no history is left to summarise.")
         await self._replace_by_summary(self._tokens())

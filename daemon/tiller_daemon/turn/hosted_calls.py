@@ -32,12 +32,8 @@ class HostedCalls:
         self._open: dict[str, str] = {}
         """The items of calls without a result, by the provider's ids."""
 
-    def owns(self, item_id: str) -> bool:
-        """Whether the item is a hosted call."""
-        return item_id in self._calls
-
     def call(self, item_id: str) -> ToolCall | None:
-        """Return the hosted call with this item id, as far as it is known."""
+        """Return the hosted call with this item id, as far as it is known; else None."""
         return self._calls.get(item_id)
 
     async def feed(self, event: HostedCall) -> ToolCall | None:

@@ -71,7 +71,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             # Right after a compaction the model continues from its summary, before any steering,
             # and after a pause of the provider exactly where that was.
             if not await window.compact_if_full() and not is_paused:
-                await _take_steering(history, ports)
+                await _add_inputs(ports.mailbox.take_steering(), history, ports)
             step += 1
             step_context = await _begin_step(context, step, budget.limit(step), history, ports)
             result = await _take_step(step_context, history, window, ports)
@@ -258,10 +258,6 @@ async def _add_notice(code: str, text: str, history: History, ports: Ports) -> N
     notice = Notice(ItemId(ports.new_id()), code, text)
     history.add(notice)
     await ports.emit(ItemStarted(notice), ItemCompleted(notice))
-
-
-async def _take_steering(history: History, ports: Ports) -> None:
-    await _add_inputs(ports.mailbox.take_steering(), history, ports)
 
 
 async def _take_follow_ups(context: TurnContext, history: History, ports: Ports) -> bool:

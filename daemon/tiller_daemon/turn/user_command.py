@@ -32,16 +32,7 @@ class UserCommand:
     async def __call__(self, context: TurnContext, history: History, ports: Ports) -> Ending:  # noqa: ARG002
         """Run the command. On cancellation the call stays open until the turn is closed."""
         arguments = {"command": self._command, "timeout_s": TIMEOUT_S}
-        item_id = ports.new_id()
-        call = ToolCall(
-            ItemId(item_id),
-            CallId(item_id),
-            TOOL,
-            msgspec.json.encode(arguments).decode(),
-            "pending",
-            ordinal=NO_REQUEST,
-            by_user=True,
-        )
+        call = user_call(TOOL, arguments, ports.new_id())
         history.add(call)
         await ports.emit(ItemStarted(call))
         prepared = ports.tools.prepare(call)
@@ -53,3 +44,16 @@ class UserCommand:
         await ports.emit(*completion_events(ended))
         await record_changes(history, ports)
         return Ending("completed", last_message=ended.output)
+
+
+def user_call(tool: str, arguments: dict[str, str | float], item_id: str) -> ToolCall:
+    """Return a call that the user makes and no model, before it runs."""
+    return ToolCall(
+        ItemId(item_id),
+        CallId(item_id),
+        tool,
+        msgspec.json.encode(arguments).decode(),
+        "pending",
+        ordinal=NO_REQUEST,
+        by_user=True,
+    )

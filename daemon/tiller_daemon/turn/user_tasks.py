@@ -7,16 +7,13 @@ their results.
 import re
 from collections.abc import Callable, Collection, Sequence
 
-import msgspec
-
 from tiller_daemon.turn.call import record_changes
 from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
-from tiller_daemon.turn.user_command import NO_REQUEST
+from tiller_daemon.turn.user_command import user_call
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Item, QueuedInput, ToolCall
 
 TOOL = "task"
@@ -45,7 +42,9 @@ def mentioned(text: str, agents: Collection[str]) -> tuple[str, ...]:
 def task_calls(given: QueuedInput, new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
     """Return the calls that an input makes, one for each of its sub-agents."""
     prompt = _prompt(given)
-    return tuple(_call(agent, prompt, ItemId(new_id())) for agent in given.sub_agents)
+    return tuple(
+        user_call(TOOL, {"prompt": prompt, "agent": agent}, new_id()) for agent in given.sub_agents
+    )
 
 
 def given_tasks(items: Sequence[Item]) -> list[ToolCall]:
@@ -84,16 +83,3 @@ def _prompt(given: QueuedInput) -> str:
     if given.files:
         text += "\n\nFiles that the user points to:\n" + "\n".join(given.files)
     return text.strip() or given.text
-
-
-def _call(agent: str, prompt: str, item_id: ItemId) -> ToolCall:
-    arguments = msgspec.json.encode({"prompt": prompt, "agent": agent}).decode()
-    return ToolCall(
-        item_id,
-        CallId(item_id),
-        TOOL,
-        arguments,
-        "pending",
-        ordinal=NO_REQUEST,
-        by_user=True,
-    )

@@ -78,7 +78,11 @@ class Background:
     @property
     def is_running(self) -> bool:
         """Whether any command runs."""
-        return any(not command.ended.is_set() for command in self._commands.values())
+        return bool(self._running)
+
+    @property
+    def _running(self) -> list[_RunningCommand]:
+        return [command for command in self._commands.values() if not command.ended.is_set()]
 
     async def run(self) -> None:
         """Own the commands' tasks until cancelled; the commands are then ended."""
@@ -88,14 +92,12 @@ class Background:
 
     def writing_to(self, scope: WriteScope) -> list[str]:
         """Return the ids of running commands that may write to a scope."""
-        running = (one for one in self._commands.values() if not one.ended.is_set())
-        return [one.listed.id for one in running if _may_write(one.confined, scope)]
+        return [one.listed.id for one in self._running if _may_write(one.confined, scope)]
 
     async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for `FIRST_LOOK_S`; raises `ToolFailure`."""
-        running = [command for command in self._commands.values() if not command.ended.is_set()]
-        if len(running) >= RUNNING_MAX:
-            names = ", ".join(command.listed.id for command in running)
+        if len(self._running) >= RUNNING_MAX:
+            names = ", ".join(command.listed.id for command in self._running)
             raise ToolFailure(
                 f"{RUNNING_MAX} commands already run in the background: {names}. End one with "
                 "bash_kill first."

@@ -56,7 +56,11 @@ def hooks_for(
     """
     if not services.commands.confiner.is_missing(permissions.sandbox):
         return configuration.hooks
-    return tuple(hook for hook in configuration.hooks if not _is_optional(hook))
+    return tuple(
+        hook
+        for hook in configuration.hooks
+        if not isinstance(hook, ProjectHook) or hook.on_failure != "go_on"
+    )
 
 
 def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbox:
@@ -139,7 +143,3 @@ def _hooks_of(project: Project) -> tuple[ProjectHook, ...]:
 def _hook_summary(hook: Hook) -> HookSummary:
     command = hook.command if isinstance(hook.command, str) else shlex.join(hook.command)
     return HookSummary(hook.on, command, hook.tool, hook.name)
-
-
-def _is_optional(hook: Hook) -> bool:
-    return isinstance(hook, ProjectHook) and hook.on_failure == "go_on"

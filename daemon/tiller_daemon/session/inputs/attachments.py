@@ -6,7 +6,7 @@ allow, and so sees the file as it is at that moment. No file is read here.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tiller_daemon.errors import RejectionError
@@ -81,37 +81,34 @@ def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenMod
         raise _rejected(op, "invalid_settings", message)
 
 
-def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, ...]:
-    """Return warnings about parts of an input that the model of a turn does not get as given.
+def left_out(bodies: Iterable[AnyBody], model: ChosenModel) -> Iterator[WarningRaised]:
+    """Yield warnings about parts of the inputs in these events that a turn's model does not get.
 
     An input that waited was accepted before it was known which model would get it, so its images
     can't be rejected any more.
     """
+    for body in bodies:
+        if isinstance(body, ItemCompleted) and isinstance(body.item, UserMessage):
+            yield from _left_out_of(body.item, model)
+
+
+def _left_out_of(message: UserMessage, model: ChosenModel) -> Iterator[WarningRaised]:
     documents = [image for image in message.images if image.is_document]
     images = len(message.images) - len(documents)
-    warnings: list[WarningRaised] = []
     if images and not model.accepts.images:
         some = "an image" if images == 1 else f"{images} images"
         text = (
             f"The model {model.name} takes no images. It got the queued input without {some}. "
             "Choose another model, then send the input again."
         )
-        warnings.append(WarningRaised("images_left_out", text))
+        yield WarningRaised("images_left_out", text)
     if documents and not model.accepts.documents:
         scans = sum(not document.text for document in documents)
         some = "a PDF document" if len(documents) == 1 else f"{len(documents)} PDF documents"
         text = f"The model {model.name} takes no documents, so it got the text of {some}."
         if scans:
             text += f" {scans} of {len(documents)} had no text and may be scans."
-        warnings.append(WarningRaised("documents_as_text", text))
-    return tuple(warnings)
-
-
-def left_out_of(bodies: Iterable[AnyBody], model: ChosenModel) -> tuple[WarningRaised, ...]:
-    """Return the same for every input that these events put into history."""
-    items = [body.item for body in bodies if isinstance(body, ItemCompleted)]
-    messages = [item for item in items if isinstance(item, UserMessage)]
-    return tuple(one for message in messages for one in left_out(message, model))
+        yield WarningRaised("documents_as_text", text)
 
 
 def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from tiller_daemon.session.context.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.context.project_trust import project_hook_sandbox
 from tiller_daemon.session.editor_files import EditorsOfSession
 from tiller_daemon.session.hooks import TurnHooks
-from tiller_daemon.session.inputs.attachments import left_out_of
+from tiller_daemon.session.inputs.attachments import left_out
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.session.session_parts import SessionParts
@@ -371,7 +371,7 @@ class ActiveTurn:
         # A summary replaces the instructions of subdirectories that came with earlier results.
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.instructions_sent.clear()
-        bodies += left_out_of(bodies, self.model)
+        bodies += tuple(left_out(bodies, self.model))
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)

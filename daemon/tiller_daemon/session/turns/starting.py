@@ -106,8 +106,7 @@ def _start_turn(
     for item in (message, *notices):
         bodies += [ItemStarted(item), ItemCompleted(item)]
     bodies += map(ItemStarted, tasks)
-    if isinstance(message, UserMessage):
-        bodies += left_out(message, frozen.model)
+    bodies += [*left_out(bodies, frozen.model)]
     if not snapshot.title:
         text = last_user_text(history.items)
         # At once, so that lists never show a session without a title.

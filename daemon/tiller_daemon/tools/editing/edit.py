@@ -29,8 +29,8 @@ from tiller_daemon.tools.editing.file_change import (
     show_change,
     store,
 )
+from tiller_daemon.tools.editing.lines import listed_numbers
 from tiller_daemon.tools.editing.substitute import (
-    PLACES_SHOWN_MAX,
     MissingText,
     Substituted,
     explain_missing,
@@ -145,7 +145,5 @@ def _preview(location: Location, arguments: EditArguments) -> str:
 
 
 def _done(location: Location, after: Substituted) -> str:
-    places = ", ".join(map(str, after.lines[:PLACES_SHOWN_MAX]))
-    more = ", ..." if len(after.lines) > PLACES_SHOWN_MAX else ""
     what = "line" if len(after.lines) == 1 else f"{len(after.lines)} places, lines"
-    return f"Edited {location.text} at {what} {places}{more}."
+    return f"Edited {location.text} at {what} {listed_numbers(after.lines)}."

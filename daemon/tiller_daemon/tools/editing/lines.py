@@ -4,9 +4,11 @@ Pure. The encoding, the line ends, and a missing line end at the end of the file
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tiller_daemon.tools.encoding import Encoding, decode_text, encode_text
+
+NUMBERS_SHOWN_MAX: Final = 10
 
 
 class Line(NamedTuple):
@@ -51,3 +53,9 @@ def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
 def line_end_at(lines: Sequence[Line], place: int) -> str:
     """Return the line end for a line at `place`: that of the line there, else of the last."""
     return lines[min(place, len(lines) - 1)].end if lines else "\n"
+
+
+def listed_numbers(numbers: Sequence[int]) -> str:
+    """Return the first line numbers, for a message."""
+    more = ", ..." if len(numbers) > NUMBERS_SHOWN_MAX else ""
+    return f"{', '.join(map(str, numbers[:NUMBERS_SHOWN_MAX]))}{more}"

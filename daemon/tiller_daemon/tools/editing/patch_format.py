@@ -44,7 +44,6 @@ class Hunk(Struct, frozen=True):
 class AddFile(Struct, frozen=True):
     """A new file with its content."""
 
-    number: int
     path: str
     content: str
 
@@ -52,14 +51,12 @@ class AddFile(Struct, frozen=True):
 class DeleteFile(Struct, frozen=True):
     """A file to delete."""
 
-    number: int
     path: str
 
 
 class UpdateFile(Struct, frozen=True):
     """A file to change, and perhaps to move."""
 
-    number: int
     path: str
     move_to: str | None
     hunks: tuple[Hunk, ...]
@@ -117,23 +114,16 @@ class _Lines:
 
 
 def _file_change(header: str, lines: _Lines) -> FileChange:
-    number = lines.number
-    for beginning in (ADD, DELETE, UPDATE):
-        if header.startswith(beginning):
-            path = header.removeprefix(beginning).strip()
-            break
-    else:
-        raise BadPatch(
-            f"Line {number} of the patch is `{_shown(header)}`; it should begin with `{ADD}`, "
-            f"`{UPDATE}` or `{DELETE}`."
-        )
-    match beginning:
-        case "*** Add File: ":
-            return AddFile(number, path, _added(lines))
-        case "*** Delete File: ":
-            return DeleteFile(number, path)
-        case _:
-            return _update(number, path, lines)
+    if header.startswith(ADD):
+        return AddFile(header.removeprefix(ADD).strip(), _added(lines))
+    if header.startswith(DELETE):
+        return DeleteFile(header.removeprefix(DELETE).strip())
+    if header.startswith(UPDATE):
+        return _update(header.removeprefix(UPDATE).strip(), lines)
+    raise BadPatch(
+        f"Line {lines.number} of the patch is `{_shown(header)}`; it should begin with `{ADD}`, "
+        f"`{UPDATE}` or `{DELETE}`."
+    )
 
 
 def _added(lines: _Lines) -> str:
@@ -144,8 +134,8 @@ def _added(lines: _Lines) -> str:
     return "".join(content)
 
 
-def _update(number: int, path: str, lines: _Lines) -> UpdateFile:
-    move_to = None
+def _update(path: str, lines: _Lines) -> UpdateFile:
+    number, move_to = lines.number, None
     if (line := lines.peek()) is not None and line.startswith(MOVE):
         lines.next()
         move_to = line.removeprefix(MOVE).strip()
@@ -157,7 +147,7 @@ def _update(number: int, path: str, lines: _Lines) -> UpdateFile:
             lines.next()
     if not hunks and move_to is None:
         raise BadPatch(f"Line {number} of the patch names {path}, but no change to it follows.")
-    return UpdateFile(number, path, move_to, tuple(hunks))
+    return UpdateFile(path, move_to, tuple(hunks))
 
 
 def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:

@@ -4,10 +4,11 @@ A line end in the text of the model stands for that of the file, LF or CRLF.
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.diff import unified_diff
+from tiller_daemon.tools.editing.lines import listed_numbers
 from tiller_daemon.tools.encoding import (
     decode_text,
     encode_text,
@@ -15,8 +16,6 @@ from tiller_daemon.tools.encoding import (
     require_characters,
 )
 from tiller_daemon.tools.suggestions import show_lines, similar_lines
-
-PLACES_SHOWN_MAX: Final = 10
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 
@@ -55,7 +54,8 @@ def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
     second = pattern.search(text, matches[0].start() + 1)
     if second and not every:
         raise ToolFailure(_ambiguous(lines))
-    replaced = pattern.sub(lambda match: _in_style(given, match), text)
+    in_crlf = given.replace("\n", "\r\n")
+    replaced = pattern.sub(lambda match: in_crlf if _has_crlf(match) else given, text)
     return Substituted(encode_text(replaced, encoding), lines)
 
 
@@ -83,12 +83,8 @@ def _plain(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _in_style(given: str, match: re.Match[str]) -> str:
-    """Return the replacement with the line ends that the file has around the match."""
-    return given.replace("\n", "\r\n") if _has_crlf(match) else given
-
-
 def _has_crlf(match: re.Match[str]) -> bool:
+    """Whether the lines of the file around the match end in CRLF."""
     text = match.string
     inside = text.find("\n", match.start(), match.end())
     after = text.find("\n", match.end())
@@ -99,9 +95,7 @@ def _has_crlf(match: re.Match[str]) -> bool:
 def _ambiguous(lines: tuple[int, ...]) -> str:
     if len(lines) == 1:
         return f"`old` overlaps itself at line {lines[0]}. Add surrounding lines to make it unique."
-    places = ", ".join(map(str, lines[:PLACES_SHOWN_MAX]))
-    more = ", ..." if len(lines) > PLACES_SHOWN_MAX else ""
     return (
-        f"`old` occurs {len(lines)} times, at lines {places}{more}. Add surrounding lines to make "
-        "it unique, or set `all` to replace every occurrence."
+        f"`old` occurs {len(lines)} times, at lines {listed_numbers(lines)}. Add surrounding lines "
+        "to make it unique, or set `all` to replace every occurrence."
     )

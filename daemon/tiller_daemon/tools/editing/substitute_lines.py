@@ -6,13 +6,17 @@ file.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.editing.lines import Line, join_lines, line_end_at, split_lines
+from tiller_daemon.tools.editing.lines import (
+    Line,
+    join_lines,
+    line_end_at,
+    listed_numbers,
+    split_lines,
+)
 from tiller_daemon.tools.encoding import printable_text
-
-PLACES_SHOWN_MAX: Final = 10
 
 
 class SubstitutedLines(NamedTuple):
@@ -126,9 +130,8 @@ def _indent(line: str) -> str:
 
 
 def _ambiguous(places: Sequence[int]) -> str:
-    numbers = ", ".join(str(place + 1) for place in places[:PLACES_SHOWN_MAX])
-    more = ", ..." if len(places) > PLACES_SHOWN_MAX else ""
+    numbers = listed_numbers([place + 1 for place in places])
     return (
         f"`old` does not occur exactly, but {len(places)} times with other white space, at lines "
-        f"{numbers}{more}. Give it exactly, with surrounding lines to make it unique."
+        f"{numbers}. Give it exactly, with surrounding lines to make it unique."
     )
