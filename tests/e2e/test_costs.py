@@ -135,13 +135,14 @@ class Counted:
     async def turns(self, workspace: Path, *steps: ScriptStep, count: int = 1) -> Counter[str]:
         """What so many turns cost, after a first one."""
         session_id = await self.frontend.session(workspace, *steps)
-        await self._turn(session_id, 1)
+        await self.turn(session_id, 1)
         before = self.counts()
         for number in range(count):
-            await self._turn(session_id, number + 2)
+            await self.turn(session_id, number + 2)
         return self.counts() - before
 
-    async def _turn(self, session_id: str, number: int) -> None:
+    async def turn(self, session_id: str, number: int) -> None:
+        """Take the turn with this number."""
         await self.frontend.say(session_id)
         ended = await self.frontend.turn_ended(session_id, number)
         assert ended.outcome == "completed"
@@ -174,6 +175,19 @@ async def test_what_a_step_costs(
     steps = [step] * STEPS
     cost = await counted.turns(workspace, step, text("first"), *steps, always("done"))
     _check(cost, STEPS, PER_STEP[name])
+    await counted.frontend.close()
+
+
+async def test_the_first_command_waits_for_nothing_that_was_prepared(
+    counted: Counted, workspace: Path
+) -> None:
+    """Finding out which sandbox works takes processes, and for root a look at all of `/etc`."""
+    session_id = await counted.frontend.session(workspace, calls(bash("echo x")), always("done"))
+    before = counted.counts()
+    await counted.turn(session_id, 1)
+    cost = counted.counts() - before
+    assert cost["processes"] == 1  # git tells the configuration of a new workspace
+    assert cost["directories listed"] < 20
     await counted.frontend.close()
 
 
