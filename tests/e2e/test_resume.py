@@ -104,7 +104,9 @@ async def test_b50_a_turn_that_goes_on_does_not_start_again_for_hooks(
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     gate = Gate(workspace)
-    session_id = await frontend.session(workspace, calls(bash(gate.command)), always("I see"))
+    # A call that may write begins when it is in the log, and so is not made again.
+    command = bash(f"{gate.command}; touch x")
+    session_id = await frontend.session(workspace, calls(command), always("I see"))
     await frontend.say(session_id)
     await gate.reached()
     daemon.restart()
