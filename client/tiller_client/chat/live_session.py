@@ -84,7 +84,7 @@ class LiveSession:
 
         def ask() -> Kind:
             with self.client.blocking.pool.connect(only_crashed=True) as connection:
-                return connection.ask(op, kind)
+                return connection.look(op, kind)
 
         while True:
             try:
