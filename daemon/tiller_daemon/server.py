@@ -21,6 +21,7 @@ from tiller_daemon.session.inputs.validation import check_workspace
 from tiller_daemon.session.services import ModelSurvey, Services
 from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.stamps import Stamp, take_stamp
 from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
@@ -270,18 +271,12 @@ class SubmissionServer:
         )
 
     def _sandbox(self) -> SandboxSummary:
-        policy, found = (
-            self._services.user.configuration().sandbox,
-            self._services.commands.confiner.search_result(),
-        )
+        policy = self._services.user.configuration().sandbox
+        found = self._services.commands.confiner.search_result()
         if (sandbox := found.sandbox) is None:
             return SandboxSummary(policy.mode, policy.network, problem=found.problem)
         return SandboxSummary(
-            policy.mode,
-            policy.network,
-            sandbox.name,
-            limits=sandbox.limits,
-            instead=found.instead,
+            policy.mode, policy.network, sandbox.name, limits=sandbox.limits, instead=found.instead
         )
 
     async def _status(self) -> DaemonStatusResult:
@@ -313,18 +308,10 @@ def _unauthorized(frame: Frame) -> Rejected:
     return Rejected(frame.envelope.id, "unauthorized", message)
 
 
-def _program_stamp() -> tuple[tuple[int, ...], ...]:
+def _program_stamp() -> tuple[Stamp, ...]:
     """Identify the files that the program is imported from; an installation writes new ones."""
-    return tuple(map(_stamp, (tiller_daemon.__file__, tiller_protocol.__file__)))
-
-
-def _stamp(file: str) -> tuple[int, ...]:
-    try:
-        now = os.stat(file)  # noqa: PTH116 - two at each greeting; a `Path` takes longer
-    except OSError:
-        return ()
-    # Wheels give files a fixed time, and an inode may be used again: the last time is the kernel's.
-    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+    files = (tiller_daemon.__file__, tiller_protocol.__file__)
+    return tuple(take_stamp(file, follows=True) for file in files)
 
 
 _PROGRAM_STAMP = _program_stamp()

@@ -61,9 +61,9 @@ class _Moment:
         if known is None:
             if follows:
                 known = self.stamp(path, follows=False)
-                known = _take_stamp(path, follows=True) if _is_link(known) else known
+                known = take_stamp(path, follows=True) if _is_link(known) else known
             else:
-                known = _take_stamp(path, follows=False)
+                known = take_stamp(path, follows=False)
             self._stamps[key] = known
         return known
 
@@ -291,7 +291,8 @@ class StampedCache:
         return cast("T", entry.value)
 
 
-def _take_stamp(path: str, *, follows: bool) -> Stamp:
+def take_stamp(path: str, *, follows: bool) -> Stamp:
+    """Return the stamp of the file or link at `path` now; with `follows`, of a link's target."""
     try:
         now = os.stat(path, follow_symlinks=follows)  # noqa: PTH116 - as above
     except OSError as error:

@@ -46,7 +46,11 @@ def main() -> None:
     for name, known in KNOWN.items():
         command = (named.get(name, (known.command or ("",))[0]), *(known.command or ())[1:])
         definition = ServerDefinition(
-            name, command, known.files, settings=known.settings, configured=True
+            name=name,
+            command=command,
+            files=known.files,
+            settings=known.settings,
+            configured=True,
         )
         if find_program(definition, search):
             with tempfile.TemporaryDirectory() as place:

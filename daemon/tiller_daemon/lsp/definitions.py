@@ -8,32 +8,27 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import structs
 
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
 from tiller_daemon.workspace.repository import find_repository
 
 
-class ServerDefinition(Struct, frozen=True):
-    """How to start a server, and for which files."""
+class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
+    """How to start a server, and for which files; `command` is complete."""
 
     name: str
     """Its name in the configuration."""
-    command: tuple[str, ...]
-    """Program and arguments; a program without a path is searched in PATH."""
-    files: dict[str, str]
-    """Language identifiers of the protocol by the ending of file names."""
-    root_markers: tuple[str, ...] = ()
-    """Names of files that mark the root directory of a project."""
-    initialization: dict[str, Any] = {}
-    """Sent once, with `initialize`."""
-    settings: dict[str, Any] = {}
-    """Sent when the server requests them."""
     configured: bool = False
     """Whether the user's configuration names the server."""
+
+    @property
+    def program(self) -> str:
+        """The program; without a path, it is searched in PATH."""
+        return self.command[0] if self.command else ""
 
     def language_of(self, file: Path) -> str | None:
         """The language identifier of a file, or `None` if the server does not handle it."""
@@ -53,7 +48,7 @@ def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDe
     """All servers that may be started, configured ones first."""
     enabled = [_configured_definition(name, one) for name, one in configured.items() if one.enabled]
     known = [
-        _definition(name, one)
+        ServerDefinition(name=name, **structs.asdict(one))
         for name, one in KNOWN.items()
         if name not in configured and name not in RUNS_THE_REPOSITORY
     ]
@@ -84,7 +79,7 @@ def find_program(
     definition: ServerDefinition, search: str, excluded: Path | None = None
 ) -> str | None:
     """The path of a server's program; directories of PATH below `excluded` are skipped."""
-    name = definition.command[0]
+    name = definition.program
     if name.startswith("/"):
         return name if _is_program(name) else None
     for directory in search.split(os.pathsep):
@@ -100,19 +95,7 @@ def _configured_definition(name: str, configured: LanguageServer) -> ServerDefin
         field: getattr(configured, field) or getattr(known, field)
         for field in ("command", "files", "root_markers", "initialization", "settings")
     }
-    return _definition(name, LanguageServer(**values), configured=True)
-
-
-def _definition(name: str, server: LanguageServer, *, configured: bool = False) -> ServerDefinition:
-    return ServerDefinition(
-        name,
-        server.command or (),
-        server.files,
-        server.root_markers,
-        server.initialization,
-        server.settings,
-        configured,
-    )
+    return ServerDefinition(name=name, configured=True, **values)
 
 
 def _repository_of(workspace: Path) -> Path:

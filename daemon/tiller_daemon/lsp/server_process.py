@@ -139,7 +139,7 @@ class LanguageServerProcess:
 
     async def _serve(self) -> None:
         definition = self.match.definition
-        command = (self.match.program, *definition.command[1:])
+        command = (self.match.program, *(definition.command or ())[1:])
         service = ServerProcess(command, self._directory, self._variables)
         connection = JsonRpcConnection(self.name, service, self._handlers())
         try:

@@ -340,7 +340,8 @@ def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> s
             case HttpTransportProblem():
                 return str(leaf)
             case ValidationError():
-                return f"It sent an invalid MCP message: {_first_line(leaf)}."
+                reason = " ".join(str(leaf).splitlines()[:3])
+                return f"It sent an invalid MCP message: {reason}."
             case _:
                 pass
     raise leaves[0]
@@ -351,10 +352,6 @@ def _describe_error(error: MCPError, transport: McpTransport) -> str:
     if (error.code, error.message) in (CLOSED, BAD_STATUS):
         return transport.end_reason()
     return f"It answered: {error.message.rstrip('.')}."
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).splitlines()[:3])
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -9,14 +9,11 @@ from msgspec import Struct, field
 from tiller_daemon.config import KeyPlaces, McpServer, OAuthClient
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
-from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
+from tiller_daemon.processes.environment import SECRET_NAME, is_secret_header, without_secrets
 from tiller_daemon.redaction.text import redact
 
 SECRET_CHARS_MIN: Final = 8
 """Shorter values are not redacted in what a server sends: they may be ordinary words."""
-
-SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""Headers that hold secrets although their names do not match `SECRET_NAME`."""
 
 
 class EnvironmentProblem(Exception):
@@ -86,7 +83,7 @@ class ServerEnvironment(Struct, frozen=True):
         """The secrets that a server was given, to be redacted in what it sends."""
         given = {**{name: self.environ.get(name, "") for name in settings.env_vars}, **settings.env}
         secrets = {value for name, value in given.items() if SECRET_NAME.search(name)}
-        secrets |= {value for name, value in settings.headers.items() if _is_secret(name)}
+        secrets |= {value for name, value in settings.headers.items() if is_secret_header(name)}
         secret = self.client_secret(settings.oauth) if settings.oauth else None
         for key in (self.key(settings), secret):
             secrets |= set(key.secrets if key else ())
@@ -97,8 +94,3 @@ class ServerEnvironment(Struct, frozen=True):
     def without_secrets(self, settings: McpServer, text: str) -> str:
         """`text` of a server with its secrets and the keys of providers redacted."""
         return redact(text, sorted({*self.secrets(settings), *self.provider_keys()}))
-
-
-def _is_secret(header: str) -> bool:
-    name = header.lower()
-    return name in SECRET_HEADERS or bool(SECRET_NAME.search(name.replace("-", "_")))

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import trio
 
-from tiller_daemon.config import McpServer
+from tiller_daemon.config import KeyPlaces, McpServer
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import StoredLogin
@@ -17,8 +17,6 @@ ADDRESS_S_MAX: Final = 25.0
 """How long a server may take to say where to log in. Frontends give up after 30 s."""
 
 OAUTH_MODULE: Final = "tiller_daemon.mcp.oauth"
-
-KEY_FIELDS: Final = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
 
 
 class Attempt(Protocol):
@@ -146,7 +144,7 @@ def _check(name: str, settings: McpServer) -> None:
     if settings.url is None:
         message = f"The MCP server {name} is a program. Only servers with a `url` have a login."
         raise RejectionError("invalid_settings", message)
-    for field in KEY_FIELDS:
+    for field in KeyPlaces.__struct_fields__:
         if getattr(settings, field):
             message = f"The MCP server {name} has a key (`{field}`), so it needs no login."
             raise RejectionError("invalid_settings", message)

@@ -34,6 +34,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.private import make_directory, open_private
 from tiller_protocol.items import UserMessage
 
@@ -247,7 +248,7 @@ def _drop_partial_line(descriptor: int) -> int:
 def _exchange(line: bytes, place: str) -> Exchange:
     try:
         return msgspec.json.decode(line, type=Exchange)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODING_FAILS as error:
         message = f"The recording is invalid in {place}: {error}."
         raise ModelError("bad_request", message) from None
 

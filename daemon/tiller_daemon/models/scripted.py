@@ -30,6 +30,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.recording import SUFFIX, find_recording
 from tiller_daemon.private import open_private
 from tiller_protocol.events import FinishReason
@@ -278,7 +279,7 @@ def load_script(path: Path) -> Script:
         _refuse(f"The script {path} is larger than {SCRIPT_BYTES_MAX} bytes.")
     try:
         return msgspec.json.decode(data, type=Script)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODING_FAILS as error:
         _refuse(f"The script {path} is invalid: {error}.")
 
 

@@ -22,7 +22,7 @@ from msgspec import Struct, structs
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
-from tiller_daemon.private import open_private
+from tiller_daemon.private import replace_private
 
 log = structlog.get_logger()
 
@@ -207,10 +207,7 @@ def _read(file: Path | None) -> CatalogFile:
 
 
 def _write(file: Path, data: bytes) -> None:
-    new = file.with_suffix(".new")
     try:
-        with open(new, "wb", opener=open_private) as opened:
-            opened.write(data)
-        new.replace(file)
+        replace_private(file, data)
     except OSError as error:
         log.warning("catalog_not_kept", file=str(file), reason=error.strerror)

@@ -8,7 +8,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 NICENESS = 10
 """The first turn of the session usually runs at the same time and should not be slowed down."""
+
+COLUMNS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+"""The package's names of the prices in a `Price`, in the same order."""
 
 
 def main() -> None:
@@ -52,10 +55,7 @@ def price_of(prices: "ModelPrice") -> Price | None:
     """
     if getattr(prices, "requests_kcount", None) is not None:
         return None
-    columns = _Prices(
-        *(getattr(prices, f"{name}_mtok", None) for name in ("input", "output")),
-        *(getattr(prices, f"cache_{name}_mtok", None) for name in ("read", "write")),
-    )
+    columns: list[object] = [getattr(prices, name, None) for name in COLUMNS]
     base = _at(columns, 0)
     if base is None:
         return None
@@ -69,19 +69,12 @@ def price_of(prices: "ModelPrice") -> Price | None:
     return structs.replace(base, tiers=tiers)
 
 
-class _Prices(NamedTuple):
-    input: object
-    output: object
-    cached_input: object
-    cache_write: object
-
-
-def _at(columns: _Prices, start: int) -> Price | None:
+def _at(columns: list[object], start: int) -> Price | None:
     """The prices of a request with more than `start` input tokens."""
-    numbers = [_number(one, start) for one in columns]
-    if numbers[0] is None or numbers[1] is None:
+    plain, output, cached, written = (_number(one, start) for one in columns)
+    if plain is None or output is None:
         return None
-    return Price(numbers[0], numbers[1], numbers[2], numbers[3])
+    return Price(plain, output, cached, written)
 
 
 def _number(one: object, start: int) -> float | None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_protocol.items import Compaction, Notice, ToolCall, UserMessage
 
 NO_RESULT = "This call has no result: it did not run to its end."
@@ -61,7 +62,7 @@ def usable_arguments(arguments: str) -> str:
     """Return `arguments` if they are a JSON object, else an empty object."""
     try:
         _decode_object(arguments)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODING_FAILS:
         return "{}"
     return arguments
 

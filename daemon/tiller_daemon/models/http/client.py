@@ -24,6 +24,7 @@ from tiller_daemon.http.proxies import credentials_of
 from tiller_daemon.http.route import PORTS, Route
 from tiller_daemon.http.tls import make_context
 from tiller_daemon.models.base import ModelError
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.http.connection_failure import (
     PROXY_REJECTS_CREDENTIALS,
     connection_error,
@@ -51,8 +52,6 @@ BODY_S = 10.0
 
 DRAIN_S = 0.05
 """How long to wait for the end of a stream, so that its connection can be reused."""
-
-DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
 

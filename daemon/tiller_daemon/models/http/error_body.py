@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from tiller_daemon.models.decoding import DECODING_FAILS
+
 DEPTH_MAX = 6
 FIELDS_MAX = 200
 """Limits for the search through a body; real ones have some dozen fields."""
@@ -19,8 +21,6 @@ TEXT_CHARS_MAX = 8_000
 _SENTENCES = ("message", "msg", "detail", "error_description", "error", "raw", "title", "errors")
 _CODES = ("code", "type", "status", "reason", "__type", "error_code", "status_code", "quotaId")
 _DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "resets_in_seconds")
-
-_DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ErrorDetails(NamedTuple):
@@ -52,7 +52,7 @@ def parse_error_body(body: bytes) -> ErrorDetails:
         return ErrorDetails()
     try:
         content = msgspec.json.decode(body)
-    except _DECODING_FAILS:
+    except DECODING_FAILS:
         return ErrorDetails((text[:TEXT_CHARS_MAX],) if text else ())
     found = list(_search(content, 0))[:FIELDS_MAX]
     if not found and isinstance(content, str | int | float):
@@ -90,7 +90,7 @@ def _search_text(name: str, text: str, depth: int) -> Iterator[tuple[str, str]]:
     if name in _SENTENCES and text.startswith(("{", "[")):
         try:
             inner = list(_search(msgspec.json.decode(text), depth + 1))
-        except _DECODING_FAILS:
+        except DECODING_FAILS:
             inner = []
         if inner:
             yield from inner

@@ -86,9 +86,6 @@ _OVERLOAD = _any_of(
 
 _TIMEOUT = _any_of(r"timeout_error|deadline_exceeded|timed out")
 
-_IMAGE = re.compile(r"image")
-"""Part of OpenAI's codes for unusable images: `invalid_image`, `empty_image_file` …."""
-
 _STATUS_OF_CODE = {
     "api_error": 500,
     "bad_request": 400,
@@ -172,7 +169,8 @@ def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
         if wordings.search(text):
             return kind
     for code in details.codes:
-        status = 400 if _IMAGE.search(code) else _STATUS_OF_CODE.get(code)
+        # OpenAI's codes for unusable images: `invalid_image`, `empty_image_file` and others.
+        status = 400 if "image" in code else _STATUS_OF_CODE.get(code)
         if status:
             return kind_of_response(status, details)
     return "server"

@@ -64,12 +64,9 @@ def _from_body(details: ErrorDetails) -> float | None:
             return wait
     for sentence in details.sentences:
         if found := _RETRY_SENTENCE.search(sentence.lower()):
-            return _duration(_UNIT.sub(_short, "".join(found[1].split())))
+            text = _UNIT.sub(lambda unit: _UNITS.get(unit[1], unit[1]), "".join(found[1].split()))
+            return _duration(text)
     return None
-
-
-def _short(unit: re.Match[str]) -> str:
-    return _UNITS.get(unit[1], unit[1])
 
 
 def seconds_until(text: str, now: float) -> float | None:

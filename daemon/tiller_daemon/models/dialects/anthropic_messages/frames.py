@@ -87,4 +87,3 @@ class Frame(Struct):
 
 decode_frame = msgspec.json.Decoder(Frame).decode
 decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)

@@ -22,6 +22,7 @@ from typing import Any, Literal, assert_never
 import msgspec
 from msgspec import Raw
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
     PAUSE,
     THINKING,
@@ -70,7 +71,6 @@ Role = Literal["user", "assistant"]
 
 encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class EncodedMessage:
@@ -291,11 +291,10 @@ def _images(images: Iterable[Image]) -> list[Block]:
 
 def _image(image: Image) -> Block:
     data = base64.b64encode(image.data).decode()
+    source = {"type": "base64", "media_type": image.media_type, "data": data}
     if image.is_document:
-        source = {"type": "base64", "media_type": image.media_type, "data": data}
         return {"type": "document", "source": source}
     if image.media_type in IMAGE_TYPES and data and len(data) <= IMAGE_BASE64_BYTES_MAX:
-        source = {"type": "base64", "media_type": image.media_type, "data": data}
         return {"type": "image", "source": source}
     note = f"[An image of {len(image.data)} bytes of type {image.media_type} can't be shown.]"
     return {"type": "text", "text": note}
@@ -313,14 +312,14 @@ def _input(arguments: str) -> dict[str, Any]:
     """
     try:
         return _decode_object(arguments)
-    except _DECODING_FAILS:
+    except DECODING_FAILS:
         pass
     try:
         # Models do write half a surrogate pair, which msgspec and most servers reject.
         return _decode_object(
             repair_surrogates(json.dumps(json.loads(arguments), ensure_ascii=False))
         )
-    except _DECODING_FAILS:
+    except DECODING_FAILS:
         return {}
 
 

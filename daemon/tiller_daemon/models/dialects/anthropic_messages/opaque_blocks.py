@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
@@ -65,7 +66,7 @@ def unseal_blocks(item: Reasoning, origin: Origin) -> OpaqueBlocks | None:
         return None
     try:
         stored = _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODING_FAILS:
         return None
     position, restored = 0, list[Block]()
     for block in stored.blocks:

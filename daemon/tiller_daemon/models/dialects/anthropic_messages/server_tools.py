@@ -27,7 +27,9 @@ def started_call(block: Block) -> HostedCall | None:
     if not is_server_use(block) or not _text(block, "id"):
         return None
     name = _text(block, "name") or str(block["type"])
-    return HostedCall(_text(block, "id"), name, "running", arguments_text(_table(block, "input")))
+    return HostedCall(
+        _text(block, "id"), name, "running", arguments_text(_table(block.get("input")))
+    )
 
 
 def finished_call(block: Block, calls: Mapping[str, HostedCall]) -> HostedCall | None:
@@ -41,15 +43,14 @@ def finished_call(block: Block, calls: Mapping[str, HostedCall]) -> HostedCall |
     name = _text(block, "type").removesuffix(RESULT_SUFFIX)
     call = calls.get(call_id) or HostedCall(call_id, name, "running")
     content: Any = block.get("content")
-    table = cast("Block", content) if isinstance(content, dict) else {}
-    if error := _text(table, "error_code"):
+    if error := _text(_table(content), "error_code"):
         return structs.replace(call, state="failed", output=f"error: {error}")
     return structs.replace(call, state="completed", output=_output(content))
 
 
 def cited(citation: object) -> Citation:
     """Return a citation in the form of the wire."""
-    table = _known(citation)
+    table = _table(citation)
     return Citation(
         _text(table, "url") or _text(table, "source"),
         passage(table.get("title") or table.get("document_title")),
@@ -59,7 +60,7 @@ def cited(citation: object) -> Citation:
 
 def sendable_citation(citation: object) -> object:
     """Return a citation as the API accepts it: without a field that only its responses have."""
-    table = _known(citation)
+    table = _table(citation)
     return {k: v for k, v in table.items() if k != "file_id"} if table else citation
 
 
@@ -79,14 +80,10 @@ def _output(content: Any) -> str:  # noqa: ANN401 - each tool has its own form
             return ""
 
 
-def _known(value: object) -> Block:
+def _table(value: object) -> Block:
     return cast("Block", value) if isinstance(value, dict) else {}
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:
     value = table.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _table(block: Block, name: str) -> Block:
-    return _known(block.get(name))

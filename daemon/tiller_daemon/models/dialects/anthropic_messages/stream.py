@@ -21,8 +21,8 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.anthropic_messages.frames import (
-    DECODING_FAILS,
     Delta,
     Frame,
     UsageFrame,

@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.openai_chat.frames import CallDelta, Function
-
-_DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Call:
@@ -40,7 +39,7 @@ class Call:
         """Whether the arguments are a complete JSON object."""
         try:
             msgspec.json.decode(self.arguments, type=dict[str, msgspec.Raw])
-        except _DECODING_FAILS:
+        except DECODING_FAILS:
             return False
         return True
 

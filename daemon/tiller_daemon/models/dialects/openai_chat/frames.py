@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tiller_daemon.models.base import ModelErrorKind
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.hosted_output import passage
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Citation, Usage
@@ -157,7 +158,7 @@ def is_named_error(data: bytes) -> bool:
     """Whether a frame without choices is an error by its `object`, as in older versions of vLLM."""
     try:
         return _decode_name(data).object == "error"
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except DECODING_FAILS:
         return False
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
@@ -58,7 +59,7 @@ def unseal_fields(item: Reasoning, origin: Origin) -> OpaqueFields | None:
     content = origin.unseal(item.opaque)
     try:
         return None if content is None else _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODING_FAILS:
         return None
 
 

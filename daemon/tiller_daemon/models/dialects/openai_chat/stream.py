@@ -20,6 +20,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.openai_chat.calls import Call, Calls, arguments_of
 from tiller_daemon.models.dialects.openai_chat.frames import (
@@ -47,8 +48,6 @@ from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
-
-_DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class ChatDecoder:
@@ -121,7 +120,7 @@ class ChatDecoder:
     def _handle_frame(self, data: bytes) -> None:
         try:
             frame = decode_frame(data)
-        except _DECODING_FAILS:
+        except DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or (frame.choices is None and is_named_error(data)):
             raise error_from_event(self._endpoint, data)
@@ -145,7 +144,7 @@ class ChatDecoder:
         """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
         try:
             frame = msgspec.convert(json.loads(data), Frame)
-        except _DECODING_FAILS:
+        except DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
             raise self._broken_stream(f"sent an invalid frame: {shown}") from None
         for choice in frame.choices or ():

@@ -10,9 +10,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_surrogates
-
-DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 NOTHING = Raw()
 

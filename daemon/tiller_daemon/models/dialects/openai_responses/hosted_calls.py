@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from tiller_daemon.models.base import HostedCall
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.hosted_output import (
     arguments_text,
     bounded,
     listed,
     passage,
 )
-from tiller_daemon.models.dialects.openai_responses.frames import DECODING_FAILS
 from tiller_protocol.items import Citation, Image
 
 Table = dict[str, Any]

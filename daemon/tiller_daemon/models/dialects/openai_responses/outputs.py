@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Raw
 
 from tiller_daemon.models.base import Cited, HostedCall
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
-    DECODING_FAILS,
     OutputItem,
     decode_item,
     mend,

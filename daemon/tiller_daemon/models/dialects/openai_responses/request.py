@@ -147,8 +147,9 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
     asked: dict[str, Any] = {}
     if request.variant in EFFORTS:
         asked["reasoning"] = {"effort": request.variant}
-    if request.output_schema is not None:
-        asked["text"] = {"format": _format(request.output_schema)}
+    if (schema := request.output_schema) is not None:
+        form = {"type": "json_schema", "name": "answer", "schema": schema}
+        asked["text"] = {"format": form | {"strict": is_strict(schema)}}
     merged = merge_options(body, options, asked)
     if "include" not in body and ENCRYPTED_REASONING in merged.get("include", ()):
         merged["include"] = [one for one in merged["include"] if one != ENCRYPTED_REASONING]
@@ -305,7 +306,3 @@ def _tool(spec: ToolSpec) -> InputItem:
         "parameters": spec.parameters,
         "strict": False,
     }
-
-
-def _format(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}

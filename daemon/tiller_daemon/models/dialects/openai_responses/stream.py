@@ -9,10 +9,10 @@ Format: https://platform.openai.com/docs/api-reference/responses-streaming
 import msgspec
 
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, UsageReported
+from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
-    DECODING_FAILS,
     DELTAS,
     Frame,
     ReportedUsage,
