@@ -16,7 +16,6 @@ from tiller_daemon.config import (
 )
 from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, OAuthClient, ProjectHook
 from tiller_daemon.config.semantics import KEY_FIELDS
-from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
 
@@ -409,17 +408,17 @@ def test_the_manual_shows_what_is_understood(load, places):
     for name in ("plan.md", "company.pem"):
         (places.config / name).write_text("Something.", encoding="utf-8")
     configuration = load(example)
-    for name in field_names(Configuration):
+    for name in Configuration.__struct_fields__:
         assert re.search(rf"^\[*{name}\b", example, re.MULTILINE), name
     assert configuration.mcp["everything"].env == {"LOG": "1"}
-    for name in field_names(McpServer):
+    for name in McpServer.__struct_fields__:
         in_keys = name in KEY_FIELDS or re.search(rf"^{name} = ", example, re.MULTILINE)
         assert in_keys or f"[mcp.forge.{name}]" in example, name
-    for name in field_names(OAuthClient):
+    for name in OAuthClient.__struct_fields__:
         assert name in example, name
-    for name in field_names(Hook):
+    for name in Hook.__struct_fields__:
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
-    for name in field_names(LanguageServer):
+    for name in LanguageServer.__struct_fields__:
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
     assert configuration.web_search.engine == "searxng"
     assert configuration.sourcegraph.endpoint == "https://sourcegraph.example.com"

@@ -32,7 +32,6 @@ from tiller_daemon.config.source import (
     Table,
     assign,
     check_complete,
-    field_names,
     has,
     merge,
     parse,
@@ -154,7 +153,7 @@ def _variable_layers(environ: Mapping[str, str]) -> Iterator[_Layer]:
         if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
             continue
         key = tuple(name.removeprefix(VARIABLE_PREFIX).lower().split("__"))
-        if "did you mean" not in suggest(key[0], field_names(Configuration)):
+        if "did you mean" not in suggest(key[0], Configuration.__struct_fields__):
             continue
         source = Source(f"the variable {name}")
         yield _assigned_layer(key, environ[name], source, environ)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from tiller_daemon.config.language_servers import KNOWN
+from tiller_daemon.config.model_schema import KeyPlaces
 from tiller_daemon.config.request_options import options_problem
 from tiller_daemon.config.source import Key, Source, Table
 
-KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
+KEY_FIELDS = KeyPlaces.__struct_fields__
 """The places where a key can be; at most one of them is set."""
 
 SECRET_FIELDS = tuple(f"client_secret_{field.removeprefix('api_key_')}" for field in KEY_FIELDS)

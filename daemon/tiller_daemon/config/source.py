@@ -151,11 +151,6 @@ def suggest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     return "known are " + ", ".join(f"`{one}`" for one in known) if known else "there are none"
 
 
-def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The keys of a table."""
-    return tuple(field.name for field in msgspec.structs.fields(struct))
-
-
 def _checked(key: tuple[str, ...], value: object, source: Source) -> Table:
     table = cast("Table", value)
     for name in reversed(key):

@@ -66,7 +66,8 @@ def find_servers(
     if not candidates:
         return ()
     configured = [definition for definition in candidates if definition.configured]
-    excluded = _repository_of(workspace)
+    repository = find_repository(workspace)
+    excluded = repository.root if repository else workspace
     installed = (
         ServerMatch(definition, program, _root(definition, file, workspace))
         for definition in configured or candidates
@@ -96,12 +97,6 @@ def _configured_definition(name: str, configured: LanguageServer) -> ServerDefin
         for field in ("command", "files", "root_markers", "initialization", "settings")
     }
     return ServerDefinition(name=name, configured=True, **values)
-
-
-def _repository_of(workspace: Path) -> Path:
-    """The root of the repository that contains the workspace, or the workspace itself."""
-    repository = find_repository(workspace)
-    return repository.root if repository else workspace
 
 
 def _is_program(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from tiller_daemon.files.paths import printable
+from tiller_daemon.files.paths import text_of
 from tiller_daemon.files.whole_files import SMALL_BYTES
 from tiller_daemon.lsp.definitions import ServerDefinition, ServerMatch, find_program, find_servers
 from tiller_daemon.lsp.diagnostics import format_diagnostics, new_errors
@@ -80,7 +80,7 @@ class ChangeCheck:
         if after is None:
             server.file_changed(file.path, None)
             return
-        shown = _shown(file.path, self._workspace)
+        shown = text_of(self._workspace, file.path)
         with trio.move_on_after(LATE_WAIT_S if server.is_late else CHANGE_WAIT_S) as limit:
             if new := await _new_errors_in(server, file, after):
                 self._reports.append(
@@ -175,8 +175,7 @@ class LanguageServers:
 
     def _servers_for(self, path: Path, workspace: Path) -> tuple[LanguageServerProcess, ...]:
         matches = find_servers(self._definitions, path, workspace, self._search)
-        servers = [server for one in matches if (server := self._server(one))]
-        return tuple(servers)
+        return tuple(server for one in matches if (server := self._server(one)))
 
     def _server(self, match: ServerMatch) -> LanguageServerProcess | None:
         key = (match.root, match.definition.name)
@@ -234,7 +233,7 @@ async def _check_file(
     server: LanguageServerProcess, file: Path, workspace: Path, lines: list[str]
 ) -> None:
     text = await _read(file)
-    shown = _shown(file, workspace)
+    shown = text_of(workspace, file)
     if text is None:
         server.file_changed(file, None)
         lines.append(f"{shown}: there is no text file with this name.")
@@ -296,8 +295,3 @@ def _size(path: Path) -> int | None:
     except OSError:
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _shown(path: Path, workspace: Path) -> str:
-    inside = path.is_relative_to(workspace)
-    return printable(path.relative_to(workspace) if inside else path)

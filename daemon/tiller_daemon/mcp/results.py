@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any
 
 import mcp_types as types
 import msgspec
@@ -22,7 +21,8 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
     texts, images = await _read_blocks(answer.content)
     parts = [text for text in texts if text]
     if not parts and not images and answer.structured_content is not None:
-        parts.append(_json(answer.structured_content))
+        encoded = msgspec.json.encode(answer.structured_content)
+        parts.append(msgspec.json.format(encoded, indent=2).decode())
     output, spill_path = await truncate_to_fit("\n".join(parts), environment)
     return ToolResult(
         output or ("(An image.)" if images else "(No output.)"),
@@ -85,7 +85,3 @@ async def _take_resource(
 def _link(link: types.ResourceLink) -> str:
     about = ", ".join(filter(None, (link.title or link.name, link.mime_type, link.description)))
     return f"{link.uri} ({about})" if about else str(link.uri)
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

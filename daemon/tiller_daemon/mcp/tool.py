@@ -10,15 +10,7 @@ import msgspec
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.policy.globs import escape
-from tiller_daemon.tools.base import (
-    Requirement,
-    Tool,
-    ToolEnvironment,
-    ToolPermission,
-    ToolResult,
-    always,
-    never,
-)
+from tiller_daemon.tools.base import Requirement, Tool, ToolPermission, always, never
 
 PERMISSION: Final = "mcp"
 
@@ -34,7 +26,7 @@ def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
         # A call enforces its own limit, which is suspended while the server asks the user.
         timeout_s=math.inf,
         requirements=partial(_requirements, subject),
-        run=partial(_run, server, listed.name),
+        run=partial(server.call, listed.name),
         repeatable=always if listed.read_only else never,
         permission=ToolPermission(PERMISSION, subject),
         server=server.name,
@@ -49,9 +41,3 @@ def _requirements(
     shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
     title, detail = f"Call {subject}", shown if arguments else ""
     return (Requirement(PERMISSION, (subject,), (escape(subject),), title=title, detail=detail),)
-
-
-async def _run(
-    server: ManagedServer, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
-) -> ToolResult:
-    return await server.call(tool, arguments, environment)

@@ -75,11 +75,7 @@ class Learner:
 
     def finish(self, tree: str) -> None:
         """Compare the result with the tree that git wrote."""
-
-        def name(data: bytes) -> bytes:
-            return object_of("tree", data)[0]
-
-        if tree_of(self._known.top, name).hex() != tree:
+        if tree_of(self._known.top, lambda data: object_of("tree", data)[0]).hex() != tree:
             raise Unclear("the workspace has changed while it was read")
 
     def _visit(self, directory: Directory) -> None:

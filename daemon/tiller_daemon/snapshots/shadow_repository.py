@@ -83,13 +83,9 @@ class ShadowRepository:
         self.store: Final = store
         self.workspace: Final = workspace
         self._variables: Final = variables
-        self._work_tree = workspace
-        self._ignored_roots: dict[Path, bool] = {}
-
-    @property
-    def work_tree(self) -> Path:
+        self.work_tree = workspace
         """The directory of the project: the workspace, or one above it."""
-        return self._work_tree
+        self._ignored_roots: dict[Path, bool] = {}
 
     @property
     def project_excludes(self) -> Path:
@@ -101,7 +97,7 @@ class ShadowRepository:
     @property
     def prefix(self) -> str:
         """Path of the workspace in the project, with a trailing slash; '' if it is all of it."""
-        inside = self.workspace.relative_to(self._work_tree).as_posix()
+        inside = self.workspace.relative_to(self.work_tree).as_posix()
         return "" if inside == "." else f"{inside}/"
 
     async def prepare(self) -> None:
@@ -111,14 +107,14 @@ class ShadowRepository:
         except OSError as error:
             raise GitProblem(f"{self.store} can't be written: {error.strerror}.") from error
         repository = find_repository(self.workspace)
-        self._work_tree = repository.root if repository else self.workspace
+        self.work_tree = repository.root if repository else self.workspace
         if repository and repository.root != self.workspace:
             if repository.root not in self._ignored_roots:
                 self._ignored_roots[repository.root] = await self._is_ignored()
             if self._ignored_roots[repository.root]:
                 # git would store nothing of an ignored directory, so the workspace is treated as a
                 # project itself.
-                self._work_tree = self.workspace
+                self.work_tree = self.workspace
 
     async def run(
         self,
@@ -166,7 +162,7 @@ class ShadowRepository:
         return {
             **self._variables,
             "GIT_DIR": str(self.store),
-            "GIT_WORK_TREE": str(self._work_tree),
+            "GIT_WORK_TREE": str(self.work_tree),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_SYSTEM": "/dev/null",
             "GIT_CONFIG_GLOBAL": "/dev/null",

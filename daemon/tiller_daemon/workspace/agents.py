@@ -41,7 +41,7 @@ class AgentDefinition(NamedTuple):
 
 
 class _Head(Struct, frozen=True):
-    """The front matter of an agent; the fields are those of `Agent`."""
+    """The front matter of an agent: those fields of `Agent` that a file may set."""
 
     description: str = ""
     """What the agent is for."""
@@ -104,17 +104,9 @@ def _parse(text: str, *, cut: bool) -> AgentDefinition:
         head, body = parse(text, _Head)
     except FrontMatterError as error:
         return AgentDefinition(Agent(), str(error))
-    agent = Agent(
-        description=" ".join(head.description.split()),
-        prompt=body.strip() or None,
-        model=head.model,
-        variant=head.variant,
-        tools=head.tools,
-        permissions=head.permissions,
-        read_only=head.read_only,
-        max_steps=head.max_steps,
-    )
-    return AgentDefinition(agent)
+    agent = Agent(prompt=body.strip() or None, **structs.asdict(head))
+    description = " ".join(head.description.split())
+    return AgentDefinition(structs.replace(agent, description=description))
 
 
 def _only_denying(agent: Agent) -> Agent:

@@ -239,12 +239,9 @@ class HttpClient:
                     self._pool.tls = await trio.to_thread.run_sync(make_context, self._ca_file)
                 except OSError as error:
                     reason = error.strerror or "it contains no certificate"
-                    message = (
-                        f"{self.endpoint} can't be used, because its `ca_file` {self._ca_file}"
-                    )
-                    raise ModelError(
-                        "bad_request", f"{message} can't be loaded: {reason}."
-                    ) from None
+                    problem = f"its `ca_file` {self._ca_file} can't be loaded: {reason}"
+                    message = f"{self.endpoint} can't be used, because {problem}."
+                    raise ModelError("bad_request", message) from None
 
     async def _read_key(self) -> str:
         """Return the key; empty if its header is configured explicitly. Raises `ModelError`."""
@@ -275,7 +272,7 @@ class HttpClient:
             place = self.endpoint.quote(headers.get("location", "")) or "another address"
             advice = f"redirects to {place} (HTTP {status}). Set `base_url` to that address"
         else:
-            expected = {"text/event-stream": "an event stream"}.get(wanted, wanted)
+            expected = "an event stream" if wanted == "text/event-stream" else wanted
             actual = self.endpoint.quote(kind) or "nothing"
             advice = f"answered with {actual} instead of {expected} (HTTP {status})"
             advice += ". Check `base_url` and `api`"
