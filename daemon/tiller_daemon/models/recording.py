@@ -62,7 +62,7 @@ _NAMES = {kind: name for name, kind in EVENTS.items()}
 
 
 class RecordedFailure(Struct, frozen=True, omit_defaults=True):
-    """How an attempt failed: the fields of `ModelError`."""
+    """How an attempt failed: exactly the arguments of `ModelError`."""
 
     kind: ModelErrorKind
     """The kind of the error."""
@@ -182,13 +182,7 @@ class Recording:
             await trio.lowlevel.checkpoint()
             yield _from_table(table, self._name)
         if failure := exchange.failure:
-            raise ModelError(
-                failure.kind,
-                failure.message,
-                status=failure.status,
-                retry_after_s=failure.retry_after_s,
-                final=failure.final,
-            )
+            raise ModelError(**structs.asdict(failure))
         if exchange.cancelled:
             await trio.sleep_forever()
 
