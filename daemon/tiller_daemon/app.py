@@ -45,7 +45,7 @@ from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.daemon_registry import register
-from tiller_daemon.sandbox_setup import home, key_files, make_confiner
+from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_confiner
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import (
@@ -266,10 +266,7 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
 def _server_environment(
     configuration: Configuration, log_id: str, providers: Providers
 ) -> ServerEnvironment:
-    searches = (configuration.sourcegraph, configuration.web_search)
-    owners = (*configuration.mcp.values(), *searches)
-    keys = {one.api_key_env for one in owners if one.api_key_env}
-    hidden = providers.secret_names | keys
+    hidden = providers.secret_names | key_variables(configuration)
     return ServerEnvironment(
         inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,

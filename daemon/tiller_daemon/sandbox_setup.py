@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph, WebSearch
+from tiller_daemon.config import Configuration, KeyPlaces
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
@@ -67,16 +67,26 @@ def configuration_places(directory: Path) -> Iterator[Path]:
 
 
 def key_files(configuration: Configuration) -> tuple[Path, ...]:
-    """Return the files that API keys are read from."""
-    return tuple(Path(owner.api_key_file) for owner in _owners(configuration) if owner.api_key_file)
+    """Return the files that keys and the secrets of OAuth clients are read from."""
+    files = (places.api_key_file for places in _key_places(configuration))
+    return tuple(Path(file) for file in files if file)
 
 
-def _owners(
-    configuration: Configuration,
-) -> tuple[Provider | McpServer | Sourcegraph | WebSearch, ...]:
-    """Return everything in the configuration that may have a key."""
-    owners = (*configuration.providers.values(), *configuration.mcp.values())
-    return (*owners, configuration.sourcegraph, configuration.web_search)
+def key_variables(configuration: Configuration) -> frozenset[str]:
+    """Return the variables that keys and the secrets of OAuth clients are read from."""
+    names = (places.api_key_env for places in _key_places(configuration))
+    return frozenset(name for name in names if name)
+
+
+def _key_places(configuration: Configuration) -> Iterator[KeyPlaces]:
+    """Yield the places of every key and client secret in the configuration."""
+    yield from configuration.providers.values()
+    for server in configuration.mcp.values():
+        yield server
+        if server.oauth:
+            yield server.oauth.secret_places
+    yield configuration.sourcegraph
+    yield configuration.web_search
 
 
 def home() -> Path:
@@ -99,8 +109,8 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
         print(_level(configuration, confiner))
         return 0
     here = Path.cwd()
-    names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
-    variables = child_environment(os.environ, names, "", "", configuration.env_keep)
+    hidden = key_variables(configuration)
+    variables = child_environment(os.environ, hidden, "", "", configuration.env_keep)
     # What makes the sandbox would say this in its own name, and with another status.
     if not shutil.which(command[0], path=variables.get("PATH")):
         there = os.sep in command[0] and Path(command[0]).exists()

@@ -3,6 +3,7 @@
 import pytest
 
 from tiller_daemon.config import ConfigurationError, OAuthClient
+from tiller_daemon.sandbox_setup import key_files, key_variables
 
 SERVER = '[mcp.x]\nurl = "https://x.example"\n'
 CLIENT = f'{SERVER}[mcp.x.oauth]\nclient_id = "mine"\n'
@@ -22,6 +23,13 @@ def test_a_client_is_read_and_its_file_is_found_beside_the_configuration(load, p
         redirect_port=8765,
     )
     assert load(CLIENT).mcp["x"].oauth == OAuthClient("mine")
+
+
+def test_the_place_of_a_secret_is_kept_from_commands_as_that_of_a_key_is(load, places):
+    with_file = load(f'{CLIENT}client_secret_file = "secret"\n')
+    assert key_files(with_file) == (places.config / "secret",)
+    with_variable = load(f'{CLIENT}client_secret_env = "FORGE_SECRET"\n')
+    assert key_variables(with_variable) == {"FORGE_SECRET"}
 
 
 def test_a_later_source_may_add_to_a_client(load):

@@ -111,6 +111,16 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
     redirect_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
     """The port of `http://127.0.0.1:PORT/callback`, if it is registered; absent means any free."""
 
+    @property
+    def secret_places(self) -> KeyPlaces:
+        """Where its secret is, as the place of a key."""
+        return KeyPlaces(
+            api_key_env=self.client_secret_env,
+            api_key_command=self.client_secret_command,
+            api_key_file=self.client_secret_file,
+            api_key_keyring=self.client_secret_keyring,
+        )
+
 
 class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """An MCP server, started by `command` or reached at `url`. Only the latter has a key."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from tiller_daemon.config import KeyPlaces, McpServer, OAuthClient
+from tiller_daemon.config import McpServer, OAuthClient
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, is_secret_header, without_secrets
@@ -70,13 +70,8 @@ class ServerEnvironment(Struct, frozen=True):
     def client_secret(self, client: OAuthClient) -> Key | None:
         """The secret of a registered client, found once and cached like a key."""
         if id(client) not in self._keys:
-            place = KeyPlaces(
-                api_key_env=client.client_secret_env,
-                api_key_command=client.client_secret_command,
-                api_key_file=client.client_secret_file,
-                api_key_keyring=client.client_secret_keyring,
-            )
-            self._keys[id(client)] = find_key(place, self.environ, self.provider_key_names)
+            places, names = client.secret_places, self.provider_key_names
+            self._keys[id(client)] = find_key(places, self.environ, names)
         return self._keys[id(client)]
 
     def secrets(self, settings: McpServer) -> set[str]:
