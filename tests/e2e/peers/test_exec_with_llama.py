@@ -30,6 +30,8 @@ wires = pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anth
 
 TOKENS = 24
 TOKENS_ENDLESS = 3000
+ENDLESS = "Count from 1 to 1000 in words."
+"""The answer takes longer than an interrupt."""
 
 
 @wires
@@ -59,7 +61,7 @@ def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     """B28, G4. The server is held in mid-stream, so that it can't come to an end by itself."""
     home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS_ENDLESS))
     home.directory = workspace
-    turn = home.start("exec", "-C", str(workspace), "--json", "Count from 1 to 1000 in words.")
+    turn = home.start("exec", "-C", str(workspace), "--json", ENDLESS)
     turn.until('"item_delta"')
     try:
         os.kill(llama.pid, signal.SIGSTOP)
@@ -75,7 +77,7 @@ def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     (partial,) = [item for item in items if isinstance(item, AssistantMessage)]
     assert (partial.state, bool(partial.text)) == ("interrupted", True)
 
-    again = home.start("exec", "-C", str(workspace), "--json", "--session", "last", "Say hello.")
+    again = home.start("exec", "-C", str(workspace), "--json", "--session", "last", ENDLESS)
     again.until('"item_delta"')
     again.process.send_signal(signal.SIGINT)
     assert again.ended().status == 130
