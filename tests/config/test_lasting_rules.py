@@ -53,7 +53,7 @@ def test_the_file_is_private_and_a_link_to_it_stays_a_link(tmp_path: Path):
 def test_a_workspace_is_known_by_the_place_that_a_link_leads_to(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    rules = LastingRules(None)
+    rules = LastingRules(tmp_path / "rules.json")
     rules.add(tmp_path / "link", [StoredRule("bash", "make *")])
     assert len(rules.of(tmp_path / "real")) == len(rules.of(tmp_path / "link")) == 1
     assert rules.of(tmp_path) == ()

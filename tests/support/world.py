@@ -1,10 +1,13 @@
-"""A daemon's core in memory: real server, sessions, turns and policy; no socket, file or thread.
+"""A daemon's core in memory: real server, sessions, turns and policy; no socket and no thread.
 
 The log is `MemoryLog`, the transport `MemoryTransport`, the model is scripted, and tools are small
 ones made here, so that a seed replays everything. `World.kill` is `kill -9`: every task is gone at
 once and only what was committed remains.
 """
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -235,6 +238,13 @@ class RecordingModel:
             raise
 
 
+def temporary_directory(owner: object) -> Path:
+    """Make a directory that is removed with its owner."""
+    directory = tempfile.mkdtemp(prefix="tiller-world-")
+    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
 class World:
     """Use as `async with trio.open_nursery() as n: world = await World.start(n, scripts)`."""
 
@@ -242,6 +252,7 @@ class World:
         self.random = Random(seed)
         self._ulids = Ulids()
         self.log = MemoryLog(before_commit=self._before_commit, after_commit=self._after_commit)
+        directory = temporary_directory(self)
         self.index = SearchIndex(None, self.log.log_id)
         self.usage = Usage()
         self.scripts = dict(scripts)
@@ -265,9 +276,11 @@ class World:
         self.kills = 0
         self.confiner = NO_CONFINER
         self.projects = TrustedProjects(
-            None, lambda: self.configuration, lambda _: self.configuration
+            directory / "trusted.json",
+            lambda: self.configuration,
+            lambda _: self.configuration,
         )
-        self.lasting_rules = LastingRules(None)
+        self.lasting_rules = LastingRules(directory / "rules.json")
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None

@@ -57,11 +57,10 @@ class LastingRulesError(Exception):
 
 
 class LastingRules:
-    """The lasting rules in `file`, or in memory without one. They are read again after a change."""
+    """The lasting rules in `file`, which is read again after a change."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path) -> None:
         self._file: Final = file
-        self._in_memory = _RulesFile()
         self._cache: Final = StampedCache()
 
     def of(self, workspace: str | Path) -> tuple[LastingRule, ...]:
@@ -122,8 +121,6 @@ class LastingRules:
         return True
 
     def _read(self) -> _RulesFile:
-        if self._file is None:
-            return self._in_memory
         read = self._cache.get((), self._read_file)
         if isinstance(read, str):
             raise LastingRulesError(f"{self._file} can't be used: {read}.")
@@ -131,7 +128,6 @@ class LastingRules:
 
     def _read_file(self) -> _RulesFile | str:
         """Return the content of the file, or why it can't be used, as a clause."""
-        assert self._file is not None
         look_at(self._file)
         try:
             if not self._file.exists():
@@ -151,13 +147,9 @@ class LastingRules:
         return found if count <= RULES_MAX else f"it has more than {RULES_MAX:,} rules"
 
     def _save(self, workspaces: dict[str, tuple[StoredRule, ...]]) -> None:
-        content = _RulesFile(workspaces)
-        if self._file is None:
-            self._in_memory = content
-            return
         try:
             make_directory(self._file.parent)
-            data = msgspec.json.format(msgspec.json.encode(content)) + b"\n"
+            data = msgspec.json.format(msgspec.json.encode(_RulesFile(workspaces))) + b"\n"
             # A link to a file elsewhere stays one.
             replace_private(Path(os.path.realpath(self._file)), data)
         except OSError as error:

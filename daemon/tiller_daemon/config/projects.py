@@ -71,11 +71,11 @@ class _CachedConfiguration(NamedTuple):
 
 
 class TrustedProjects:
-    """The trusted projects, stored in `file`, or in memory without one."""
+    """The trusted projects, stored in `file`."""
 
     def __init__(
         self,
-        file: Path | None,
+        file: Path,
         base: Callable[[], Configuration],
         load: Callable[[Path], Configuration],
     ) -> None:
@@ -138,9 +138,8 @@ class TrustedProjects:
         return project if trusted != project.digest else project._replace(trusted=True)
 
     def _save(self, trusted: dict[str, str]) -> None:
-        if self._file is not None:
-            data = msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
-            replace_private(self._file, data)
+        data = msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
+        replace_private(self._file, data)
         self._trusted.clear()
         self._trusted.update(trusted)
 
@@ -216,10 +215,8 @@ def _digest(contents: dict[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def _read(file: Path | None) -> dict[str, str]:
+def _read(file: Path) -> dict[str, str]:
     """The trusted digests; none if the file is missing or damaged."""
-    if file is None:
-        return {}
     try:
         return msgspec.json.decode(file.read_bytes(), type=_TrustFile).projects
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
