@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from support.directories import TemporarySearchIndex
 from support.memory_log import MemoryLog
 from support.world import World
 from tiller_daemon.errors import RejectionError
@@ -151,7 +152,7 @@ async def test_after_a_kill_or_the_loss_of_the_index_everything_is_found_again(
     ((only,),) = [one.texts[:1] for one in (await search(world, "late heron")).found]
     assert only.kind == "input"
     await world.kill()
-    world.index = SearchIndex(None, world.log.log_id)
+    world.index = TemporarySearchIndex(world.log.log_id)
     await world.boot(nursery)
     assert await found(world, "early") == [first]
 
@@ -237,7 +238,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self.log = DamagedLog()
-        self.index = SearchIndex(None, "memory")
+        self.index = TemporarySearchIndex("memory")
         self.numbers = count(1)
         self.rows: dict[str, list[SessionRow]] = {}
         self.start()
@@ -315,7 +316,7 @@ def content(index: SearchIndex) -> list[tuple[object, ...]]:
 
 async def whole(sessions: Sessions) -> list[tuple[object, ...]]:
     """What an index has that is made now."""
-    index = SearchIndex(None, "memory")
+    index = TemporarySearchIndex("memory")
     fresh = SearchableSessions(sessions.log, index, at_once)
     await fresh.find(SessionSearch("x"), lambda row: pytest.fail("x is in no text"))
     return content(index)

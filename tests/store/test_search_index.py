@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store.rows import session_row
+from support.directories import TemporarySearchIndex
 from tiller_daemon.store.search_index import Indexed, SearchError, SearchIndex, Text
 from tiller_daemon.store.search_query import indexed, match_expression, original, pieces
 
@@ -19,7 +20,7 @@ FIRST = (float("inf"), "")
 
 def index_of(*texts: str, path: Path | None = None) -> SearchIndex:
     """An index with a session for each text, named by its place."""
-    index = SearchIndex(path, "log")
+    index = SearchIndex(path, "log") if path else TemporarySearchIndex("log")
     for number, text in enumerate(texts):
         row = session_row(str(number), 1, updated_at=float(number))
         index.add(row, Indexed(1, 0), [Text("answer", text, 1.0, 1)])
@@ -184,7 +185,7 @@ def test_a_page_costs_what_is_on_it_and_not_what_is_in_the_index():
     """By instructions of SQLite: inputs cost the same among more, a search grows with matches."""
 
     def cost(texts: int) -> tuple[int, int]:
-        index = SearchIndex(None, "log")
+        index = TemporarySearchIndex("log")
         for number in range(texts):
             text = Text("input", f"word{number} common", float(number), 1)
             index.add(session_row(f"{number:04}", 1), Indexed(1, 0), [text])

@@ -5,9 +5,6 @@ ones made here, so that a seed replays everything. `World.kill` is `kill -9`: ev
 once and only what was committed remains.
 """
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
+from support.directories import TemporarySearchIndex, directory_of
 from support.memory_log import MemoryLog
 from support.memory_transport import MemoryTransport
 from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
@@ -45,7 +43,6 @@ from tiller_daemon.session.services import (
     UserSettings,
 )
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools.base import (
     Requirement,
     Tool,
@@ -238,13 +235,6 @@ class RecordingModel:
             raise
 
 
-def temporary_directory(owner: object) -> Path:
-    """Make a directory that is removed with its owner."""
-    directory = tempfile.mkdtemp(prefix="tiller-world-")
-    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
-    return Path(directory)
-
-
 class World:
     """Use as `async with trio.open_nursery() as n: world = await World.start(n, scripts)`."""
 
@@ -252,8 +242,8 @@ class World:
         self.random = Random(seed)
         self._ulids = Ulids()
         self.log = MemoryLog(before_commit=self._before_commit, after_commit=self._after_commit)
-        directory = temporary_directory(self)
-        self.index = SearchIndex(None, self.log.log_id)
+        directory = directory_of(self)
+        self.index = TemporarySearchIndex(self.log.log_id)
         self.usage = Usage()
         self.scripts = dict(scripts)
         self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))

@@ -119,11 +119,11 @@ class Indexed(NamedTuple):
 class SearchIndex:
     """The index of one log; the file is opened when it is used first.
 
-    May be used from any thread, by one at a time. Without a `path` it is in memory. Methods raise
-    `SearchError`; after damage is found the index is empty, and `heads` says so.
+    May be used from any thread, by one at a time. Methods raise `SearchError`; after damage is
+    found the index is empty, and `heads` says so.
     """
 
-    def __init__(self, path: Path | None, log_id: str) -> None:
+    def __init__(self, path: Path, log_id: str) -> None:
         self._path = path
         self._log_id = log_id
         self._opened: sqlite3.Connection | None = None
@@ -241,12 +241,9 @@ class SearchIndex:
         return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        if self._path is not None:
-            make_directory(self._path.parent)
-            os.close(open_private(self._path, os.O_RDWR | os.O_CREAT))
-        connection = sqlite3.connect(
-            self._path or ":memory:", isolation_level=None, check_same_thread=False
-        )
+        make_directory(self._path.parent)
+        os.close(open_private(self._path, os.O_RDWR | os.O_CREAT))
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             _prepare(connection, (INDEX_VERSION, self._log_id))
         except BaseException:
@@ -256,9 +253,8 @@ class SearchIndex:
 
     def _remove(self) -> None:
         """Remove the file, so that the next use begins with an empty one."""
-        if self._path is not None:
-            for end in ("", "-wal", "-shm"):
-                Path(f"{self._path}{end}").unlink(missing_ok=True)
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self._path}{end}").unlink(missing_ok=True)
 
 
 def checksum(body: bytes) -> int:
