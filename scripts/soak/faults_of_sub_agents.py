@@ -161,10 +161,10 @@ DECLARED = (
     ),
     Fault(
         "G9 sub-agents of the session have its claims to respect, too",
-        SUB_AGENTS + "sub_agent_run.py",
-        "SubAgentRun.claims",
-        "return A.claims",
-        "return Claims()",
+        SESSION + "turns/active_turn.py",
+        "ActiveTurn.claims",
+        "run.owner.claims",
+        "Claims()",
         "tests/session/sub_agents/test_write_scopes.py"
         "::test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down",
     ),

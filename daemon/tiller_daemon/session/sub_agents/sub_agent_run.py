@@ -120,12 +120,12 @@ class SubAgentRun:
     """
 
     def __init__(self, owner: Principal, inherited: Inherited, item_id: str) -> None:
+        self.owner = owner
         self.inherited = inherited
         self.done = trio.Event()
         self.ended: TurnEnded | None = None
         self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
-        self._owner = owner
         self.item_id = item_id
         # Already subtracted from the inherited budget, so only what comes on top counts.
         self._others_before = owner.spent_by_others()
@@ -134,11 +134,6 @@ class SubAgentRun:
         self._names: dict[str, str] = {}
         self._calls_shown = 0
         self._attached = True
-
-    @property
-    def owner_session_id(self) -> str:
-        """The session that the sub-agent works for."""
-        return self._owner.session_id
 
     def begin(self, session_id: str, agent: str) -> None:
         """Link the call with the session, before the turn starts."""
@@ -183,26 +178,17 @@ class SubAgentRun:
         if self._attached:
             # The user must see who asks.
             title = f"{self._own.agent}: {request.title}"
-            self._owner.mirror_request(structs.replace(request, item_id=self.item_id, title=title))
+            self.owner.mirror_request(structs.replace(request, item_id=self.item_id, title=title))
 
     def request_resolved(self, request_id: str, reply: Reply) -> None:
         """Show in the owner's session how a request was resolved."""
         if self._attached:
-            self._owner.mirror_resolution(request_id, reply)
+            self.owner.mirror_resolution(request_id, reply)
 
     def pass_up_grant(self, rules: tuple[Rule, ...]) -> None:
         """Pass rules that the user granted on to the owner, and so to its other sub-agents."""
         if self._attached:
-            self._owner.grant_from_sub_agent(rules)
-
-    @property
-    def claims(self) -> Claims:
-        """What belongs to background sub-agents of the session that the user talks to."""
-        return self._owner.claims
-
-    def live_rules(self) -> tuple[Rule, ...]:
-        """Return the rules that the user has granted to the owner since its turn began."""
-        return self._owner.live_rules()
+            self.owner.grant_from_sub_agent(rules)
 
     def spent(self) -> Spent:
         """Return what the sub-agent, with those nested below it, has spent for this call."""
@@ -211,7 +197,7 @@ class SubAgentRun:
 
     def spent_beside(self) -> Spent:
         """Return what the owner's other sub-agents have spent since this one began."""
-        others = self._owner.spent_by_others().minus(self._others_before)
+        others = self.owner.spent_by_others().minus(self._others_before)
         return others.minus(self.spent())
 
     def _count(self, steps: int, usage: Usage, cost: float | None) -> None:
@@ -235,11 +221,11 @@ class SubAgentRun:
             )
         self.totals = totals
         if self._attached:
-            self._owner.report(self.item_id, totals)
+            self.owner.report(self.item_id, totals)
 
     def _show_nested_call(self, update: ToolCallUpdated) -> None:
         self._calls_shown += 1
         # The sub-agent's own session has them all.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
-            self._owner.show_call(self.item_id, line)
+            self.owner.show_call(self.item_id, line)

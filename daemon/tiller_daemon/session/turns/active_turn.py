@@ -124,7 +124,8 @@ class ActiveTurn:
     @property
     def claims(self) -> Claims:
         """What belongs to background sub-agents of the session that the user talks to."""
-        return self._sub_agent_run.claims if self._sub_agent_run else self._session.tasks.claims
+        run = self._sub_agent_run
+        return run.owner.claims if run else self._session.tasks.claims
 
     @property
     def _limits(self) -> WriteLimits:
@@ -168,7 +169,8 @@ class ActiveTurn:
     def live_rules(self) -> tuple[Rule, ...]:
         """Return the rules granted since the turn began, weakest first."""
         # This session's grants come last, so they are the strongest.
-        return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
+        run = self._sub_agent_run
+        return (*(run.owner.live_rules() if run else ()), *self._grants)
 
     def mirror_request(self, request: Request) -> None:
         """Show a sub-agent's request in this session."""
@@ -230,7 +232,7 @@ class ActiveTurn:
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
             if ended and self._sub_agent_run:
-                self._hooks().sub_agent_ended(ended, self._sub_agent_run.owner_session_id)
+                self._hooks().sub_agent_ended(ended, self._sub_agent_run.owner.session_id)
         finally:
             # These refer to the turn; without this an ended turn would stay in memory.
             self._session.requests.observer = None
