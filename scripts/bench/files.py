@@ -12,14 +12,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
+from msgspec import structs
 from table import Row, print_rows
 
+from tiller_daemon.files.paths import Location
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
@@ -30,6 +31,17 @@ from tiller_daemon.tools.read import READ
 FILES = 10
 LINES = "".join(f"line {number} of an ordinary file\n" for number in range(200))
 WORDS = ("one", "two")
+
+
+class NoEditors:
+    """Implements `tools.editors.Editors`: no file is open."""
+
+    async def unsaved(self, location: Location) -> bytes | None:  # noqa: ARG002
+        """Nothing is unsaved."""
+        return None
+
+    async def written(self, location: Location) -> None:
+        """Nobody needs to know."""
 
 
 def main() -> None:
@@ -85,7 +97,7 @@ async def call(environment: ToolEnvironment, tool: Tool, **given: str) -> None:
     assert isinstance(tool.arguments, type)
     arguments = tool.arguments(**given)
     requirements = tool.requirements(arguments, environment.workspace)
-    await tool.run(arguments, replace(environment, requirements=requirements))
+    await tool.run(arguments, structs.replace(environment, requirements=requirements))
 
 
 def word(run: int) -> str:
@@ -107,7 +119,7 @@ def make_environment(workspace: Path, journals: Path) -> ToolEnvironment:
         workspace=workspace,
         session_id="s",
         call_id="s/1",
-        files=FileAccess(FileVersions(), Readable(()), nothing, workspace, journals),
+        files=FileAccess(FileVersions(), Readable(()), nothing, workspace, journals, NoEditors()),
         commands=nothing,
         user=nothing,
         delegate=nothing,

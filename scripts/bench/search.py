@@ -111,7 +111,9 @@ def make_environment(workspace: Path) -> ToolEnvironment:
         workspace=workspace,
         session_id="s",
         call_id="s/1",
-        files=FileAccess(FileVersions(), Readable(()), nothing, workspace / "spill"),
+        files=FileAccess(
+            FileVersions(), Readable(()), nothing, workspace / "spill", nothing, nothing
+        ),
         commands=CommandAccess(
             lambda: child_environment(os.environ, (), f"bench-{os.getpid()}", "s/1"), nothing
         ),

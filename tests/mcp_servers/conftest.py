@@ -78,9 +78,11 @@ class McpTestbed:
             workspace=self.directory,
             session_id="s",
             call_id="call/1",
-            files=FileAccess(FileVersions(), Readable(()), nothing, self.directory / "spills"),
+            files=FileAccess(
+                FileVersions(), Readable(()), nothing, self.directory / "spills", nothing, nothing
+            ),
             commands=CommandAccess(dict, nothing),
-            user=UserAccess(self._output, nothing, self._ask),
+            user=UserAccess(self._output, nothing, self._ask, lambda: None),
             delegate=nothing,
         )
 

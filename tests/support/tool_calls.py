@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from support.no_editors import NoEditors
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnvironment, ToolResult
 
@@ -18,7 +19,14 @@ def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions)
         workspace=workspace,
         session_id="s",
         call_id="c",
-        files=FileAccess(seen, Readable(()), nothing, workspace, workspace.with_name("journals")),
+        files=FileAccess(
+            seen,
+            Readable(()),
+            nothing,
+            workspace,
+            workspace.with_name("journals"),
+            NoEditors(),
+        ),
         commands=nothing,
         user=nothing,
         delegate=nothing,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from support.no_editors import NoEditors
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools import BUILT_IN
@@ -95,12 +96,17 @@ class Bench:
             session_id="s",
             call_id="call/1",
             files=FileAccess(
-                self.files, Readable(self.rules), _Nothing(), self.spills, self.journals
+                self.files,
+                Readable(self.rules),
+                _Nothing(),
+                self.spills,
+                self.journals,
+                NoEditors(),
             ),
             commands=CommandAccess(
                 lambda: child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"), _Nothing()
             ),
-            user=UserAccess(self._output, self._show_plan, self._ask),
+            user=UserAccess(self._output, self._show_plan, self._ask, lambda: None),
             delegate=self._delegate,
             web=WebAccess(self.private_addresses),
             requirements=requirements,

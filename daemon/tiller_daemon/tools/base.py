@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.tools.editors import Editors, NoEditors
+from tiller_daemon.tools.editors import Editors
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
@@ -255,10 +255,6 @@ class FileVersions(Struct, frozen=True):
         return restore
 
 
-def _nothing() -> None:
-    """Take back nothing: nothing was asked."""
-
-
 class FileAccess(Struct, frozen=True):
     """What a running call needs to work with files."""
 
@@ -270,9 +266,9 @@ class FileAccess(Struct, frozen=True):
     """What language servers say about a file."""
     spill_directory: Path
     """For output that is too long for the model."""
-    journals: Path = Path("/nonexistent")
+    journals: Path
     """Journals of changes in progress."""
-    editors: Editors = NoEditors()
+    editors: Editors
     """Where files may be open with changes that are not saved."""
 
 
@@ -296,7 +292,7 @@ class UserAccess(Struct, frozen=True):
     """Replaces the plan of the session."""
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
     """Asks a question with choices and waits for the answer; `ToolFailure` if nobody is asked."""
-    withdraw: Callable[[], None] = _nothing
+    withdraw: Callable[[], None]
     """Withdraws the questions of this call that are still open."""
 
 

@@ -19,14 +19,3 @@ class Editors(Protocol):
     async def written(self, location: Location) -> None:
         """Note that a call has changed a file on disk."""
         ...
-
-
-class NoEditors:
-    """Implements `Editors` where nothing is lent."""
-
-    async def unsaved(self, location: Location) -> bytes | None:  # noqa: ARG002
-        """Nothing is unsaved."""
-        return None
-
-    async def written(self, location: Location) -> None:
-        """Nobody needs to know."""
