@@ -223,7 +223,8 @@ class _LiveParts:
             now = self.configuration.now
             self.providers.configure(now)
             self.search_tools.configure(now, self.providers.secret_names)
-            environment = _server_environment(now, self._log_id, self.providers)
+            logins = self.servers.environment.logins
+            environment = _server_environment(now, self._log_id, self.providers, logins)
             self.servers.configure(now.mcp, environment)
             self.languages.configure(list_definitions(now.lsp), environment.inherited)
             self.confiner.hide(key_files(now))
@@ -258,13 +259,13 @@ class _LiveParts:
 
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
     configuration = options.configuration
-    environment = _server_environment(configuration, opened.log_id, providers)
     logins = LoginStore(options.places.state / LOGINS_FOLDER)
-    return McpServers(configuration.mcp, environment, logins)
+    environment = _server_environment(configuration, opened.log_id, providers, logins)
+    return McpServers(configuration.mcp, environment)
 
 
 def _server_environment(
-    configuration: Configuration, log_id: str, providers: Providers
+    configuration: Configuration, log_id: str, providers: Providers, logins: LoginStore
 ) -> ServerEnvironment:
     hidden = providers.secret_names | key_variables(configuration)
     return ServerEnvironment(
@@ -273,6 +274,7 @@ def _server_environment(
         provider_key_names=providers.secret_names,
         provider_keys=providers.secret_values,
         home=home(),
+        logins=logins,
     )
 
 

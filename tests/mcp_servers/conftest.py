@@ -12,6 +12,7 @@ import trio
 from support import tiny_mcp
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
@@ -106,7 +107,9 @@ def environment(environ: Mapping[str, str], home: Path) -> ServerEnvironment:
     """The environment of servers; a provider's key is in `PROVIDER_KEY`."""
     inherited = child_environment({**os.environ, **environ}, ["PROVIDER_KEY"], "LOG-OF-TESTS", "")
     key = environ.get("PROVIDER_KEY", "sk-of-nobody")
-    return ServerEnvironment(inherited, environ, ["PROVIDER_KEY"], lambda: [key], home)
+    return ServerEnvironment(
+        inherited, environ, ["PROVIDER_KEY"], lambda: [key], home, LoginStore(home / "logins")
+    )
 
 
 @pytest.fixture

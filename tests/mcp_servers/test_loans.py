@@ -12,6 +12,7 @@ from hypothesis import example, given
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.loans import Loans
+from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.session.services import Lent
 from tiller_protocol.lending import LEASE_S
@@ -82,7 +83,9 @@ def test_loans_agree_with_a_model(actions: list[tuple[object, ...]]) -> None:
 
 async def compare(actions: list[tuple[object, ...]], clock: trio.testing.MockClock) -> None:
     loans, model, made = Loans(), Model(), list[ManagedServer]()
-    environment = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
+    environment = ServerEnvironment(
+        {}, {}, (), lambda: (), Path("/"), LoginStore(Path("/nonexistent"))
+    )
     loans.share("s", "child")
     loans.share("child", "grandchild")
 

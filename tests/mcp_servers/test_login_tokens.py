@@ -62,12 +62,14 @@ async def log_in(attempt: LoginAttempt) -> None:
         await attempt.run()
 
 
-async def test_a_token_with_a_line_break_is_refused_at_once_and_not_shown() -> None:
+async def test_a_token_with_a_line_break_is_refused_at_once_and_not_shown(
+    tmp_path: Path,
+) -> None:
     for name in ("access_token", "refresh_token"):
         other = AuthorizationServer(TOKENS | {name: "to\r\nken: secret"})
         async with serving(other.answer) as other.server:
             url = f"http://127.0.0.1:{other.server.port}/mcp"
-            store = LoginStore()
+            store = LoginStore(tmp_path)
             attempt = LoginAttempt("guarded", McpServer(url=url), store)
             await log_in(attempt)
             assert attempt.problem == (
@@ -78,11 +80,13 @@ async def test_a_token_with_a_line_break_is_refused_at_once_and_not_shown() -> N
             assert not any("authorization" in one.headers for one in other.server.received)
 
 
-async def test_a_logout_revokes_both_tokens_where_the_server_says(nursery: trio.Nursery) -> None:
+async def test_a_logout_revokes_both_tokens_where_the_server_says(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
     other = AuthorizationServer(TOKENS)
     async with serving(other.answer) as other.server:
         settings = McpServer(url=f"http://127.0.0.1:{other.server.port}/mcp")
-        store = LoginStore()
+        store = LoginStore(tmp_path)
         attempt = LoginAttempt("guarded", settings, store)
         await log_in(attempt)
         assert attempt.problem == ""

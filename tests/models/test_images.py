@@ -32,7 +32,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.items: tuple[Item, ...] = ()
-        self._model = ScriptedModel.from_script(Script((ScriptStep(parts=(TextPart("x"),)),)))
+        self._model = ScriptedModel(lambda _: Script((ScriptStep(parts=(TextPart("x"),)),)))
 
     async def stream(self, request):
         self.items = request.items

@@ -44,7 +44,7 @@ def request(
 
 
 def model(*steps: dict[str, Any], **side: Any) -> ScriptedModel:
-    return ScriptedModel.from_script(msgspec.convert({"steps": list(steps), **side}, Script))
+    return ScriptedModel(lambda _: msgspec.convert({"steps": list(steps), **side}, Script))
 
 
 async def collect(

@@ -23,6 +23,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.images import AcceptedInput
@@ -75,7 +76,7 @@ TOKEN = "token-of-the-world"
 HARMLESS = (PLAN, QUESTION, TASK)
 """Built-in tools that touch nothing but the session."""
 
-NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
+NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"), LoginStore(Path("/nonexistent")))
 
 NO_CONFINER = Confiner(
     lambda: SandboxSearchResult(None, "This is a test."), Path("/nonexistent"), {}

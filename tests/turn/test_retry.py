@@ -36,7 +36,7 @@ WHOLE = [TextDelta("good"), Finished("stop")]
 
 def failing(*failures: Failure) -> ScriptedModel:
     step = ScriptStep(parts=(TextPart("good"),), failures=failures)
-    return ScriptedModel.from_script(Script(steps=(step,)))
+    return ScriptedModel(lambda _: Script(steps=(step,)))
 
 
 async def seen_with(

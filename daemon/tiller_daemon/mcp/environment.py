@@ -33,7 +33,7 @@ class ServerEnvironment(Struct, frozen=True):
     """The keys of providers known so far."""
     home: Path
     """Working directory of servers without `cwd`."""
-    logins: LoginStore = field(default_factory=LoginStore)
+    logins: LoginStore
     """The logins of servers that have no key."""
     key_advice: str = ""
     """Advice about where the key of a lent server belongs; empty for configured ones."""

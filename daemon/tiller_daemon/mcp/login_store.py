@@ -40,9 +40,9 @@ class StoredLogin(Struct, frozen=True):
 
 
 class LoginStore:
-    """The logins by the server's name: files in `directory`, or in memory without one."""
+    """The logins by the server's name, in files in `directory`."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._logins: dict[str, StoredLogin | None] = {}
         self._tokens: list[str] = []
@@ -58,10 +58,8 @@ class LoginStore:
         """Keep a login, also over a restart; raises `OSError`."""
         self._remember(login)
         self._logins[name] = login
-        if self._directory is None:
-            return
         make_directory(self._directory)
-        file = self._file(name, self._directory)
+        file = self._file(name)
         unfinished = file.with_suffix(".unfinished")
         with open(unfinished, "wb", opener=open_private) as opened:
             opened.write(msgspec.json.encode(login))
@@ -74,8 +72,7 @@ class LoginStore:
         """Forget the login of a server; returns whether there was one. Raises `OSError`."""
         found = self._load(name) if self._logins.get(name) is None else self._logins[name]
         self._logins[name] = None
-        if self._directory is not None:
-            self._file(name, self._directory).unlink(missing_ok=True)
+        self._file(name).unlink(missing_ok=True)
         return found is not None
 
     def secrets(self, url: str) -> set[str]:
@@ -87,9 +84,7 @@ class LoginStore:
         return current | set(self._tokens)
 
     def _load(self, name: str) -> StoredLogin | None:
-        if self._directory is None:
-            return None
-        file = self._file(name, self._directory)
+        file = self._file(name)
         try:
             login = msgspec.json.decode(file.read_bytes(), type=StoredLogin)
         except FileNotFoundError:
@@ -104,8 +99,8 @@ class LoginStore:
         new = [one for one in _secrets(login) if one not in self._tokens]
         self._tokens = [*self._tokens, *new][-TOKENS_REMEMBERED_MAX:]
 
-    def _file(self, name: str, directory: Path) -> Path:
-        return directory / f"{name}.json"
+    def _file(self, name: str) -> Path:
+        return self._directory / f"{name}.json"
 
 
 def _secrets(login: StoredLogin) -> list[str]:

@@ -9,7 +9,6 @@ from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.loans import LENT_ADVICE, Loans
-from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.mcp.prompts import summary
@@ -54,13 +53,7 @@ class McpServers:
     `run` owns their tasks.
     """
 
-    def __init__(
-        self,
-        configured: Mapping[str, McpServer],
-        environment: ServerEnvironment,
-        logins: LoginStore | None = None,
-    ) -> None:
-        self._login_store = logins or LoginStore()
+    def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
         self._servers: dict[str, ManagedServer] = {}
         self._loans = Loans()
         self._nursery: trio.Nursery | None = None
@@ -72,7 +65,7 @@ class McpServers:
     ) -> None:
         """Apply another configuration; servers that it changes or removes are ended."""
         self._configured = configured
-        self.environment = structs.replace(environment, logins=self._login_store)
+        self.environment = environment
         self._offered = OfferedTools()
         self._offered_to: dict[str, OfferedTools] = {}
         before, self._servers = self._servers, {}

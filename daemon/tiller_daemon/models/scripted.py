@@ -226,11 +226,6 @@ class ScriptedModel:
             recordings=directory,
         )
 
-    @classmethod
-    def from_script(cls, script: Script) -> "ScriptedModel":
-        """Play `script` for every model: for simulation, where no files are read."""
-        return cls(lambda _: script)
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the script's response to `request`; see `ModelClient.stream`.
 
