@@ -302,7 +302,7 @@ def _services(
 
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
-        servers.forget(session_id)
+        servers.loans.end_all(session_id)
         snapshots.forget(session_id)
 
     return Services(
@@ -323,7 +323,7 @@ def _services(
             servers=servers,
             language_servers=live.languages,
             hooks=hooks,
-            editors=EditorFiles(servers, publish, _id_maker()),
+            editors=EditorFiles(servers.loans, publish, _id_maker()),
         ),
         commands=CommandSettings(
             live.variables, secret_values, live.confiner, proxies_of(os.environ)

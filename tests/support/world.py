@@ -330,7 +330,7 @@ class World:
                 servers=servers,
                 language_servers=LanguageServers((), {}, Path("/")),
                 hooks=HookRunner(lambda call_id: {}),
-                editors=EditorFiles(servers, self._publish, self.new_id),
+                editors=EditorFiles(servers.loans, self._publish, self.new_id),
             ),
             commands=CommandSettings(
                 variables=lambda call_id: {},

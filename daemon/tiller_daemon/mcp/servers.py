@@ -55,7 +55,7 @@ class McpServers:
 
     def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
         self._servers: dict[str, ManagedServer] = {}
-        self._loans = Loans()
+        self.loans = Loans()
         self._nursery: trio.Nursery | None = None
         self._logins = Logins(self._login_changed)
         self.configure(configured, environment)
@@ -98,8 +98,8 @@ class McpServers:
             server.nursery = self._nursery
             return server
 
-        self._loans.lend(session_id, lender, lent, make)
-        for name, server in self._loans.of(session_id).items():
+        self.loans.lend(session_id, lender, lent, make)
+        for name, server in self.loans.of(session_id).items():
             # Whoever opens a session soon sends an input, which then need not wait.
             if name not in self._servers and server.should_start:
                 server.start()
@@ -121,7 +121,7 @@ class McpServers:
 
     def tools(self, session_id: str = "") -> Mapping[str, Tool]:
         """The current tools by the names under which models of the session see them."""
-        lent = self._loans.of(session_id)
+        lent = self.loans.of(session_id)
         if not lent:
             self._offered_to.pop(session_id, None)
             return self._offered.of(self._servers.values())
@@ -154,34 +154,22 @@ class McpServers:
                 problems[server.name] = STILL_STARTING
         return problems
 
-    def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
-        """Return the session that is lent to, and the lenders that may be asked for files."""
-        return self._loans.readers(session_id)
-
-    def ask_no_more(self, session_id: str, lender: str) -> None:
-        """Ask a lender for no file until it lends again."""
-        self._loans.ask_no_more(session_id, lender)
-
     def share(self, owner_id: str, session_id: str) -> None:
         """Let the session of a sub-agent use what its owner is lent."""
-        self._loans.share(owner_id, session_id)
+        self.loans.share(owner_id, session_id)
 
     def unload(self, session_id: str) -> None:
         """Note that a session leaves memory. What it is lent stays."""
-        self._loans.unshare(session_id)
+        self.loans.unshare(session_id)
         self._offered_to.pop(session_id, None)
 
     def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
         """End the loans whose time is over, except those of sessions in use."""
-        self._loans.end_over(is_in_use)
-
-    def forget(self, session_id: str) -> None:
-        """End the loans of a session that is deleted."""
-        self._loans.end_all(session_id)
+        self.loans.end_over(is_in_use)
 
     def secrets(self) -> set[str]:
         """The secrets that servers were given, to be redacted."""
-        servers = (*self._servers.values(), *self._loans)
+        servers = (*self._servers.values(), *self.loans)
         return {one for s in servers for one in self.environment.secrets(s.settings)}
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
@@ -210,7 +198,7 @@ class McpServers:
 
     def _of(self, session_id: str) -> tuple[ManagedServer, ...]:
         """The servers that a session can use, the configured ones first."""
-        return tuple({**self._servers, **self._loans.of(session_id), **self._servers}.values())
+        return tuple({**self._servers, **self.loans.of(session_id), **self._servers}.values())
 
     def _find(self, session_id: str, name: str) -> ManagedServer:
         """The server of that name; raises `ToolFailure`."""
