@@ -66,7 +66,7 @@ def counted_calls() -> Generator[Counter[str]]:
 LOOKS = frozenset({"access", "lstat", "stat"})
 OPENS = frozenset({"listdir", "open", "readlink", "scandir"})
 
-LOOKS_MAX = 8
+LOOKS_MAX = 10
 """At most so many files and directories are looked at, besides those above the workspace."""
 
 
