@@ -62,6 +62,12 @@ def fold(snapshot: Snapshot, event: Event) -> None:
     snapshot.updated_at = event.time
 
 
+def fold_replayed(snapshot: Snapshot, event: Event) -> None:
+    """`fold` the next event of a replay, which leaves out deltas of items that have completed."""
+    snapshot.seq = event.seq - 1
+    fold(snapshot, event)
+
+
 def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
     match body:
         case ItemDelta():

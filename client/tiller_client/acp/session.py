@@ -40,7 +40,7 @@ from tiller_protocol.events import (
     SessionConfigured,
     TurnEnded,
 )
-from tiller_protocol.fold import fold
+from tiller_protocol.fold import fold_replayed
 from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, UserInput
 
 OUTPUT_INTERVAL_S = 0.2
@@ -193,9 +193,7 @@ class EditorSession:
         if taken.started_over:
             raise TillerError(NEW_LOG)
         for event in taken.events:
-            # A replay leaves out deltas of items that have completed since.
-            self.snapshot.seq = event.seq - 1
-            fold(self.snapshot, event)
+            fold_replayed(self.snapshot, event)
             self._show(event)
 
     def _input(

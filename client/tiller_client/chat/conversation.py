@@ -40,7 +40,7 @@ from tiller_protocol.events import (
     TurnEnded,
     WarningRaised,
 )
-from tiller_protocol.fold import fold
+from tiller_protocol.fold import fold_replayed
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -106,9 +106,7 @@ class Conversation:
 
     def take(self, event: Event) -> list[str]:
         """Apply the next event; returns the lines that are final now."""
-        # A replay leaves out deltas of items that have completed since.
-        self.snapshot.seq = event.seq - 1
-        fold(self.snapshot, event)
+        fold_replayed(self.snapshot, event)
         self._durations.note(event)
         if isinstance(event.body, StatusChanged):
             delay_s = event.body.delay_s if event.body.status == "retry" else None

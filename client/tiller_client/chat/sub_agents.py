@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tiller_client.api.for_asyncio import Client
 from tiller_client.errors import StartedOver, TillerError
 from tiller_protocol.events import Event
-from tiller_protocol.fold import fold
+from tiller_protocol.fold import fold_replayed
 from tiller_protocol.items import Item, ToolCall
 from tiller_protocol.snapshot import Snapshot
 
@@ -69,8 +69,7 @@ class SubAgents:
                 self._take(session_id, snapshot)
                 async with session.follow(snapshot.seq) as stream:
                     async for event in stream:
-                        snapshot.seq = event.seq - 1  # a replay leaves out deltas
-                        fold(snapshot, event)
+                        fold_replayed(snapshot, event)
                         self._take(session_id, snapshot, event)
             except (StartedOver, TillerError):  # the session that shows it says what is wrong
                 await asyncio.sleep(RETRY_S)

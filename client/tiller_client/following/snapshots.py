@@ -38,7 +38,7 @@ def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
 
 def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
     """Fold a session's events, all or up to number `upto`, on top of what a fork shares."""
-    from tiller_protocol.fold import fold
+    from tiller_protocol.fold import fold_replayed
 
     snapshot = Snapshot(session_id)
     for event in read_events(ask, session_id):
@@ -47,7 +47,5 @@ def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
             snapshot = fork_base(_folded(ask, body.parent_id, body.parent_seq), session_id)
         if upto is not None and event.seq > upto:
             break
-        # A replay leaves out deltas of items that have completed since.
-        snapshot.seq = event.seq - 1
-        fold(snapshot, event)
+        fold_replayed(snapshot, event)
     return snapshot
