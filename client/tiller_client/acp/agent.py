@@ -54,8 +54,6 @@ NO_LOGIN = (
     "environment of its daemon; to see what is missing, run: tiller doctor"
 )
 
-EXTENSIONS = ("_tiller/steer", "_tiller/queue", "_tiller/queue_edit")
-
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
 Connect = Callable[[str], DaemonConnection]
@@ -175,6 +173,7 @@ class Agent:
             self._connection = self._connect(name or NAME)
         if self._client.reads_files and self._files is None:
             self._files = EditorFiles(self._connection, self._peer, self._lender)
+        extensions = [name for name in self._methods if name.startswith("_tiller/")]
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
             "agentInfo": {"name": "tiller", "title": "tiller", "version": version("tillerd")},
@@ -191,7 +190,7 @@ class Agent:
                     "fork": {},
                     "additionalDirectories": {},
                 },
-                "_meta": {"tiller": {"methods": EXTENSIONS}},
+                "_meta": {"tiller": {"methods": extensions}},
             },
         }
 
@@ -207,17 +206,24 @@ class Agent:
             return self._open(created.session_id, servers)
 
     def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
-        opened = self._reopen(params)
+        opened = self._resume(params, _id)
         self._sessions[params.session_id].show_history()
         return opened
 
-    def _resume(self, params: schema.OpenParams, _id: RequestId) -> object:
-        return self._reopen(params)
+    def _resume(self, params: schema.OpenParams, _id: RequestId) -> Opened:
+        opened = self._open(params.session_id, lent_servers(params.mcp_servers or ()))
+        session = self._sessions[params.session_id]
+        before = session.snapshot.settings.permissions or ()
+        rules = rules_for(params.additional_directories, before)
+        if rules != before:
+            settings = Settings(permissions=rules)
+            self._daemon.submit(SessionConfigure(params.session_id, settings))
+        return opened
 
     def _fork(self, params: schema.OpenParams, _id: RequestId) -> object:
         created = self._daemon.ask(SessionFork(params.session_id), Created)
         with self._deleted_on_failure(created.session_id):
-            return self._reopen(structs.replace(params, session_id=created.session_id))
+            return self._resume(structs.replace(params, session_id=created.session_id), _id)
 
     def _list(self, params: schema.ListParams, _id: RequestId) -> object:
         op = SessionList(params.cwd, after=params.cursor)
@@ -290,16 +296,6 @@ class Agent:
                 f"session {session_id} is not open here; open it with session/load",
             )
         return self._sessions[session_id]
-
-    def _reopen(self, params: schema.OpenParams) -> Opened:
-        opened = self._open(params.session_id, lent_servers(params.mcp_servers or ()))
-        session = self._sessions[params.session_id]
-        before = session.snapshot.settings.permissions or ()
-        rules = rules_for(params.additional_directories, before)
-        if rules != before:
-            settings = Settings(permissions=rules)
-            self._daemon.submit(SessionConfigure(params.session_id, settings))
-        return opened
 
     def _open(self, session_id: str, servers: tuple[LentServer, ...]) -> Opened:
         if session_id in self._sessions and not servers:
