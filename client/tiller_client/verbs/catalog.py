@@ -10,7 +10,7 @@ from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
-from tiller_client.rendering.text import Paint, cells, count, cut, dollars, one_line
+from tiller_client.rendering.text import Paint, cells, count, counted, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
     CatalogResult,
@@ -118,15 +118,10 @@ def _price(price: Price) -> str:
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
-def tool_count(server: ServerSummary) -> str:
-    """How many tools an MCP server has."""
-    return "1 tool" if server.tools == 1 else f"{server.tools} tools"
-
-
 def server_line(server: ServerSummary, paint: Paint) -> str:
     """An MCP server, and below it why it can't be used."""
     problem = f"\n    {one_line(server.problem)}" if server.problem else ""
-    note = f"MCP server · {server.state} · {tool_count(server)}"
+    note = f"MCP server · {server.state} · {counted(server.tools, 'tool')}"
     bad = server.state in ("failed", "needs_login")
     line = f"{paint.bold(one_line(server.name))} {paint.dim(note)}"
     return line + (paint.bad(problem) if bad else paint.dim(problem))

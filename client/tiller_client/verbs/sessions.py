@@ -27,6 +27,7 @@ from tiller_client.rendering.text import (
     Paint,
     age,
     cells,
+    counted,
     cut,
     cut_beginning,
     dollars,
@@ -130,7 +131,7 @@ def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
     snapshot = read_snapshot(connection.ask, session_id)
     name = choose.session_name(snapshot)
     if not arguments.yes:
-        turns = "1 turn" if snapshot.turns == 1 else f"{snapshot.turns} turns"
+        turns = counted(snapshot.turns, "turn")
         if not confirm(f"Delete {name}, with {turns}, for good?"):
             say("nothing was deleted")
             return 1

@@ -23,10 +23,9 @@ from tiller_client.connecting.runtime import FOR_OTHERS, check_runtime, lock_is_
 from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
-from tiller_client.rendering.text import Paint, count, one_line
+from tiller_client.rendering.text import Paint, count, counted, one_line
 from tiller_client.rendering.wrap import wrapped
 from tiller_client.service import find_service
-from tiller_client.verbs.catalog import tool_count
 from tiller_client.verbs.machine.program import ask_program
 from tiller_client.verbs.machine.service import key_file_problem
 from tiller_protocol import PROTOCOL_VERSION, VERSION
@@ -305,7 +304,7 @@ def _server(server: ServerSummary) -> Finding:
     name, problem = one_line(server.name), one_line(server.problem)
     match server.state:
         case "up":
-            return Finding("ok", "mcp", f"{name}: {tool_count(server)}")
+            return Finding("ok", "mcp", f"{name}: {counted(server.tools, 'tool')}")
         case "disabled":
             return Finding("ok", "mcp", f"{name} is not enabled")
         case "failed":
