@@ -145,8 +145,9 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
         output = call.output.partition("\n\n")[2]
     lines_max = UNCUT if whole else lines_shown(call, failed=failed)
     if lines_max and output.strip():
-        shown = _head if call.by_provider and not failed else _tail
-        below.append(paint.dim(shown(output, columns, lines_max, call.spill_path)))
+        is_head = call.by_provider and not failed  # the best results come first
+        rows = _output_rows(output, columns, lines_max, call.spill_path, is_head=is_head)
+        below.append(paint.dim("\n".join(rows)))
     return "\n".join(below)
 
 
@@ -265,24 +266,19 @@ def output_row(line: str, width: int) -> str:
     return f"    {cut(text, width - 5)}".rstrip()
 
 
-def _head(output: str, width: int, lines_max: int, _spill_path: str) -> str:
-    """The first lines, where the best results are."""
+def _output_rows(
+    output: str, width: int, lines_max: int, spill_path: str, *, is_head: bool
+) -> list[str]:
+    """The first or the last lines, and how many there are more, or which file has all of them."""
     lines = output.rstrip("\n").split("\n")
-    shown = [output_row(line, width) for line in lines[:lines_max]]
-    if len(lines) > lines_max:
-        shown.append(f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
-    return "\n".join(shown)
-
-
-def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
-    """The last lines, after how many there are before them, or which file has all of them."""
-    lines = output.rstrip("\n").split("\n")
-    shown = [output_row(line, width) for line in lines[-lines_max:]]
-    if spill_path and (len(lines) > lines_max or lines_max == UNCUT):
-        shown.insert(0, f"    … whole output: {one_line(spill_path)}")
-    elif len(lines) > lines_max:
-        shown.insert(0, f"    … {more_lines(len(lines) - lines_max)}{FOR_ALL}")
-    return "\n".join(shown)
+    shown = lines[:lines_max] if is_head else lines[-lines_max:]
+    rows = [output_row(line, width) for line in shown]
+    left_out = len(lines) - len(shown)
+    if spill_path and (left_out or lines_max == UNCUT):
+        more = [f"    … whole output: {one_line(spill_path)}"]
+    else:
+        more = [f"    … {more_lines(left_out)}{FOR_ALL}"] if left_out else []
+    return [*rows, *more] if is_head else [*more, *rows]
 
 
 def more_lines(count: int) -> str:
