@@ -18,17 +18,10 @@ from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Row, Span
 from tiller_client.chat.terminal.look import Look
 from tiller_client.rendering.activity import MODEL_WAIT_SHOWN_AFTER_S
-from tiller_client.rendering.items import background_line, citation_lines, is_shown
-from tiller_client.rendering.lines import (
-    compaction_line,
-    resolution_line,
-    retry_line,
-    revert_line,
-    turn_end_line,
-)
+from tiller_client.rendering.items import citation_lines, is_shown
+from tiller_client.rendering.lines import Reporter, turn_end_line
 from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
 from tiller_protocol.events import (
-    BackgroundChanged,
     ErrorRaised,
     Event,
     HistoryCompacted,
@@ -77,14 +70,12 @@ class Conversation:
         """How many characters of that message the stream has."""
         self._is_compact = False
         """Whether the last final line is one of a group, such as a tool call."""
-        self._background_states: dict[str, str] = {}
+        self._reporter = Reporter(snapshot.background)
         self._durations = Durations()
         self._retry_at: float | None = None
         """When the model is asked again (Unix seconds), while that is awaited."""
         self._began = False
         """Whether a line of the streaming message is final."""
-        self._error = ""
-        """The last error that was shown."""
         self._is_live = False
         """Whether what comes is new, so that the end of its turn is shown, too."""
         self._held: list[Notice] = []
@@ -98,8 +89,6 @@ class Conversation:
         if self._printed:
             hint = f"… {self._printed} earlier items: Ctrl-T, or tiller show"
             lines.append(self._dim(hint))
-        for command in self.snapshot.background:
-            self._background_states[command.id] = command.state
         lines += self.advance()
         self._is_live = True
         return lines
@@ -114,7 +103,8 @@ class Conversation:
         if isinstance(event.body, ItemDelta):
             return []  # many of them come between two frames: `advance` looks at them together
         if isinstance(event.body, HistoryReverted):
-            return [*self._cut_back(event.body)]
+            self._printed = len(self.snapshot.items)
+            self._stream, self._began = None, False
         lines = self.advance()
         if isinstance(event.body, TurnEnded):
             lines += self._release(event.body.outcome)
@@ -235,11 +225,6 @@ class Conversation:
             return []
         return self._item(item, now)
 
-    def _cut_back(self, body: HistoryReverted) -> Iterator[str]:
-        self._printed = len(self.snapshot.items)
-        self._stream, self._began = None, False
-        yield from self._apart([on_screen(revert_line(body))])
-
     def _apart(self, lines: list[str], *, compact: bool = False) -> list[str]:
         """With a blank line before them, unless they belong to a group."""
         apart = [] if compact and self._is_compact else [""]
@@ -248,34 +233,19 @@ class Conversation:
 
     def _said(self, event: Event) -> Iterator[str]:
         """Final lines about events that are not items."""
-        paint = self.look.paint
+        look = self.look
         match event.body:
-            case TurnEnded() as body:
-                yield on_screen(turn_end_line(body, paint, self.look.width))
-                # Most errors come as an event of their own, just before.
-                if body.error is not None and body.error.message != self._error:
-                    yield self._alarm(body.error.message, "bad")
-                self._error = ""
-            case StatusChanged(status="retry") as body:
-                yield on_screen(retry_line(body, paint))
-            case HistoryCompacted() as body:
-                yield on_screen(compaction_line(body, paint))
-            case RequestResolved() as body:
-                yield on_screen(resolution_line(body, paint))
+            case TurnEnded() | ErrorRaised() as body:
+                if isinstance(body, TurnEnded):
+                    yield on_screen(turn_end_line(body, look.paint, look.width))
+                if message := self._reporter.error(body):
+                    yield self._alarm(message, "bad")
             case WarningRaised(_, message):
                 yield self._alarm(message, "asking")
-            case ErrorRaised(_, message):
-                self._error = message
-                yield self._alarm(message, "bad")
-            case PlanUpdated() as body:
-                yield "\n".join(plan_lines(body.plan, self.look.width, self.look.theme))
-            case BackgroundChanged(background):
-                for command in background:
-                    if self._background_states.get(command.id) != command.state:
-                        self._background_states[command.id] = command.state
-                        yield self._dim(background_line(command))
-            case _:
-                pass
+            case PlanUpdated(plan):
+                yield "\n".join(plan_lines(plan, look.width, look.theme))
+            case body:
+                yield from map(on_screen, self._reporter.lines(body, look.paint))
 
     def _waiting_line(self, now: float) -> str:
         """What the session waits for if nothing in it moves."""

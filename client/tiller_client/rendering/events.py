@@ -14,21 +14,12 @@ from msgspec import structs
 from tiller_client.rendering.activity import Activity
 from tiller_client.rendering.items import (
     UNCUT,
-    background_line,
     call_lines,
     citation_lines,
     item_block,
     waiting_line,
 )
-from tiller_client.rendering.lines import (
-    compaction_line,
-    plan_lines,
-    queue_lines,
-    resolution_line,
-    retry_line,
-    revert_line,
-    turn_end_line,
-)
+from tiller_client.rendering.lines import Reporter, plan_lines, queue_lines, turn_end_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, local_time, one_line, sanitized
 from tiller_client.rendering.wrap import Wrap, hanging, sentence
@@ -116,12 +107,11 @@ class Renderer:
         self._whole = whole
         self._goes_on = goes_on
         self._activity = Activity()
-        self._background_states: dict[str, str] = {}
+        self._reporter = Reporter()
         self._settings: Settings | None = None
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
         self._details_shown: set[str] = set()
-        self._error = ""
         self._queued: tuple[QueuedInput, ...] = ()
 
     def feed(self, event: Event) -> list[Piece]:
@@ -158,9 +148,6 @@ class Renderer:
                 yield from self._item_started(body.item)
             case ItemCompleted():
                 yield from self._item_completed(body.item)
-            case StatusChanged():
-                if body.status == "retry":
-                    yield from self._line(retry_line(body, self._paint, self._columns))
             case TurnStarted():
                 context = body.context
                 place = f"{context.model} as {context.agent} in {context.workspace}"
@@ -168,59 +155,42 @@ class Renderer:
                 yield from self._line(self._paint.dim(hanging(began, self._columns)))
             case TurnEnded():
                 yield from self._turn_ended(body, event.session_id)
+            case StepEnded():
+                yield from self._end_stream()
             case RequestOpened():
                 self._details_shown.add(body.request.detail)
                 yield from self.ask(body.request)
-            case RequestResolved():
-                yield from self._line(resolution_line(body, self._paint, self._columns))
             case PlanUpdated():
                 for line in plan_lines(body):
                     yield from self._line(line)
-            case BackgroundChanged():
-                yield from self._background(body)
+            case QueueChanged():
+                known, self._queued = self._queued, body.queue
+                for line in queue_lines(body, known, self._paint):
+                    yield from self._line(line)
             case WarningRaised():
                 yield from self._line(
                     self._paint.asking(sentence("! ", body.message, self._columns))
                 )
             case ErrorRaised():
-                self._error = body.message
-                yield from self._failure(body.message)
-            case _:
-                yield from self._session(body)
-
-    def _session(
-        self,
-        body: SessionCreated
-        | SessionConfigured
-        | SessionTitled
-        | SessionArchived
-        | QueueChanged
-        | StepStarted
-        | StepEnded
-        | ToolCallUpdated
-        | HistoryCompacted
-        | HistoryReverted,
-    ) -> Iterator[Piece]:
-        match body:
+                yield from self._failure(body)
+            case SessionCreated():
+                self._settings = body.settings
+            case SessionConfigured():
+                yield from self._configured(body.settings)
             case SessionTitled():
                 if self._prompts:  # else it would repeat what was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
-            case SessionConfigured():
-                yield from self._configured(body.settings)
-            case QueueChanged():
-                known, self._queued = self._queued, body.queue
-                for line in queue_lines(body, known, self._paint):
+            case (
+                StatusChanged()
+                | RequestResolved()
+                | BackgroundChanged()
+                | HistoryCompacted()
+                | HistoryReverted()
+            ):
+                for line in self._reporter.lines(body, self._paint, self._columns):
                     yield from self._line(line)
-            case HistoryReverted():
-                yield from self._line(revert_line(body, self._columns))
-            case SessionCreated():
-                self._settings = body.settings
-            case HistoryCompacted():
-                yield from self._line(compaction_line(body, self._paint))
             case SessionArchived() | StepStarted() | ToolCallUpdated():
                 pass
-            case StepEnded():
-                yield from self._end_stream()
             case _:
                 assert_never(body)
 
@@ -231,13 +201,6 @@ class Renderer:
         if names != ["permissions"]:
             changed = ", ".join(name.replace("_", " ") for name in names)
             yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
-
-    def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
-        """Render what changed in the list of background commands."""
-        for one in body.background:
-            if self._background_states.get(one.id) != one.state:
-                self._background_states[one.id] = one.state
-                yield from self._line(self._paint.dim(background_line(one)))
 
     def _item_started(self, item: Item) -> Iterator[Piece]:
         if isinstance(item, (AssistantMessage, Reasoning)):
@@ -284,10 +247,7 @@ class Renderer:
     def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
         self._messages.clear()
         self._details_shown.clear()
-        # Most errors come as an event of their own, just before.
-        if body.error and body.error.message != self._error:
-            yield from self._failure(body.error.message)
-        self._error = ""
+        yield from self._failure(body)
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
         yield from self._line(turn_end_line(body, self._paint, columns=self._columns), kind)
         if body.queued:
@@ -295,8 +255,10 @@ class Renderer:
             waiting = sentence("! ", waiting_line(body.queued, goes_on), self._columns)
             yield from self._line(self._paint.asking(waiting), "needed")
 
-    def _failure(self, message: str) -> Iterator[Piece]:
-        yield from self._line(self._paint.bad(sentence("✗ ", message, self._columns)), "needed")
+    def _failure(self, body: ErrorRaised | TurnEnded) -> Iterator[Piece]:
+        if message := self._reporter.error(body):
+            failure = sentence("✗ ", message, self._columns)
+            yield from self._line(self._paint.bad(failure), "needed")
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
         """Render the next piece of a message; a mark distinguishes reasoning from the answer."""

@@ -1,9 +1,9 @@
-"""Renders events that are one line or a few, whatever came before them; pure."""
+"""Renders events that are one line or a few; pure. A `Reporter` has what all frontends share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tiller_client.rendering.activity import which_attempt
-from tiller_client.rendering.items import UNCUT, input_line
+from tiller_client.rendering.items import UNCUT, background_line, input_line
 from tiller_client.rendering.text import (
     SHORT_ID_CHARS,
     Paint,
@@ -17,6 +17,9 @@ from tiller_client.rendering.text import (
 )
 from tiller_client.rendering.wrap import INDENT, hanging
 from tiller_protocol.events import (
+    AnyBody,
+    BackgroundChanged,
+    ErrorRaised,
     HistoryCompacted,
     HistoryReverted,
     PlanUpdated,
@@ -25,7 +28,7 @@ from tiller_protocol.events import (
     StatusChanged,
     TurnEnded,
 )
-from tiller_protocol.items import QueuedInput, Usage
+from tiller_protocol.items import BackgroundCommand, QueuedInput, Usage
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 QUEUED_COLUMNS = 60
@@ -38,6 +41,43 @@ _WAITS = (("queue", "waits, because no turn is running"),)
 """The same if no turn will take it: then there is no steering."""
 
 _PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+
+
+class Reporter:
+    """Reports in lines what happens in one session, and nothing twice."""
+
+    def __init__(self, background: Iterable[BackgroundCommand] = ()) -> None:
+        """The states of `background` are known already."""
+        self._background = {one.id: one.state for one in background}
+        self._error = ""
+
+    def lines(self, body: AnyBody, paint: Paint, columns: int = UNCUT) -> Iterator[str]:
+        """The lines of the next event, if it is one that all frontends show alike."""
+        match body:
+            case StatusChanged(status="retry"):
+                yield _retry_line(body, paint, columns)
+            case RequestResolved():
+                yield _resolution_line(body, paint, columns)
+            case HistoryCompacted():
+                yield _compaction_line(body, paint)
+            case HistoryReverted():
+                yield _revert_line(body, columns)
+            case BackgroundChanged():
+                for one in body.background:
+                    if self._background.get(one.id) != one.state:
+                        self._background[one.id] = one.state
+                        yield paint.dim(background_line(one))
+            case _:
+                pass
+
+    def error(self, body: ErrorRaised | TurnEnded) -> str:
+        """The message to show for an error; empty if a turn ends with the one just shown."""
+        told = self._error
+        if isinstance(body, ErrorRaised):
+            self._error = body.message
+            return body.message
+        self._error = ""
+        return body.error.message if body.error and body.error.message != told else ""
 
 
 def plan_lines(body: PlanUpdated) -> Iterator[str]:
@@ -56,29 +96,25 @@ def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint
             yield paint.dim(f"{label}: {waiting}")
 
 
-def revert_line(body: HistoryReverted, columns: int = UNCUT) -> str:
-    """What went back, and what stayed as it is."""
+def _revert_line(body: HistoryReverted, columns: int) -> str:
     done = "the revert was undone" if body.undone else "history was reverted"
     conflicts = f"; files left as they are: {', '.join(body.conflicts)}"
     return hanging(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}", columns)
 
 
-def compaction_line(body: HistoryCompacted, paint: Paint) -> str:
-    """How much shorter history has become."""
+def _compaction_line(body: HistoryCompacted, paint: Paint) -> str:
     before, after = count(body.tokens_before), count(body.tokens_after)
     done = "summarised" if body.item_id else "old tool output left out"
     return paint.dim(f"≡ {done}: {before} → {after} tokens")
 
 
-def retry_line(body: StatusChanged, paint: Paint, columns: int = UNCUT) -> str:
-    """Which attempt comes when, and why."""
+def _retry_line(body: StatusChanged, paint: Paint, columns: int) -> str:
     delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
     cause = f": {one_line(body.cause)}" if body.cause else ""
     return paint.asking(hanging(f"↻ retry{which_attempt(body)}{delay}{cause}", columns))
 
 
-def resolution_line(body: RequestResolved, paint: Paint, columns: int = UNCUT) -> str:
-    """How a request was answered, and by whom."""
+def _resolution_line(body: RequestResolved, paint: Paint, columns: int) -> str:
     by = f" by {one_line(body.by)}" if body.by else " by a rule"
     text = f": {one_line(body.text)}" if body.text else ""
     match body.resolution:
