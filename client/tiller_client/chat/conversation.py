@@ -17,7 +17,7 @@ from tiller_client.chat.reading.layout import wrapped
 from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Row, Span
 from tiller_client.chat.terminal.look import Look
-from tiller_client.rendering.activity import MODEL_WAIT_SHOWN_AFTER_S
+from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.items import citation_lines, is_shown
 from tiller_client.rendering.lines import Reporter, turn_end_line
 from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
@@ -133,7 +133,7 @@ class Conversation:
                 shown = background_lines(command, facts, look.width, look.theme, opened=look.opened)
                 lines += ["", *shown]
         if waiting := self._waiting_line(now):
-            lines += ["", waiting]
+            lines += ["", self._dim(waiting)]
         return lines
 
     def set_apart(self) -> None:
@@ -253,11 +253,8 @@ class Conversation:
         if snapshot.turn is None or snapshot.open_items or snapshot.requests:
             return ""
         if self._retry_at is not None:
-            return self._dim(f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}")
-        waited_s = now - snapshot.updated_at
-        if waited_s < MODEL_WAIT_SHOWN_AFTER_S:
-            return ""
-        return self._dim(f"○ waiting for the model {seconds(waited_s)}")
+            return f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}"
+        return model_wait(now - snapshot.updated_at)
 
     def _alarm(self, message: str, role: str) -> str:
         """A warning or an error, in rows."""

@@ -96,10 +96,8 @@ class Activity:
             text, until = self._retry
             return cut(f"{text}{seconds(max(0.0, until - now))}", width - 1)
         if not (call := self._shown()):
-            waited_s = 0.0 if self._model_since is None else now - self._model_since
-            if waited_s < MODEL_WAIT_SHOWN_AFTER_S:
-                return ""
-            return cut(f"○ waiting for the model {seconds(waited_s)}", width - 1)
+            since = now if self._model_since is None else self._model_since
+            return cut(model_wait(now - since), width - 1)
         others = sum(one.since is not None for one in self._calls.values()) - 1
         more = f" and {others} more" if others else ""
         tail = f" {seconds(max(0.0, now - (call.since or now)))}{more}"
@@ -141,6 +139,12 @@ class Activity:
                 self._model_since = None
             case _:
                 pass
+
+
+def model_wait(waited_s: float) -> str:
+    """Says that the model has been silent; empty at first."""
+    waiting = f"○ waiting for the model {seconds(waited_s)}"
+    return waiting if waited_s >= MODEL_WAIT_SHOWN_AFTER_S else ""
 
 
 def which_attempt(body: StatusChanged) -> str:
