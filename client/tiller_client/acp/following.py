@@ -6,11 +6,13 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import NoDaemon, RejectedError
 from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
-from tiller_client.following.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
+from tiller_client.following.watch import (
+    RESTART_S,
+    SHUTDOWN_RETRY_S,
+    SILENCE_BUSY_S,
+    SILENCE_IDLE_S,
+)
 from tiller_protocol.answers import ReplayResult
-
-RESTART_S = 1.0
-"""After a lost connection this much time is left to whoever restarts the daemon."""
 
 
 class Following:

@@ -26,6 +26,9 @@ SILENCE_BUSY_S = 1.0
 SILENCE_IDLE_S = 5.0
 """The same while no turn is running: the first event of the next turn may be lost."""
 
+RESTART_S = 1.0
+"""After a lost connection this much time is left to whoever restarts the daemon."""
+
 SHUTDOWN_TIMEOUT_S = 30.0
 """Longest time to retry with a daemon that is shutting down."""
 
@@ -164,7 +167,7 @@ class Watch:
         self._wakeup = wakeup
         self._follower = Follower(connection.hello.log_id, after)
         self._socket = EventSocket(connection.places.runtime, session_id)
-        self._last_event_at = self._replayed_at = time.monotonic()
+        self._last_event_at = self._replayed_at = self._connected_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -209,8 +212,7 @@ class Watch:
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
         events = self._follower.take_live(self._socket.drain())
         self._check_silence(busy=busy, received=bool(events))
-        # A lost connection too: the replay notices if the daemon has ended.
-        if self._socket.take_joined() or not self.connected:
+        if self._socket.take_joined() or self._is_lost():
             self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
         return self._update(events, line=line or None, input_ended=line == "")
@@ -246,6 +248,13 @@ class Watch:
             self._follower.suspect_gap()
         interrupted = any(number in self._wakeup.numbers for number in numbers)
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
+
+    def _is_lost(self) -> bool:
+        """Whether the connection is lost for good, so that a replay finds out if the daemon is."""
+        now = time.monotonic()
+        if self.connected:
+            self._connected_at = now
+        return now - self._connected_at > RESTART_S
 
     def _check_silence(self, *, busy: bool, received: bool) -> None:
         now = time.monotonic()
