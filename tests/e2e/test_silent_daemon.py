@@ -13,14 +13,17 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from support.terminal import TILLER, TIMEOUT_S
 
+SESSION = "SESSION"
+"""Stands for the id: which one is the last depends on which of the verbs was quicker."""
+
 VERBS = (
     *(("ls",), ("show",), ("log",), ("attach", "--until-idle"), ("models",), ("requests",)),
     *(
-        ("send", "last", "hi"),
+        ("send", SESSION, "hi"),
         ("new",),
-        ("fork", "last"),
+        ("fork", SESSION),
         ("daemon", "status"),
-        ("exec", "--session", "last", "--queue", "x"),
+        ("exec", "--session", SESSION, "--queue", "x"),
     ),
 )
 
@@ -57,7 +60,12 @@ async def test_every_verb_says_that_the_daemon_is_stopped_and_goes_on_with_it(
     await frontend.turn_ended(session_id)
     daemon.process.send_signal(signal.SIGSTOP)
     with ExitStack() as stack:
-        running = [stack.enter_context(begin(daemon, workspace, *verb)) for verb in VERBS]
+        running = [
+            stack.enter_context(
+                begin(daemon, workspace, *(session_id if one == SESSION else one for one in verb))
+            )
+            for verb in VERBS
+        ]
         try:
             hint = f"to resume it: kill -CONT {daemon.process.pid}; to leave, press Ctrl-C"
             for process in running:
