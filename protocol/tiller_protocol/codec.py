@@ -25,7 +25,6 @@ INPUT_BYTES_MAX = 8 * 1024 * 1024
 """Largest user input: half a message, which leaves enough for everything around it."""
 
 TOPIC_END = b"\0"
-"""Separates the topic of a publication from its body, an event or a question to a lender."""
 
 Encoding = Literal["msgpack", "json"]
 
@@ -64,8 +63,16 @@ _answer_of = {
 _event_of = msgspec.msgpack.Decoder(Event).decode
 _file_wanted_of = msgspec.msgpack.Decoder(FileWanted).decode
 
-_DECODE_ERRORS = (ValueError, RecursionError, MemoryError, OverflowError, TypeError)
-"""msgspec's own error is a `ValueError`; it raises the others for hostile input."""
+_DECODE_ERRORS = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""msgspec's own error, and what else it raises for hostile input (deep nesting, bad UTF-8, …)."""
 
 
 def encoding_of(data: bytes | memoryview) -> Encoding:
@@ -135,6 +142,19 @@ def decode_file_wanted(data: bytes) -> FileWanted:
         return _file_wanted_of(data)
     except _DECODE_ERRORS as error:
         raise BadMessage(f"not a question about a file: {_reason(error)}") from None
+
+
+def encode_publication(topic: str, event: bytes) -> bytes:
+    """A publication: the topic, a NUL byte, the encoded event."""
+    return topic.encode() + TOPIC_END + event
+
+
+def decode_publication(data: bytes) -> tuple[str, Event]:
+    """Return the topic and the event of a publication; raises `BadMessage`."""
+    topic, end, body = data.partition(TOPIC_END)
+    if not end:
+        raise BadMessage("not a publication: no NUL byte after the topic")
+    return topic.decode(errors="replace"), decode_event(body)
 
 
 def _check_is_json(value: dict[str, Any]) -> None:

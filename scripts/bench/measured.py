@@ -25,9 +25,8 @@ from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import Accepted, AnyResult, Created
 from tiller_protocol.codec import (
     MESSAGE_BYTES_MAX,
-    TOPIC_END,
     decode_answer,
-    decode_event,
+    decode_publication,
     encode_submission,
 )
 from tiller_protocol.events import AnyBody, Event
@@ -277,7 +276,7 @@ class Frontend:
                     data = self._events.recv(block=False)
                 except pynng.TryAgain:
                     break
-                event = decode_event(data.partition(TOPIC_END)[2])
+                _, event = decode_publication(data)
                 if event.session_id in self.seen:
                     self.seen[event.session_id].append(Seen(at, event))
             self._news.set()

@@ -1,5 +1,6 @@
 """The codec with hostile bytes: it decodes them or raises `BadMessage`."""
 
+import contextlib
 import os
 import random
 
@@ -15,8 +16,10 @@ from tiller_protocol.codec import (
     decode_envelope,
     decode_event,
     decode_op,
+    decode_publication,
     encode_answer,
     encode_event,
+    encode_publication,
     encode_submission,
 )
 from tiller_protocol.errors import BadMessage
@@ -36,6 +39,8 @@ def understand(data: bytes) -> None:
         except BadMessage:
             continue
         msgspec.msgpack.encode(message)
+    with contextlib.suppress(BadMessage):
+        decode_publication(data)
 
 
 def test_mutated_frames_raise_bad_message_and_nothing_else():
@@ -161,8 +166,10 @@ def test_any_submission_survives_both_encodings(submission):
 
 @given(random_message(Event))
 @settings(max_examples=300)
-def test_any_event_survives_the_wire(event):
+def test_any_event_survives_the_wire_under_its_topic(event):
     assert decode_event(encode_event(event)) == event
+    published = encode_publication("daemon", encode_event(event))
+    assert decode_publication(published) == ("daemon", event)
 
 
 @given(random_message(AnyAnswer))

@@ -27,7 +27,7 @@ from tiller_protocol.answers import (
     ReplayResult,
     SessionResult,
 )
-from tiller_protocol.codec import TOPIC_END, decode_answer, decode_event, encode_submission
+from tiller_protocol.codec import decode_answer, decode_publication, encode_submission
 from tiller_protocol.events import Event, TurnEnded
 from tiller_protocol.ops import (
     AnyOp,
@@ -303,8 +303,7 @@ class _Player:
             await self._catch_up(session_id, follower, into)
             with trio.move_on_after(SILENCE_S) as silence:
                 self._silences.append(silence)
-                _, _, body = (await channel.receive()).partition(TOPIC_END)
-                event = decode_event(body)
+                _, event = decode_publication(await channel.receive())
                 into += follower.take_live([event])
             self._silences.remove(silence)
             if silence.cancelled_caught:

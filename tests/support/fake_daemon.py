@@ -37,11 +37,11 @@ from tiller_protocol.answers import (
     ToolSummary,
 )
 from tiller_protocol.codec import (
-    TOPIC_END,
     decode_envelope,
     decode_op,
     encode_answer,
     encode_event,
+    encode_publication,
 )
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import (
@@ -211,8 +211,7 @@ class FakeDaemon:
 
     def publish(self, event: Event) -> None:
         """Publish an event, whatever the log says."""
-        topic = event.session_id.encode()
-        self._pub.send(topic + TOPIC_END + encode_event(event), block=False)
+        self._pub.send(encode_publication(event.session_id, encode_event(event)), block=False)
 
     def write_token(self) -> None:
         token = self.runtime / TOKEN_FILE
