@@ -27,7 +27,7 @@ from tiller_daemon.transport.nng_connections import (
     lib,
     text_of,
 )
-from tiller_protocol.codec import TOPIC_END
+from tiller_protocol.codec import encode_publication
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 Handler = Callable[[bytes], Awaitable[bytes]]
@@ -143,7 +143,7 @@ class NngTransport:
         A subscriber that does not keep up loses the oldest events. It notices the gap in their
         numbers and asks for a replay.
         """
-        message = topic.encode() + TOPIC_END + event
+        message = encode_publication(topic, event)
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
