@@ -167,6 +167,7 @@ async def _serve_sessions(
     task_status: trio.TaskStatus[None],
 ) -> None:
     snapshots = services.files.snapshots
+    assert snapshots
     await snapshots.repair()
     server = SubmissionServer(services, supervisor, runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:

@@ -18,7 +18,6 @@ from msgspec import Struct, structs
 from support.directories import TemporarySearchIndex, directory_of
 from support.memory_log import MemoryLog
 from support.memory_transport import MemoryTransport
-from support.unchanged_files import UnchangedFiles
 from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
@@ -342,7 +341,6 @@ class World:
                 spill_directory=lambda session_id: Path("/nonexistent", session_id),
                 journals=Path("/nonexistent"),
                 forget=lambda session_id: None,
-                snapshots=UnchangedFiles(),
             ),
         )
         self.services = services

@@ -260,7 +260,7 @@ class Session:
         else:
             await self._accept(pending, result)
             # The event is in the log, so the journal that undoes the change after a crash can go.
-            if pending.files:
+            if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.confirm_restore(self.snapshot.workspace)
 
     async def _revert_files(self, pending: PendingSubmission) -> None:

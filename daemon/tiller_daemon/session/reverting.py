@@ -68,7 +68,7 @@ class RevertPlan(NamedTuple):
 
 
 async def put_back(
-    snapshots: Snapshots, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
+    snapshots: Snapshots | None, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
 ) -> RevertResult:
     """Put files back for a revert, or undo that; raises `RejectionError`.
 
@@ -82,6 +82,9 @@ async def put_back(
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
     skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    # History can be reverted without its files.
+    if snapshots is None:
+        return RevertResult(partial=True)
     try:
         plan = await _plan_revert(snapshots, snapshot.workspace, items)
         # Undoing a revert must not touch files that the revert left alone.
@@ -147,8 +150,8 @@ async def session_diff(
     items = _items_of(snapshot, op)
     patches = [item for item in items if isinstance(item, Patch)]
     known = [patch for patch in patches if patch.tree_after]
-    partial = len(known) < len(patches)
-    if not known:
+    partial = snapshots is None or len(known) < len(patches)
+    if not known or snapshots is None:
         return SessionDiffResult((), "", partial=partial)
     first, last = known[0].tree_before, known[-1].tree_after
     workspace = snapshot.workspace

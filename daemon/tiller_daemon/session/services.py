@@ -209,8 +209,8 @@ class SessionFiles(Struct, frozen=True):
     """The directory for journals of changes to several files."""
     forget: Callable[[str], None]
     """Removes the files of a deleted session."""
-    snapshots: Snapshots
-    """The snapshots of workspaces, to compare and to revert."""
+    snapshots: Snapshots | None = None
+    """None if files can't be reverted."""
 
 
 class Services(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import structs
 from tiller_daemon.files.paths import printable
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.services import Services
-from tiller_daemon.snapshots.snapshots import SnapshotProblem, TreeChange
+from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_daemon.tools.write_scope import WHOLE, WriteScope, is_below
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ids import ItemId
@@ -61,26 +61,28 @@ class TurnChanges:
 
     async def before(self) -> None:
         """Take a snapshot unless the step already has one; see `ChangeTracker`."""
+        if self._snapshots is None:
+            return
         # None of several concurrent calls may begin before the snapshot is complete.
         async with self._taking:
             if not self.is_open:
-                await self._begin()
+                await self._begin(self._snapshots)
 
-    async def _begin(self) -> None:
+    async def _begin(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
         # Between turns a change may have escaped a watch, and it is not this turn's.
         thorough = not self._has_looked
         claims = self._limits.claims
         self._claimed, self._taken = claims.mark(), tuple(one.scope for one in claims.current)
-        self._before = await self._take(thorough=thorough) if self._enabled else ""
+        self._before = await self._take(snapshots, thorough=thorough) if self._enabled else ""
         self._has_looked = True
         self.is_open = True
 
     async def after(self) -> Patch | None:
         """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call it again."""
-        if not self.is_open:
+        if self._snapshots is None or not self.is_open:
             return None
-        patch = await self._compare(thorough=False)
+        patch = await self._compare(self._snapshots, thorough=False)
         self.is_open = False
         return patch
 
@@ -90,38 +92,37 @@ class TurnChanges:
         Out of time, it returns a patch without trees. After any other turn it returns what the
         comparisons have missed.
         """
-        if not self._has_looked:
+        if self._snapshots is None or not self._has_looked:
             return None
         with trio.move_on_after(FINISH_S_MAX):
             if self.is_open:
-                return await self._compare(thorough=True)
-            return await self._missed()
+                return await self._compare(self._snapshots, thorough=True)
+            return await self._missed(self._snapshots)
         return Patch(ItemId(self._new_id()), ())
 
-    async def _compare(self, *, thorough: bool) -> Patch | None:
+    async def _compare(self, snapshots: Snapshots, *, thorough: bool) -> Patch | None:
         # Without a first snapshot a second one is of no use.
-        after = await self._take(thorough=thorough) if self._before else ""
+        after = await self._take(snapshots, thorough=thorough) if self._before else ""
         if not after:
             return Patch(ItemId(self._new_id()), ())
-        return await self._patch(self._before, after)
+        return await self._patch(snapshots, self._before, after)
 
-    async def _missed(self) -> Patch | None:
+    async def _missed(self, snapshots: Snapshots) -> Patch | None:
         try:
-            trees = await self._snapshots.missed(self._workspace, self._session_id)
+            trees = await snapshots.missed(self._workspace, self._session_id)
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return None
-        return await self._patch(*trees) if trees else None
+        return await self._patch(snapshots, *trees) if trees else None
 
-    async def _patch(self, before: str, after: str) -> Patch | None:
+    async def _patch(self, snapshots: Snapshots, before: str, after: str) -> Patch | None:
         """Return the differences of two trees."""
         if after == before:
             return None
         item_id = ItemId(self._new_id())
         patch = Patch(item_id, (), before, after, within=self._within(), without=self._without())
         try:
-            found = await self._snapshots.changes(self._workspace, before, after)
-            changes = own_changes(patch, found)
+            changes = own_changes(patch, await snapshots.changes(self._workspace, before, after))
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return Patch(item_id, ())
@@ -140,10 +141,10 @@ class TurnChanges:
         scopes = (*self._taken, *self._limits.claims.since(self._claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
-    async def _take(self, *, thorough: bool) -> str:
+    async def _take(self, snapshots: Snapshots, *, thorough: bool) -> str:
         """Take a snapshot; if that fails, warn and return an empty string."""
         try:
-            return await self._snapshots.take(self._workspace, self._session_id, thorough=thorough)
+            return await snapshots.take(self._workspace, self._session_id, thorough=thorough)
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return ""
