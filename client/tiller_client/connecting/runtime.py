@@ -85,9 +85,9 @@ def read_token(runtime: Path) -> str:
 
 
 def lock_holder(runtime: Path) -> int | None:
-    """The pid of the running daemon, if one is running.
+    """The pid of the running daemon, if one is running, which may end at any moment.
 
-    The daemon writes its pid when it has the lock, which it holds until it ends.
+    The daemon writes its pid as soon as it has the lock, which it holds until it ends.
     """
     try:
         text = (runtime / LOCK_FILE).read_text(encoding="ascii").strip()

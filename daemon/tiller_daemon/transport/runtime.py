@@ -134,9 +134,6 @@ class RuntimeDirectory:
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
-        os.ftruncate(self._lock, 0)
-        # The pid is only for messages; the lock itself shows that a daemon is alive.
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _release(self) -> None:
         os.ftruncate(self._lock, 0)
@@ -198,6 +195,8 @@ def _take_lock(directory: Path) -> int:
             _lock(lock)
             # If the file was removed meanwhile, another daemon may lock a new one.
             if _is_current(lock, path):
+                # At once: until then, a frontend reads the pid of a daemon that crashed.
+                _write_pid(lock)
                 return lock
         except BlockingIOError:
             pid = _read_pid(lock)
@@ -227,6 +226,11 @@ def _is_current(lock: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(lock), path.lstat())
     except FileNotFoundError:
         return False
+
+
+def _write_pid(lock: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
 def _read_pid(lock: int) -> int | None:
