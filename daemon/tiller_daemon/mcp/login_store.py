@@ -4,7 +4,6 @@ A login is used only for the address at which it was made, so that a token never
 server that is later configured under the same name.
 """
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.private import make_directory, replace_private
 
 log = structlog.get_logger()
 
@@ -59,14 +58,7 @@ class LoginStore:
         self._remember(login)
         self._logins[name] = login
         make_directory(self._directory)
-        file = self._file(name)
-        unfinished = file.with_suffix(".unfinished")
-        with open(unfinished, "wb", opener=open_private) as opened:
-            opened.write(msgspec.json.encode(login))
-            opened.flush()
-            # A rotated refresh token that gets lost ends the login.
-            os.fsync(opened.fileno())
-        unfinished.replace(file)
+        replace_private(self._file(name), msgspec.json.encode(login))
 
     def forget(self, name: str) -> bool:
         """Forget the login of a server; returns whether there was one. Raises `OSError`."""
