@@ -122,11 +122,11 @@ def test_set_changes_one_setting_and_says_it(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("approve", "sometimes", "the approve of a session; give ask or always or never"),
+        ("approve", "sometimes", "not a valid value for approve; give ask or always or never"),
         ("sandbox", "no", "give read_only or workspace_write or full_access"),
         ("follow-ups", "none", "give one_at_a_time or all"),
-        ("max-steps", "many", "'many' can't be the max-steps of a session"),
-        ("max-steps", "0", "give a whole number from 1 on"),
+        ("max-steps", "many", "'many' is not a valid value for max-steps"),
+        ("max-steps", "0", "give a whole number, 1 or more"),
         ("budget", "lots", "is not a budget"),
         ("colour", "red", "invalid choice: 'colour'"),
     ],

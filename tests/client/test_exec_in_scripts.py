@@ -117,7 +117,7 @@ def test_a_time_limit_holds_while_stdin_does_not_end(places: Places) -> None:
     finally:
         os.close(reader)
         os.close(writer)
-    assert (status, "no turn had begun" in said) == (124, True)
+    assert (status, "before a turn began" in said) == (124, True)
     assert not places.runtime.exists()
 
 

@@ -54,7 +54,8 @@ def test_all_pages_are_shown_up_to_the_limit_and_nothing_found_is_status_1(
         found = [json.loads(line)["session"]["session_id"][-1] for line in out.splitlines()]
         assert (status, found, "not indexed yet: 7" in err) == (0, ["2", "1"], True)
         daemon.not_indexed = 0
-        assert tiller("search", "Same")[:2] == (1, "nothing found here; everywhere: --all\n")
+        advice = "nothing found here; use --all to search everywhere\n"
+        assert tiller("search", "Same")[:2] == (1, advice)
         assert tiller("search", "--all", "Other", "--json") == (1, "", "")
         (here,) = [
             op for op in daemon.seen.values() if isinstance(op, SessionSearch) and op.workspace

@@ -401,7 +401,7 @@ def test_a_person_who_sends_something_is_told_how_to_watch_it(
         assert f"; watch it with: tiller attach {SESSION[-8:]}" in terminal.screen
         terminal = Terminal("send", "--queue", SESSION, "hi", columns=120)
         assert terminal.end() == 0
-        assert f"; see what waits with: tiller queue {SESSION[-8:]}" in terminal.screen
+        assert f"; see the queue with: tiller queue {SESSION[-8:]}" in terminal.screen
         assert tiller("send", SESSION, "hi")[1] == f"started turn {TURN}\n"
         assert tiller("send", "--wait", SESSION, "hi")[:2] == (0, "Done.\n")
         assert tiller("send", "--wait", "--no-reply", SESSION, "hi")[0] == 2

@@ -103,7 +103,7 @@ async def test_every_provider_is_there_with_its_key_by_name_and_its_server(
         assert not locked.received
         assert report.provider("good") == ("ok", f"good at {good.base_url}")
         assert report.provider("locked")[1].endswith("key from the variable LOCKED_KEY")
-        assert report.provider("far")[1].endswith("not asked (add --online)")
+        assert report.provider("far")[1].endswith("not contacted (add --online)")
         verdict, text = report.provider("down")
         assert verdict == "warn"
         assert "nothing listens at http://127.0.0.1:" in text

@@ -61,7 +61,7 @@ def test_a_restart_over_a_mistake_in_the_configuration_stops_nothing(daemon: Dae
     daemon.configure("\nmodell = 1\n" + CONFIG)
     done = tiller(daemon, "daemon", "restart")
     assert done.returncode == 1
-    assert "nothing was stopped, as a new daemon could not start" in done.stderr
+    assert "nothing was stopped, because a new daemon could not start" in done.stderr
     assert f"{daemon.places.config / 'config.toml'}, line 2" in done.stderr
     assert pid(daemon) == before
     daemon.configure(CONFIG)

@@ -212,8 +212,8 @@ async def test_a_busy_session_says_what_to_do_first_and_the_last_archived_one_co
         assert (refused.status, refused.err) == (1, f"tiller: {INTERRUPT_FIRST}\n")
     refused = await trio.to_thread.run_sync(tiller, "exec", "--session", "last", "more")
     assert refused.status == 1
-    assert "Steer it, queue your input, or wait until it ends. To run after it: --wait" in (
-        refused.err
+    assert (
+        "queue your input, or wait until it ends. Add your prompt to it with --queue" in refused.err
     )
     gate.open()
     await frontend.turn_ended(session_id)

@@ -12,11 +12,11 @@ from tiller_client.connecting.runtime import my_places
 from tiller_client.streams import show_all
 
 WAIT_S_MAX = 60.0
-"""Longest wait, well below the time after which loans are renewed."""
+"""Longest wait, well below the interval at which loans are renewed."""
 
 
 def run(arguments: Namespace) -> int:
-    """Serve one editor; the turns that still run then go on."""
+    """Serve one editor until it disconnects; running turns continue."""
     show_all()  # editors start programs with TERM=dumb
     peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
     places = my_places()

@@ -1,4 +1,4 @@
-"""`models`, `agents`, `tools` and `commands`: what there is to choose from.
+"""`models`, `agents`, `tools` and `commands`: list the available ones.
 
 `tools` starts the MCP servers and lists them, with their state, after the tools.
 """
@@ -26,12 +26,12 @@ from tiller_protocol.prices import Price
 CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
 NAME_CELLS_MAX = 24
-"""A longer name shifts only the rest of its own line."""
+"""Maximum width of the column of names; a longer name shifts only its own line."""
 
 EFFECT_CELLS = len("command")
 
 LISTED_SHOWN_MAX = 20
-"""If a provider lists more models, only their number is shown; some list hundreds."""
+"""If a provider lists more models, only the number is shown; some providers list hundreds."""
 
 
 def run(arguments: Namespace) -> int:
@@ -58,12 +58,12 @@ def run(arguments: Namespace) -> int:
         else:
             say(_line(thing, paint, width, names))
     if not things and not arguments.json:
-        say(f"no {arguments.verb} are configured; the file is: tiller config path")
+        say(f"no {arguments.verb} are configured; to see where to add some: tiller config path")
     return 0
 
 
 def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
-    """Print configured models, and others that providers list, unless there are too many."""
+    """Print the configured models, and others that providers list, unless there are too many."""
     if arguments.json:
         for model in models:
             print_json(model)
@@ -107,19 +107,19 @@ def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
 
 
 def _left(limit: RateLimit) -> str:
-    """What is left of a rate limit."""
+    """Return how much of a rate limit is left."""
     of = "" if limit.limit is None else f" of {count(limit.limit)}"
     return f"{count(limit.remaining)}{of} {one_line(limit.name)}"
 
 
 def _price(price: Price) -> str:
-    """Prices per million tokens."""
+    """Return the prices per million tokens."""
     cached = "" if price.cached_input is None else f" (cached {dollars(price.cached_input)})"
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
 def server_line(server: ServerSummary, paint: Paint) -> str:
-    """An MCP server, and below it why it can't be used."""
+    """Return the line for an MCP server, and below it any problem."""
     problem = f"\n    {one_line(server.problem)}" if server.problem else ""
     note = f"MCP server · {server.state} · {counted(server.tools, 'tool')}"
     bad = server.state in ("failed", "needs_login")
@@ -132,7 +132,7 @@ def _name(thing: CatalogEntry) -> str:
 
 
 def _line(thing: CatalogEntry, paint: Paint, width: int, names: int) -> str:
-    """One entry; `names` is the width of the column of names."""
+    """Return the line for one entry; `names` is the width of the column of names."""
     match thing:
         case AgentSummary():
             only = "read only" if thing.read_only else ""

@@ -1,4 +1,4 @@
-"""`chat`: works in a session on a terminal. Everything that draws is in `tiller_client.chat`."""
+"""`chat`: opens a session on a terminal. All drawing is done in `tiller_client.chat`."""
 
 import gc
 import os
@@ -22,16 +22,16 @@ from tiller_protocol.snapshot import Snapshot
 NAME = "tiller chat"
 
 PLAIN_ITEMS = 10
-"""Last items of a session that `--plain` begins with."""
+"""How many of a session's last items `--plain` shows first."""
 
 DUMB = ("", "dumb", "unknown")
-"""Terminals in which nothing can be redrawn."""
+"""Values of `TERM` for terminals on which nothing can be redrawn."""
 
 
 def run(arguments: Namespace) -> int:
     """Chat until the user leaves."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("tiller chat needs a terminal; for scripts there is: tiller exec PROMPT")
+        raise UsageError("tiller chat needs a terminal; in a script, use: tiller exec PROMPT")
     if arguments.plain or os.environ.get("TERM", "") in DUMB:
         with DaemonConnection(my_places(), NAME) as connection:
             return _plain(connection, _session(connection, arguments))
@@ -41,19 +41,19 @@ def run(arguments: Namespace) -> int:
             typed = stack.enter_context(kept(sys.stdin.fileno()))
         with DaemonConnection(my_places(), NAME) as connection:
             snapshot = read_snapshot(connection.ask, _session(connection, arguments))
-        if chosen_remote():  # ssh may have asked for something, which had to be seen
+        if chosen_remote():  # only now, as the user had to see any prompt of ssh
             typed = stack.enter_context(kept(sys.stdin.fileno()))
         return _on_screen(snapshot, typed)
 
 
 def _on_screen(snapshot: Snapshot, typed: bytes) -> int:
-    """Draw the session, then import what can do more, and chat."""
+    """Draw the session, then import the rest of the chat and run it."""
     from tiller_client.chat.opening import open_first
 
     opening = open_first(snapshot)
     try:
-        gc.disable()  # nothing that is imported is garbage
-        # Nothing here needs it, and asyncio does without where Python has none.
+        gc.disable()  # imports create no garbage
+        # Nothing here needs ssl, and asyncio works in a Python without it.
         sys.modules.setdefault("ssl", None)  # type: ignore[arg-type] - documented: None blocks
         import asyncio
 
@@ -67,7 +67,7 @@ def _on_screen(snapshot: Snapshot, typed: bytes) -> int:
 
 
 def _session(connection: DaemonConnection, arguments: Namespace) -> str:
-    """The session to open: the one that is named, the last one of the directory, or a new one."""
+    """Return the id of the session to open: a named one, the directory's last, or a new one."""
     settings = read_settings(arguments)
     if not arguments.session and not arguments.goes_on:
         workspace = read_workspace(arguments.directory)
@@ -80,7 +80,7 @@ def _session(connection: DaemonConnection, arguments: Namespace) -> str:
 
 
 def _plain(connection: DaemonConnection, session_id: str) -> int:
-    """Show the last items of the session, and go on line by line."""
+    """Show the last items of the session, then chat line by line."""
     from tiller_client.chat.plain import run_plain
     from tiller_client.verbs.follow import before_last_items
 

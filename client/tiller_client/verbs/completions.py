@@ -1,4 +1,4 @@
-"""`completions`: the script with which a shell completes `tiller`."""
+"""`completions`: prints a shell completion script for `tiller`."""
 
 from argparse import Namespace
 
@@ -8,6 +8,6 @@ from tiller_client.console import print_raw
 
 
 def run(arguments: Namespace) -> int:
-    """Print the script for a shell."""
+    """Print the script for the given shell."""
     print_raw(shellcode(["tiller"], shell=arguments.shell).lstrip("\n"))
     return 0

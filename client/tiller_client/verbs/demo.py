@@ -45,11 +45,11 @@ PAUSE_S = 1.2
 BAR_CELLS = 30
 LABEL_CELLS = 34
 INHERITED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
-"""The demo's daemon gets none of the user's keys and settings."""
+"""Variables that the demo's processes inherit: none with the user's keys or settings."""
 
 
 def run(arguments: Namespace) -> int:
-    """Play the demo; 0 when the turn completed and the repaired test passes."""
+    """Play the demo; returns 0 if its turn completed."""
     root = Path(tempfile.mkdtemp(prefix="tiller-demo-")).resolve()
     demo = _Demo(root, json=arguments.json)
     keeps_files = False
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
 
 
 class _Demo:
-    """One run of the demo in the directory `root`: the project and the daemon's home."""
+    """One run of the demo. The directory `root` holds the project and the daemon's home."""
 
     def __init__(self, root: Path, *, json: bool) -> None:
         self._root = root
@@ -105,7 +105,7 @@ class _Demo:
             self._note(f"view the session:     TILLER_HOME={home} {program} show last")
             self._note(f"remove everything:    rm -r {shlex.quote(str(self._home.parent))}")
         else:
-            self._note("all files of the demo were removed")
+            self._note("all of the demo's files were removed")
         self._note("to use your own model:  tiller doctor")
 
     def _make_project(self) -> None:
@@ -119,7 +119,7 @@ class _Demo:
         self._git(*who, "commit", "--quiet", "--message", "Add a discount")
 
     def _git(self, *arguments: str) -> str:
-        """Run git in the project, without the user's configuration of git."""
+        """Run git in the project, without the user's git configuration."""
         isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         try:
             done = subprocess.run(
@@ -154,7 +154,7 @@ class _Demo:
             wait_for_daemons(places)
 
     def _run_turn(self, connection: DaemonConnection, session_id: str) -> TurnEnded | None:
-        """Run the turn to its end; `None` if the user pressed Ctrl-C."""
+        """Run the turn and return its end; `None` if the user pressed Ctrl-C."""
         with (
             Signals("the demo was stopped") as signals,
             Watch(connection, session_id, signals) as watch,
@@ -234,10 +234,10 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    """Environment of the demo's processes, in which `python3` is this Python.
+    """Return the environment for the demo's processes, in which `python3` is this Python.
 
-    Their home is `root`, so that nothing of the demo stays in the user's; packages in the
-    user's home are still found.
+    Their home is `root`, so that the demo leaves nothing in the user's home. Python packages that
+    are installed in the user's home are still found.
     """
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -1,4 +1,4 @@
-"""`attach` and `log`: a session's events from a given one on, live or so far."""
+"""`attach` and `log`: show a session's events from a given event on; `attach` follows new ones."""
 
 from argparse import Namespace
 
@@ -18,10 +18,10 @@ from tiller_protocol.snapshot import SessionSummary
 NAME = "tiller attach"
 
 TAIL_EVENTS = 200
-"""How far from the end of the log the last items are looked for first."""
+"""Number of events at the end of the log that are searched for the last items first."""
 
 TAIL_GROWTH = 8
-"""How many times as far, if there are too few."""
+"""Factor by which that number grows if it holds too few items."""
 
 
 def run(arguments: Namespace) -> int:
@@ -39,7 +39,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _after(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
-    """The event to start after; `--tail` counts what is printed: items for people, or events."""
+    """Return the event to start after. `--tail` counts items, or events with `--json`."""
     if arguments.tail is None:
         return arguments.after
     if arguments.json:
@@ -50,7 +50,7 @@ def _after(connection: DaemonConnection, session: SessionSummary, arguments: Nam
 def before_last_items(
     connection: DaemonConnection, session: SessionSummary, number_of_items: int
 ) -> int:
-    """The event before those of the last items; reads no more of the log than it has to."""
+    """Return the event before the last items, reading no more of the log than necessary."""
     reach = TAIL_EVENTS
     while True:
         after = max(0, session.head - reach)

@@ -73,14 +73,14 @@ def _restore(connection: DaemonConnection, op: Revert | Unrevert, done: str, *, 
 
 
 def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
-    """What the user wrote to start a turn, in one line."""
+    """Return the prompt that started a turn, as one line."""
     starts = [mark.items for mark in snapshot.marks if mark.turn_id == turn_id]
     items = snapshot.items[starts[0] :] if starts else []
     return next((one_line(item.text) for item in items if isinstance(item, UserMessage)), "")
 
 
 def _print_reverted_files(result: RevertResult) -> None:
-    """Print what became of the files. Frontends that follow the session get it as a warning."""
+    """Print the outcome for each file. Frontends that follow the session get it as a warning."""
     for path in result.files:
         say(f"put back: {one_line(path)}")
     for path in result.conflicts:
@@ -89,8 +89,8 @@ def _print_reverted_files(result: RevertResult) -> None:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:
         complain(
-            "not put back: what a background sub-agent of these turns has changed; "
-            f"to revert that as well: tiller revert {session_id}"
+            "not put back: the changes of a background sub-agent of these turns; "
+            f"to revert them as well: tiller revert {session_id}"
         )
 
 
@@ -113,7 +113,7 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
 
 
 def _print_diff(result: SessionDiffResult) -> None:
-    """Show a diff on a terminal; a pipe gets what `git apply` takes, and nothing else."""
+    """Show a diff on a terminal; a pipe gets only the plain diff, as input for `git apply`."""
     if is_piped():
         print_raw(result.diff)
     elif result.files:
@@ -131,7 +131,7 @@ def _print_diff(result: SessionDiffResult) -> None:
 
 
 def _print_edits(connection: DaemonConnection, session_id: str) -> None:
-    """Print the calls that edited files; what commands changed is not known."""
+    """Print the calls that edited files. Changes that commands made are not known."""
     items = read_snapshot(connection.ask, session_id).items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
     if is_piped():
@@ -148,4 +148,4 @@ def _print_edits(connection: DaemonConnection, session_id: str) -> None:
         ]
         page("\n".join(lines))
     if not calls:
-        complain("no call of this session has edited a file")
+        complain("no call in this session edited a file")

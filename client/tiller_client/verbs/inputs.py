@@ -29,11 +29,11 @@ QUEUE_CHANGES = {
     "promote": "steered the running turn with",
     "move": "moved",
 }
-"""What each action has done, before the id of the input."""
+"""The message after each action; the id of the input follows."""
 
 
 STEERS = " (before the next step)"
-"""Marks input for the running turn in a list of what waits."""
+"""Marks input for the running turn in the list of queued inputs."""
 
 
 def run(arguments: Namespace) -> int:
@@ -83,9 +83,7 @@ def _changes(arguments: Namespace) -> bool:
 
 def _send_and_follow(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> int:
     if op.no_reply:
-        raise UsageError(
-            "with --no-reply no turn takes the input, so there is nothing to --wait for"
-        )
+        raise UsageError("--wait can't be used with --no-reply, because no turn takes the input")
     _, after = join(connection, op.session_id)
     return follow_turn(connection, op, after, arguments)
 
@@ -105,12 +103,12 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
 
 
 def _what_next(result: AnyResult | None, session: str) -> str:
-    """What a person can do after sending something."""
+    """Return a hint on what a person can do after sending input."""
     match result:
         case Started() | Steered():
             return f"; watch it with: tiller attach {session}"
         case Queued():
-            return f"; see what waits with: tiller queue {session}"
+            return f"; see the queue with: tiller queue {session}"
         case _:
             return "; the model gets it with the next message"
 
@@ -122,7 +120,7 @@ def _outcome(result: AnyResult | None) -> str:
         case Steered(turn_id, _):
             return f"steers turn {turn_id}"
         case Queued(input_id, position):
-            return f"queued at {position} as {input_id}"
+            return f"queued at position {position} as {input_id}"
         case _:
             return "added to history"
 
@@ -166,7 +164,7 @@ def _queue_edit(
     if arguments.move:
         reference, position = arguments.move
         if not position.isdecimal():
-            raise UsageError(f"{position!r} is not a position; 0 is next")
+            raise UsageError(f"{position!r} is not a position; give a number, 0 for the next")
         input_id = choose.input_id(queue, reference)
         return QueueEdit(session_id, input_id, "move", position=int(position))
     return None

@@ -1,4 +1,4 @@
-"""`mcp`: lists the MCP servers, and logs in to one of them or out."""
+"""`mcp`: lists the MCP servers; logs in to a server or out of it."""
 
 import os
 import select
@@ -17,7 +17,7 @@ from tiller_protocol.answers import CatalogResult, McpLoginResult
 from tiller_protocol.ops import Catalog, McpLogin
 
 POLL_S: Final = 0.5
-"""How often to ask whether the browser has come back."""
+"""Seconds between two checks whether the login in the browser is complete."""
 
 
 def run(arguments: Namespace) -> int:
@@ -45,7 +45,7 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> int:
         else:
             say(server_line(server, paint))
     if not catalog.servers and not arguments.json:
-        say("no MCP servers are configured; the file is: tiller config path")
+        say("no MCP servers are configured; to see where to add one: tiller config path")
     return 0
 
 
@@ -96,13 +96,13 @@ def _show(result: McpLoginResult, arguments: Namespace) -> None:
 
 
 def _typed() -> str | None:
-    """A line from standard input; None if there is none yet, empty at its end."""
+    """Return a line from standard input; `None` if no line has come yet, "" at its end."""
     ready, _, _ = select.select([sys.stdin], [], [], POLL_S)
     return sys.stdin.readline() if ready else None
 
 
 def _open_browser(url: str) -> None:
-    """Open a browser if there is a desktop; one in a terminal would take the terminal over."""
+    """Open a browser if there is a desktop; a text browser would take over the terminal."""
     if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
         import webbrowser
 

@@ -25,7 +25,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
 
 
 TITLE_COLUMNS = 60
-"""Of a request that was answered: enough to recognise it."""
+"""Columns for the title of an answered request: enough to recognise the request."""
 
 DONE = {
     "once": "allowed once",
@@ -34,7 +34,7 @@ DONE = {
     "reject": "rejected",
     "answer": "answered",
 }
-"""What each answer has done."""
+"""The message after each decision; the request's title follows."""
 
 
 def run(arguments: Namespace) -> int:
@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _answer(connection: DaemonConnection, arguments: Namespace) -> None:
-    """Answer a request, and say which one in which session."""
+    """Answer a request, and print its title and session."""
     request_id, session, request = choose.open_request(connection, arguments.request)
     title = one_line(request.title if request else "") or request_id
     done = f"{DONE[arguments.decision]}: {cut(title, TITLE_COLUMNS)}"

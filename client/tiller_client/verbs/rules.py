@@ -1,4 +1,4 @@
-"""`rules`: what the user allowed for good in a directory, and the rules of a session."""
+"""`rules`: lists and revokes lasting permission rules, and the rules of a session."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def run(arguments: Namespace) -> int:
     with DaemonConnection(my_places(), "tiller rules") as connection:
         listed = list(_listed(connection, arguments))
         if arguments.action == "revoke":
-            # All are looked up before any is revoked.
+            # Look up all rules first, so that none is revoked if an id is wrong.
             for rule in [_named(listed, reference) for reference in arguments.rules]:
                 connection.submit(RuleRevoke(rule.id, rule.session_id or None))
                 _print_revoked(rule, json=arguments.json)
@@ -46,7 +46,7 @@ def _listed(connection: DaemonConnection, arguments: Namespace) -> Iterable[Rule
 
 
 def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
-    """The rule that an id, or a unique beginning of one, means."""
+    """Return the rule with this id or unique beginning of an id; raises `UsageError`."""
     found = [rule for rule in rules if reference and rule.id.startswith(reference.lower())]
     if len(found) == 1:
         return found[0]
@@ -59,7 +59,7 @@ def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
 
 def _print_rules(rules: list[RuleSummary]) -> None:
     if not rules:
-        say("there are no rules; the answer always_here to a request makes one")
+        say("there are no rules; the answer always_here to a request adds one")
     paint = stdout_paint()
     for place, group in groupby(rules, _place):
         say(place)
@@ -80,7 +80,7 @@ def _place(rule: RuleSummary) -> str:
 
 
 def _words(rule: RuleSummary) -> str:
-    """What a rule is about, on one line and verbatim, as in a request."""
+    """Return a rule's permission and pattern on one line, verbatim, as in a request."""
     words = [verbatim(text).replace("\n", "␊") for text in (rule.permission, rule.pattern)]
     if rule.action != "allow":
         words.append(rule.action)

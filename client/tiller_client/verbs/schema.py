@@ -1,4 +1,4 @@
-"""`schema`: the protocol as JSON Schema or TypeScript, for those who write another frontend."""
+"""`schema`: prints the protocol as JSON Schema or TypeScript, for authors of other frontends."""
 
 import json
 from argparse import Namespace
@@ -8,7 +8,7 @@ from tiller_protocol.schema import json_schema
 
 
 def run(arguments: Namespace) -> int:
-    """Print one document; JSON in one line with `--json`, else indented."""
+    """Print the schema. JSON is indented, or with `--json` on one line."""
     if arguments.typescript:
         from tiller_protocol.typescript import typescript
 

@@ -19,11 +19,11 @@ from tiller_protocol.searching import (
 )
 
 STATUS_NOT_FOUND = 1
-"""The same as for grep."""
+"""As grep exits if nothing matches."""
 
 
 def run(arguments: Namespace) -> int:
-    """Search, and print each session with its texts."""
+    """Search, and print each matching session with its matching texts."""
     workspace = None if arguments.all else read_workspace(arguments.directory)
     query = query_of(arguments.query)
     paint, width, now = stdout_paint(), stdout_width(), time.time()
@@ -39,17 +39,21 @@ def run(arguments: Namespace) -> int:
             for text in found.texts:
                 say(f"    {text_line(text, paint)}")
     if not shown and not arguments.json:
-        say("nothing found" if arguments.all else "nothing found here; everywhere: --all")
+        say(
+            "nothing found"
+            if arguments.all
+            else "nothing found here; use --all to search everywhere"
+        )
     return 0 if shown else STATUS_NOT_FOUND
 
 
 def query_of(words: list[str]) -> str:
-    """The words of a command line as a query: one with blanks was quoted, so it is a phrase."""
+    """Return the query for words of a command line; a word with blanks was quoted: a phrase."""
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 
 def text_line(text: FoundText, paint: Paint) -> str:
-    """What a text is, and its excerpt with coloured matches."""
+    """Return a text's kind and its excerpt, with coloured matches."""
     pieces = (
         paint.asking(sanitized(piece)) if place % 2 else sanitized(piece)
         for place, piece in enumerate(text.pieces)

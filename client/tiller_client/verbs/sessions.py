@@ -52,7 +52,7 @@ AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS, TITLE_COLUMNS_MIN = 6, 7, 28, 16
 
 WIDE_COLUMNS = 100
 NARROW_WORKSPACE_COLUMNS = 16
-"""In a terminal of fewer than `WIDE_COLUMNS`, where titles tell more than paths."""
+"""Used in a terminal narrower than `WIDE_COLUMNS`, where titles matter more than paths."""
 
 
 def run(arguments: Namespace) -> int:
@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """A session in a line of `width` columns: id, age, status, workspace, title, figures."""
+    """Return a line of `width` columns: a session's id, age, status, workspace, title, figures."""
     workspace_columns = WORKSPACE_COLUMNS if width >= WIDE_COLUMNS else NARROW_WORKSPACE_COLUMNS
     home = str(Path.home())
     workspace = one_line(session.workspace)
@@ -109,7 +109,7 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
 
 
 def _figures(session: SessionSummary) -> str:
-    """Cost, how full the context is, branch, and what it is a fork of, as far as they are known."""
+    """Return a session's cost, context use, branch and parent, as far as they are known."""
     cost = "" if session.cost is None else dollars(session.cost)
     context = context_line(session).removeprefix("context ")
     parts = (cost, context, branch_line(session), fork_line(session))
@@ -153,7 +153,7 @@ def _created(created: Created, *, json: bool) -> None:
 
 
 def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> None:
-    """Print the id of a fork; a person is told what it is, and how to go on."""
+    """Print the id of a fork; for a person, also its parent and a command that continues it."""
     if json or is_piped():
         _created(created, json=json)
         return

@@ -17,20 +17,20 @@ from tiller_protocol.ops import SessionConfigure
 from tiller_protocol.settings import Approve, FollowUps, SandboxMode, Settings
 
 FIELDS = {"budget": "turn_budget"}
-"""The fields of settings with another name than on the command line; else `-` becomes `_`."""
+"""Fields of `Settings` that are named differently here. In other names, `-` becomes `_`."""
 
 
 WANTED = {
     "approve": " or ".join(get_args(Approve)),
     "sandbox": " or ".join(get_args(SandboxMode)),
     "follow-ups": " or ".join(get_args(FollowUps)),
-    "max-steps": "a whole number from 1 on",
+    "max-steps": "a whole number, 1 or more",
 }
-"""What a setting may be, where not any text is possible."""
+"""The values that a setting accepts, unless it accepts any text."""
 
 
 def run(arguments: Namespace) -> int:
-    """Change the setting, from the next turn on; an empty value takes it back."""
+    """Change the setting, from the next turn on; an empty value resets it."""
     name, value = arguments.name, arguments.value
     changes = _changes(name, value)
     with DaemonConnection(my_places(), "tiller set") as connection:
@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _changes(name: str, value: str) -> dict[str, Any]:
-    """The fields of the op; raises `UsageError`."""
+    """Return the fields of the op; raises `UsageError` if the value is invalid."""
     if name == "title":
         return {"title": value}
     field = FIELDS.get(name, name.replace("-", "_"))
@@ -54,7 +54,7 @@ def _changes(name: str, value: str) -> dict[str, Any]:
         return {"settings": msgspec.convert({field: _read(name, value)}, Settings)}
     except msgspec.ValidationError as error:
         wanted = f"; give {WANTED[name]}" if name in WANTED else f": {error}"
-        raise UsageError(f"{value!r} can't be the {name} of a session{wanted}") from None
+        raise UsageError(f"{value!r} is not a valid value for {name}{wanted}") from None
 
 
 def _read(name: str, value: str) -> object:

@@ -7,9 +7,9 @@ from tiller_protocol.ops import AnyOp
 
 
 def submit(connection: DaemonConnection, op: AnyOp, *, json: bool, done: str = "") -> Accepted:
-    """Submit `op`. As JSON, print its result, or the whole answer if it has none.
+    """Submit `op`. With `json`, print its result, or the whole answer if it has no result.
 
-    As text, print `done`, if given; otherwise the exit status is enough.
+    Otherwise, print `done` if given; without it, the exit status is enough.
     """
     accepted = connection.submit(op)
     if json:

@@ -34,14 +34,14 @@ def run(arguments: Namespace) -> int:
 
 
 def _is_agreed(project: ProjectResult) -> bool:
-    """Show the files and ask. Commands of hooks come last and are never truncated."""
+    """Show the files and ask the user. Hooks' commands come last and are never truncated."""
     for name in project.files:
         path = Path(project.workspace, name)
         text = path.read_text(errors="replace") if path.is_file() else "(a dangling link)"
         more = " …" if len(text) > SHOWN_CHARS_MAX else ""
         say(f"--- {one_line(name)}\n{sanitized(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
     if project.hooks:
-        say("These hooks would run automatically, in the sandbox of the model's commands:\n")
+        say("These hooks would run automatically, in the same sandbox as the model's commands:\n")
     for hook in project.hooks:
         tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
         say(f"{one_line(hook.on)}{tools}:\n{block(verbatim(hook.command), stdout_width())}\n")

@@ -1,6 +1,6 @@
-"""`exec` and `resume`: run one turn to its end, by a prompt or without a new message.
+"""`exec` and `resume`: run one turn to its end, from a prompt or without a new message.
 
-The model comes first: what only shows the turn is imported once the turn has started.
+Modules that only show the turn are imported after it has started, to reach the model sooner.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ AnyTurnOp = UserInput | TurnContinue | Compact | Shell
 """The ops that start a turn."""
 
 ENDS_TURN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-"""The signals that interrupt a turn; the last one comes when the time limit is over."""
+"""The signals that interrupt a turn; SIGALRM comes when the time limit has passed."""
 
-WAYS_TO_WAIT = "To run after it: --wait runs a turn of its own, --queue joins the running one."
+WAYS_TO_WAIT = "Add your prompt to it with --queue, or run a new turn after it with --wait."
 
 
 def run(arguments: Namespace) -> int:
@@ -103,14 +103,14 @@ def _exec(arguments: Namespace) -> int:
 
 
 class Ending(NamedTuple):
-    """What a turn, or the program that follows it, does before the turn is over."""
+    """How the program treats a busy session, requests and signals."""
 
     waits_for_rest: bool = False
-    """If a turn is running already, wait for its end."""
+    """If a turn is running already, wait until it ends."""
     asks: bool = True
-    """Wait for answers that nobody can give here; otherwise a question ends the turn."""
+    """If nobody can answer a request here, wait for another frontend; else end the turn."""
     leaves: bool = False
-    """Signals leave the turn running."""
+    """On a signal, leave the turn running; else interrupt it."""
 
 
 def _ending(arguments: Namespace) -> Ending:
@@ -124,7 +124,7 @@ def _ending(arguments: Namespace) -> Ending:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float | None) -> Generator[None]:
-    """Raise `TimedOut` after this time, wherever the program waits; `Signals` takes over."""
+    """Raise `TimedOut` after this time, wherever the program waits, until `Signals` takes over."""
     if seconds is None:
         yield
         return
@@ -138,7 +138,7 @@ def _time_limit(seconds: float | None) -> Generator[None]:
 
 
 def _give_up(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TimedOut("the time limit (--timeout) has passed, and no turn had begun")
+    raise TimedOut("the time limit (--timeout) passed before a turn began")
 
 
 def follow_turn(
@@ -146,8 +146,8 @@ def follow_turn(
 ) -> int:
     """Submit an op that starts a turn, and show the session until the turn has ended.
 
-    `arguments` say how much of it: `json`, `verbose` or `quiet`. A signal interrupts the turn and
-    waits for its end; a second Ctrl-C raises `Detached`. Returns the exit status.
+    `arguments` say how much to show: `json`, `verbose` or `quiet`. A signal interrupts the turn,
+    and its end is awaited; a second Ctrl-C raises `Detached`. Returns the exit status.
     """
     ending = _ending(arguments)
     how = f"follow it with: tiller attach {op.session_id}"
@@ -170,7 +170,7 @@ def follow_turn(
 def _start(
     connection: DaemonConnection, op: AnyTurnOp, watch: Watch, signals: Signals, *, waits: bool
 ) -> Started | Queued | Steered:
-    """Submit the op; with `waits`, again each time the session has become idle."""
+    """Submit the op. With `waits`, submit it again when a busy session has become idle."""
     said = False
     while True:
         try:
@@ -194,7 +194,7 @@ def _await_rest(watch: Watch, signals: Signals) -> None:
     while True:
         update = watch.wait(busy=True)
         if signals.timed_out:
-            raise TimedOut("the time limit (--timeout) has passed, and the session was still busy")
+            raise TimedOut("the time limit (--timeout) passed while the session was still busy")
         if update.interrupted:
             raise KeyboardInterrupt
         if any(event.body == StatusChanged("idle") for event in update.events):
@@ -202,7 +202,7 @@ def _await_rest(watch: Watch, signals: Signals) -> None:
 
 
 def join(connection: DaemonConnection, reference: str, directory: str = ".") -> tuple[str, int]:
-    """The id of a session, and the `seq` of its last event."""
+    """Return the id of a session and the `seq` of its last event."""
     from tiller_client.command_line import choose
 
     session_id = choose.session_id(connection, reference, directory, changes=True)

@@ -1,4 +1,4 @@
-"""`show --why`: why a tool call was allowed to run, or was not."""
+"""`show --why`: why a tool call was, or was not, allowed to run."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ BY = {
 
 
 def explain(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    """Print why a call was allowed, and what was asked and answered about it."""
+    """Print why a call was allowed, with the requests about it and their answers."""
     items = read_snapshot(connection.ask, session_id).items
     calls = [item for item in items if isinstance(item, ToolCall)]
     call = find_call(calls, arguments.why)
@@ -39,7 +39,7 @@ def explain(connection: DaemonConnection, session_id: str, arguments: Namespace)
 
 
 def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
-    """The call with this id or end of an id, or the last whose line has these words."""
+    """Return the call with this id or end of an id, else the last whose line contains the words."""
     if not calls:
         raise UsageError("this session has no tool call yet")
     if reference == choose.LAST:
@@ -53,7 +53,7 @@ def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
         if reference.strip() and reference in call_label(call):
             return call
     raise UsageError(
-        f"no tool call of this session is named {one_line(reference)!r}; "
+        f"no tool call in this session matches {one_line(reference)!r}; "
         "`tiller show` lists them, and `tiller log --json` has their ids"
     )
 
@@ -63,7 +63,7 @@ def explanation(
     asked: Sequence[tuple[RequestOpened, RequestResolved | None]],
     paint: Paint,
 ) -> list[str]:
-    """The lines about a call: what it is, why it ran, what was asked."""
+    """Return the lines about a call: its label, why it ran, and the requests about it."""
     lines = [f"{paint.bold(call_label(call))}  {paint.dim(call_state(call))}"]
     several = len(call.allowed) > 1
     lines += [f"  {_because(one, named=several)}" for one in call.allowed]
@@ -80,7 +80,7 @@ def explanation(
 
 
 def _because(allowed: Allowed, *, named: bool) -> str:
-    """A reason; `named`: with the permission, as one answer may allow several."""
+    """Return a reason; `named` adds the permission, as one answer may allow several."""
     name = f"{one_line(allowed.permission)} " if named else ""
     return f"{name}allowed {BY.get(allowed.by, allowed.by)}: {one_line(allowed.reason)}"
 
@@ -100,7 +100,7 @@ def _answer(resolved: RequestResolved | None) -> str:
 def _asked(
     connection: DaemonConnection, session_id: str, item_id: str
 ) -> list[tuple[RequestOpened, RequestResolved | None]]:
-    """The requests about a call, each with its resolution."""
+    """Return the requests about a call, each with its resolution."""
     opened: dict[str, RequestOpened] = {}
     resolved: dict[str, RequestResolved] = {}
     for event in read_events(connection.ask, session_id):

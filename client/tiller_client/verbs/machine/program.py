@@ -1,4 +1,4 @@
-"""Asks the daemon's program about this machine; no daemon need be running."""
+"""Asks the daemon's program about this machine; no daemon needs to be running."""
 
 import subprocess
 from pathlib import Path
@@ -9,14 +9,14 @@ from tiller_client.rendering.text import sanitized
 
 
 class Verdict(NamedTuple):
-    """What the program found: whether all is well, and its message."""
+    """The program's answer: whether all is well, and its message."""
 
     good: bool
     message: str
 
 
 def ask_program(*arguments: str, directory: Path | None = None) -> Verdict:
-    """Run `tillerd` with `arguments`, in this directory or in another one, until it ends."""
+    """Run `tillerd` with `arguments` until it ends, in `directory` or else the current one."""
     command = [*DAEMON_COMMAND, *arguments]
     done = subprocess.run(command, capture_output=True, check=False, cwd=directory, text=True)
     message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")

@@ -1,6 +1,6 @@
 """`sandbox`: runs a command in the sandbox of the model's commands, or describes that sandbox.
 
-It runs the daemon's program; no daemon need be running.
+The daemon's program does the work; no daemon needs to be running.
 """
 
 import os
@@ -16,14 +16,14 @@ from tiller_client.verbs.machine.program import ask_program
 
 
 class SandboxReport(msgspec.Struct):
-    """Result of `--json` without a command: whether a sandbox is enforced (`held`), and which."""
+    """Result of `--json` without a command: the sandbox, and whether it is enforced (`held`)."""
 
     held: bool
     message: str
 
 
 def run(arguments: Namespace) -> int:
-    """Replace this process by the command in its sandbox, or describe the sandbox."""
+    """Replace this process with the command in its sandbox, or describe the sandbox."""
     chosen = ["-c", f"sandbox.mode={arguments.sandbox}"] if arguments.sandbox else []
     words = [*chosen, "--sandboxed"]
     place = Path(arguments.directory)

@@ -29,13 +29,13 @@ Service = SystemdUnit | LaunchAgent
 FILE_MODE = 0o644
 
 LINGER = Path("/var/lib/systemd/linger")
-"""Has a file for each user whose services run without a login (loginctl(1), `enable-linger`)."""
+"""Contains a file per user whose services run without a login (loginctl(1), `enable-linger`)."""
 
 KEY_ENDING = "_API_KEY"
-"""How the names of variables end in which most people keep their keys."""
+"""Suffix of the variables in which most people keep their keys."""
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
-"""Directories whose programs disappear: the variable for each, and its default below the home."""
+"""Caches, whose programs may disappear: the variable for each, and its default below the home."""
 
 
 class Installed(msgspec.Struct, tag_field="type", tag="installed"):
@@ -67,7 +67,7 @@ def run(arguments: Namespace) -> int:
 
 
 def key_file_problem(file: Path) -> str:
-    """What is wrong with the file of the service's variables; empty if nothing is."""
+    """Return the problem with the file of the service's variables; empty if there is none."""
     with suppress(OSError):
         if file.stat().st_mode & FOR_OTHERS:
             return f"other users can read {file}; fix it with: chmod 600 {shlex.quote(str(file))}"
@@ -79,7 +79,7 @@ def _service() -> Service:
     if service and shutil.which(service.program):
         return service
     raise TillerError(
-        "neither systemd nor launchd is here; let your own service manager run, as you: "
+        "this machine has neither systemd nor launchd; let your own service manager run, as you: "
         f"{shlex.join(DAEMON_COMMAND)}"
     )
 
@@ -87,8 +87,8 @@ def _service() -> Service:
 def _install(places: Places, service: Service, definition: Definition, *, json: bool) -> int:
     if cache := _cache_of(Path(sys.prefix)):
         raise TillerError(
-            f"this tiller is in {cache}, from where it will disappear; install it first, in a "
-            "checkout, with: uv tool install . (or: pipx install .)"
+            f"this tiller is in the cache {cache}, which may be emptied at any time; install it "
+            "first, in a checkout, with: uv tool install . (or: pipx install .)"
         )
     service.file.parent.mkdir(parents=True, exist_ok=True)
     draft = service.file.with_name(f".{service.file.name}.new")
@@ -115,7 +115,7 @@ def _install(places: Places, service: Service, definition: Definition, *, json: 
 
 
 def _notes(service: Service, definition: Definition, holder: int | None) -> Iterator[str]:
-    """What the user has to know, or to do, now that the service is installed."""
+    """Yield what the user has to know or do once the service is installed."""
     if holder:
         yield (
             f"the daemon with pid {holder} keeps running outside of the service; to let the "
@@ -136,7 +136,7 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
 
 
 def _missing_keys(file: Path) -> set[str]:
-    """Variables of this shell that look like keys and that the service does not get."""
+    """Return variables of this shell that look like keys but are not in the service's `file`."""
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError:
@@ -150,7 +150,7 @@ def _uninstall(places: Places, service: Service, arguments: Namespace) -> int:
     if was_installed:
         if arguments.drain:
             stop(places, drain=True)
-        # Where the manager is out of reach it runs no service either, so the files are enough.
+        # A manager that can't be reached runs no service, so removing the files is enough.
         _run_all(service.disable)
         for path in service.files:
             path.unlink(missing_ok=True)
@@ -166,7 +166,7 @@ def _uninstall(places: Places, service: Service, arguments: Namespace) -> int:
 
 
 def _remove_empty(directory: Path) -> None:
-    """Remove a directory and its parents below the home, as far as they are empty."""
+    """Remove a directory and its parents below the home, up to the first that is not empty."""
     with suppress(OSError):
         while directory != Path(os.environ.get("HOME") or "/"):
             directory.rmdir()
@@ -174,7 +174,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def _run_all(commands: Iterable[Command]) -> str:
-    """Run commands until one fails; returns why it did, or nothing."""
+    """Run commands until one fails; returns why it failed, or an empty text."""
     for command in commands:
         try:
             done = subprocess.run(
@@ -189,9 +189,9 @@ def _run_all(commands: Iterable[Command]) -> str:
 
 
 def _can_confine_without_privileges() -> bool:
-    """Whether the sandbox is the same one if no program may run as another user.
+    """Whether the sandbox stays the same if setuid programs gain no privileges.
 
-    It is not where bubblewrap is installed setuid, which some systems need.
+    It does not where bubblewrap is installed setuid, which some systems need.
     """
     command = [*DAEMON_COMMAND, "--sandboxed"]
     limited = ["setpriv", "--no-new-privs", *command]
@@ -204,7 +204,7 @@ def _can_confine_without_privileges() -> bool:
 
 
 def _cache_of(prefix: Path) -> str:
-    """The cache that this Python environment lies in, as with `uvx` or `pipx run`; else empty."""
+    """Return the cache that contains this Python environment (`uvx`, `pipx run`); else empty."""
     home = Path(os.environ.get("HOME") or "/")
     for variable, default in CACHES:
         cache = Path(os.environ.get(variable) or home / default)
