@@ -30,16 +30,16 @@ from tiller_client.command_line.turn_arguments import (
 from tiller_protocol import VERSION
 
 _AddParser = Callable[..., Parser]
-"""Type of the method `add_parser`; argparse has no public name for the class that has it."""
+"""Type of the method `add_parser`, whose class has no public name in argparse."""
 
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
     *("session-budget", "tools", "follow-ups", "title"),
 )
-"""What `set` changes."""
+"""The settings that `set` can change."""
 
 ABOUT_TILLER = ("-h", "--help", "-V", "--version")
-"""Options without a verb. All others are of `chat`, which `tiller` alone starts too."""
+"""Options that work without a verb. Any other option without a verb belongs to `chat`."""
 MISUSE = 2
 """The exit status that argparse uses."""
 
@@ -74,12 +74,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _is_terminal() -> bool:
-    """Whether there is somebody to chat with."""
+    """Whether stdin and stdout are a terminal, so that a person can chat."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _take_host(words: list[str]) -> str | None:
-    """Remove the option `--host` from before the verb; returns its value, "" if that is missing."""
+    """Remove the option `--host` before the verb; returns its value, "" if the value is missing."""
     option, equals, value = words[0].partition("=") if words else ("", "", "")
     if option != "--host":
         return None
@@ -90,7 +90,7 @@ def _take_host(words: list[str]) -> str | None:
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
-    """The parser of all verbs, or of some if `verb` is one of them: the rest takes 8 ms."""
+    """Return the parser of all verbs, or only of some that include `verb`, which saves 8 ms."""
     parser = Parser(
         prog="tiller",
         description=DESCRIPTION,
@@ -107,7 +107,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--host", metavar="USER@BOX", help="use the daemon on that machine, over ssh"
     )
-    # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
+    # Without `prog`, argparse would format a usage to find it, and need the terminal's width.
     add = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", prog="tiller"
     ).add_parser
@@ -141,11 +141,11 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
 
 
 def _add_turns(add: _AddParser) -> None:
-    parser = _verb(add, "chat", "chat", "work in a session here; also: tiller")
+    parser = _verb(add, "chat", "chat", "open a chat in this directory; tiller alone does the same")
     add_opening(parser)
     add_choices(parser)
     add_rules(parser)
-    add_session(parser, default="")
+    add_session(parser, default="", meaning="a new one")
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     add_choices(parser)
@@ -160,7 +160,7 @@ def _add_turns(add: _AddParser) -> None:
     add_amount(parser)
     add_ending(parser)
     add_prompt(parser)
-    parser = _verb(add, "turns", "resume", "go on without a new message")
+    parser = _verb(add, "turns", "resume", "continue a session without a new message")
     add_choices(parser)
     add_rules(parser)
     add_amount(parser)
@@ -187,8 +187,8 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
     )
-    parser.add_argument("--archived", action="store_true", help="the archived sessions instead")
-    parser.add_argument("--of", metavar="SESSION", help="the sub-agents of this session instead")
+    parser.add_argument("--archived", action="store_true", help="list archived sessions instead")
+    parser.add_argument("--of", metavar="SESSION", help="list this session's sub-agents instead")
     parser.add_argument(
         "-n",
         dest="limit",
@@ -196,30 +196,30 @@ def _add_sessions(add: _AddParser) -> None:
         default=20,
         help="list at most this many; default: 20",
     )
-    parser.add_argument("--all", action="store_true", help="list all of them")
+    parser.add_argument("--all", action="store_true", help="list all sessions")
     text = "find sessions by what was said in them"
     parser = _verb(add, "search", "search", text)
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    parser.add_argument("--all", action="store_true", help="in all workspaces")
-    parser.add_argument("--archived", action="store_true", help="archived sessions as well")
+    parser.add_argument("--all", action="store_true", help="search all workspaces")
+    parser.add_argument("--archived", action="store_true", help="include archived sessions")
     parser.add_argument(
         "-n", dest="limit", type=positive, default=20, help="list at most this many; default: 20"
     )
     parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
-    parser.add_argument("--full", action="store_true", help="with the whole output of calls")
-    parser.add_argument("--tail", type=positive, metavar="N", help="only the last N items")
+    parser.add_argument("--full", action="store_true", help="show the whole output of calls")
+    parser.add_argument("--tail", type=positive, metavar="N", help="show only the last N items")
     parser.add_argument(
-        "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
+        "--prompt", metavar="TURN", help="print the system prompt of this turn: its id, or last"
     )
     parser.add_argument(
         "--why",
         metavar="CALL",
-        help="print why a tool call was allowed: its id, words from its line, or: last",
+        help="print why this tool call was allowed: its id, words from its line, or last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
-    parser.add_argument("--undo", action="store_true", help="take it out of the archive")
+    parser.add_argument("--undo", action="store_true", help="take the session out of the archive")
     add_session(parser)
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
     parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -232,16 +232,18 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
     add_session(parser)
     parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
-    parser.add_argument("value", metavar="VALUE", help='"" takes the setting back')
+    parser.add_argument("value", metavar="VALUE", help='the new value; "" resets it')
 
 
 def _add_inputs(add: _AddParser) -> None:
     parser = _verb(add, "inputs", "send", "start a turn, or steer the running one")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--queue", action="store_true", help="wait until the running turn ends")
-    how.add_argument("--no-reply", action="store_true", help="add it to history without a turn")
+    how.add_argument("--queue", action="store_true", help="queue the message until the turn ends")
+    how.add_argument("--no-reply", action="store_true", help="only add the message to history")
     parser.add_argument(
-        "--wait", action="store_true", help="show the turn that takes it; Ctrl-C leaves it running"
+        "--wait",
+        action="store_true",
+        help="follow the message's turn; Ctrl-C leaves the turn running",
     )
     add_amount(parser)
     add_choices(parser)
@@ -255,36 +257,38 @@ def _add_inputs(add: _AddParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
     parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
-    parser.add_argument("--background", metavar="ID", help="end this background command instead")
+    parser.add_argument("--background", metavar="ID", help="end this background task instead")
     add_session(parser)
     parser = _verb(add, "inputs", "queue", "show or change queued inputs")
     add_session(parser)
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
-    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
     change.add_argument(
-        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move it to this place; 0 is next"
+        "--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace the input's text"
+    )
+    change.add_argument(
+        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move to this position; 0 is next"
     )
 
 
 def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
-    add_session(parser, default="")
+    add_session(parser, default="", meaning="all")
     parser = _verb(add, "requests", "answer", "answer a request")
-    parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
+    parser.add_argument("request", metavar="REQUEST", help="a request's id, its beginning or end")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
         "text",
         metavar="TEXT",
         nargs="?",
         default="",
-        help="the answer, or why you reject it; without a reason that ends the turn",
+        help="the answer, or why you reject; rejecting without a reason ends the turn",
     )
-    parser = _verb(add, "rules", "rules", "list or revoke what you allowed for good")
+    parser = _verb(add, "rules", "rules", "list or revoke lasting permission rules")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
-    parser.add_argument("rules", metavar="RULE", nargs="*", help="the ids of rules to revoke")
+    parser.add_argument("rules", metavar="RULE", nargs="*", help="the id of a rule to revoke")
     parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
     parser.add_argument("--session", metavar="SESSION", help="include the rules of this session")
 
@@ -293,21 +297,21 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     add_amount(parser)
     add_session(parser)
-    parser = _verb(add, "history", "revert", "take history and files back to before a turn")
+    parser = _verb(add, "history", "revert", "undo a turn and later ones, in history and files")
     parser.add_argument(
         "--step", type=positive, metavar="N", help="undo only step N and later ones"
     )
     add_session(parser)
     parser.add_argument(
-        "turn", metavar="TURN", nargs="?", default="last", help="its id, or: last (default)"
+        "turn", metavar="TURN", nargs="?", default="last", help="the turn's id, or last (default)"
     )
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     add_session(parser)
-    parser = _verb(add, "history", "diff", "show what a session changed in files")
+    parser = _verb(add, "history", "diff", "show the changes that a session made to files")
     parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
     add_session(parser, default="last")
     parser.add_argument(
-        "turn", metavar="TURN", nargs="?", help="only this turn: its id, or: last; default: all"
+        "turn", metavar="TURN", nargs="?", help="only this turn: its id, or last; default: all"
     )
     parser = _verb(add, "history", "shell", "run your own command in the workspace")
     add_amount(parser)
@@ -319,7 +323,7 @@ def _add_catalog(add: _AddParser) -> None:
     for name, text in (
         ("models", "list the models, and check them with their providers"),
         ("agents", "list the agents"),
-        ("tools", "list the tools that there are for models"),
+        ("tools", "list the tools that models can use"),
         ("commands", "list the custom commands (typed as /NAME)"),
     ):
         parser = _verb(add, "catalog", name, text)
@@ -344,20 +348,20 @@ def _add_catalog(add: _AddParser) -> None:
         parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to one, or out")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to a server, or out")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
     parser.add_argument(
-        "--no-browser", action="store_true", help="only print the address of the login"
+        "--no-browser", action="store_true", help="only print the address for the login"
     )
     parser = _verb(add, "machine.doctor", "doctor", "check the installation and the configuration")
-    parser.add_argument("--online", action="store_true", help="ask the providers, too")
-    text = "run a command in the sandbox, or show what sandbox there is"
+    parser.add_argument("--online", action="store_true", help="contact the providers, too")
+    text = "run a command in the sandbox, or describe the sandbox"
     parser = _verb(add, "machine.sandbox", "sandbox", text)
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     add_sandbox(parser)
-    parser.add_argument("command", metavar="CMD", nargs="*", help="after --, with its arguments")
+    parser.add_argument("command", metavar="CMD", nargs="*", help="command and arguments, after --")
 
 
 def _add_daemon(add: _AddParser) -> None:
@@ -375,13 +379,11 @@ def _add_rest(add: _AddParser) -> None:
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
-    parser.add_argument("--typescript", action="store_true", help="as TypeScript types instead")
+    parser.add_argument("--typescript", action="store_true", help="print TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a script that completes tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
-    parser.add_argument(
-        "--remove", action="store_true", help="remove all files of the demo at its end"
-    )
+    parser.add_argument("--remove", action="store_true", help="remove the demo's files at the end")
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {

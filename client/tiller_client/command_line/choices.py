@@ -10,17 +10,17 @@ BUDGET_HINT = "give dollars, such as 2.50, or limits, such as tokens=200000,time
 
 
 def read_settings(arguments: Namespace) -> Settings:
-    """The settings of a new session; agent and model included."""
+    """Return the settings of a new session, including agent and model."""
     return Settings(approve=arguments.approve, sandbox=arguments.sandbox, **_chosen(arguments))
 
 
 def read_overrides(arguments: Namespace, **more: Any) -> TurnOverrides:  # noqa: ANN401 - fields of the struct
-    """The choices for one turn; `more` are further fields."""
+    """Return the choices for one turn; `more` are further fields."""
     return TurnOverrides(**_chosen(arguments), **more)
 
 
 def read_budget(text: str) -> Budget:
-    """A budget: US dollars, or names and limits; raises `UsageError`."""
+    """Parse a budget: US dollars, or limits as `name=value`; raises `UsageError`."""
     if "=" not in text:
         return Budget(cost=_positive(text, text))
     limits: dict[str, float] = {}
@@ -33,19 +33,19 @@ def read_budget(text: str) -> Budget:
         if name in ("steps", "tokens"):
             number = int(number)
         limits[name] = number
-    # An amount of less than one step or token is no limit that can be kept.
+    # Less than one step or token was rounded to 0, which is not a usable limit.
     if not all(limits.values()):
         raise UsageError(f"{text!r} is not a budget; {BUDGET_HINT}")
     return Budget(**limits)  # type: ignore[arg-type] - the whole numbers are integers
 
 
 def read_tools(text: str) -> tuple[str, ...]:
-    """Names of tools, separated by commas; none for an empty text."""
+    """Return the names in a comma-separated list of tools; none for an empty text."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _chosen(arguments: Namespace) -> dict[str, Any]:
-    """The fields that settings and overrides have in common."""
+    """Return the fields that settings and overrides have in common."""
     return {
         "agent": arguments.agent,
         "model": arguments.model,

@@ -1,6 +1,6 @@
 """Completes a command line for the shell: verbs, options, sessions, requests, models, agents.
 
-The shell runs `tiller` with `_ARGCOMPLETE` set (`tiller completions`). No daemon is started for it.
+The script of `tiller completions` runs `tiller` with `_ARGCOMPLETE` set. This starts no daemon.
 """
 
 import argparse
@@ -18,20 +18,20 @@ from tiller_protocol.answers import CatalogResult
 from tiller_protocol.ops import Catalog
 
 SESSIONS_MAX = 50
-"""More could not be told apart in a shell."""
+"""A longer list would be unreadable in a shell."""
 
 Values = dict[str, str]
-"""What can be typed, each with a description, which zsh and fish show."""
+"""The possible words, each with a description, which zsh and fish show."""
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print what can follow, and exit."""
+    """Print the possible next words, and exit."""
     _attach(parser)
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def _attach(parser: argparse.ArgumentParser) -> None:
-    """Give arguments that name something of the daemon's their values."""
+    """Attach completers to the arguments that name sessions, requests, models or agents."""
     for action in parser._actions:
         if isinstance(action.choices, dict):
             verbs = cast("dict[str, argparse.ArgumentParser]", action.choices)
@@ -94,4 +94,4 @@ _VALUES: dict[str, Callable[[DaemonConnection], Values]] = {
     "model": _models,
     "agent": _agents,
 }
-"""The possible values, by the name of the argument."""
+"""Functions that return the possible values, by the name of the argument."""

@@ -1,4 +1,4 @@
-"""The verbs of the daemon's process, and their options. The standard library only."""
+"""The actions of `tiller daemon`, and their options. Imports the standard library only."""
 
 import argparse
 from collections.abc import Callable
@@ -6,27 +6,27 @@ from collections.abc import Callable
 from tiller_client.command_line.turn_arguments import positive
 
 AddVerb = Callable[[str, str, str], argparse.ArgumentParser]
-"""Adds the parser of a verb, from its family, its name and its help."""
+"""Adds the parser of an action, from its family, its name and its help."""
 
 
 def add_actions(add: AddVerb) -> None:
     """Add the actions of `tiller daemon`."""
     run = add("machine.daemon", "run", "run the daemon here, in the foreground")
     run.add_argument("--config", metavar="F", help="configuration file")
-    run.add_argument("--log-format", choices=("json", "console"), help="format of its log")
+    run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     add("machine.daemon", "start", "start the daemon in the background")
     for name, text in (
         ("stop", "stop the daemon"),
         ("restart", "stop the daemon and start it again"),
     ):
         _drain(add("machine.daemon", name, text))
-    add("machine.daemon", "status", "show whether the daemon is running, with figures")
+    add("machine.daemon", "status", "show whether the daemon is running, and its figures")
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
         "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"
     )
     logs.add_argument("-f", dest="follow", action="store_true", help="follow the log")
-    text = "let systemd or launchd start the daemon, and watch it"
+    text = "let systemd or launchd start the daemon and keep it running"
     install = add("machine.service", "install", text)
     install.add_argument("--print", action="store_true", help="only print what would be installed")
     _drain(add("machine.service", "uninstall", "stop the service and remove it"))

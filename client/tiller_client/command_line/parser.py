@@ -1,4 +1,4 @@
-"""A parser of command lines that suggests words, with messages that are safe to print.
+"""An argument parser that suggests corrections, and whose messages are safe to print.
 
 Imports the standard library only, as every start needs this module.
 """
@@ -28,15 +28,15 @@ class Parser(argparse.ArgumentParser):
     """A parser whose error messages are safe to print on a terminal."""
 
     intermixed = False
-    """Whether options may stand between operands of which some are optional."""
+    """Whether options may stand between operands, some of which are optional."""
 
     def parse_known_args(  # type: ignore[override] - a subset of the original's types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse what is known; an unknown option of a verb ends with a suggestion."""
+        """Parse the known arguments; exit with a suggestion if an option is misspelt."""
         namespace = namespace or argparse.Namespace()
         if self.intermixed:
-            # It parses twice: the options, then the operands.
+            # The method below parses twice with this parser: the options, then the operands.
             self.intermixed = False
             return self.parse_known_intermixed_args(args, namespace)
         parsed, unknown = super().parse_known_args(args, namespace)
@@ -49,19 +49,19 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Write help or an error; argparse would ignore that it can't be written."""
+        """Write help or an error; argparse would ignore a failure to write."""
         if message:
             put(sys.stdout if file is sys.stdout else sys.stderr, message)
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and what is wrong, then exit."""
+        """Print the usage and the error, then exit."""
         from tiller_client.rendering.text import sanitized
 
         super().error(sanitized(message))
 
 
 def similar(word: str, known: Sequence[str]) -> str:
-    """The known word that is most like `word`; empty if none is."""
+    """Return the known word that is most similar to `word`; empty if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, 1)), "")

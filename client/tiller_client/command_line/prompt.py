@@ -15,7 +15,7 @@ FROM_STDIN = "-"
 
 
 def read_prompt(argument: str | None) -> tuple[str, str]:
-    """Return the prompt and its context, either of which stdin may have; raises `UsageError`."""
+    """Return the prompt and its context; either may come from stdin. Raises `UsageError`."""
     if argument is None:
         if not stdin_is_piped():
             raise UsageError("there is no task; give PROMPT, or pipe it into stdin")
@@ -63,9 +63,9 @@ def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
 
 
 def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Absolute paths of files; relative ones are resolved against the current directory.
+    """Return absolute paths of files; relative paths start at the current directory.
 
-    On another machine that is the user's home there.
+    With `--host`, they start at the user's home on the other machine.
     """
     if remote := chosen_remote():
         return tuple(map(remote.path, arguments))
@@ -73,10 +73,10 @@ def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_workspace(argument: str) -> str:
-    """The absolute path of an existing directory; raises `UsageError`.
+    """Return the absolute path of an existing directory; raises `UsageError`.
 
-    On another machine it is relative to the user's home there, and the daemon looks whether it
-    exists.
+    With `--host`, a relative path starts at the user's home on the other machine, and the daemon
+    checks that the directory exists.
     """
     if remote := chosen_remote():
         return remote.path(argument)
@@ -93,7 +93,7 @@ def read_workspace(argument: str) -> str:
 
 
 def read_schema(argument: str) -> dict[str, Any]:
-    """The JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
+    """Return the JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
     import json
 
     try:
@@ -108,7 +108,7 @@ def read_schema(argument: str) -> dict[str, Any]:
 
 
 def _bytes_of(argument: str) -> bytes:
-    """The UTF-8 of a word of the command line, with undecodable bytes as they were typed."""
+    """Return a word of the command line as UTF-8, with undecodable bytes as they were typed."""
     try:
         return argument.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, for what a turn may use. The standard library only."""
+"""Options that several verbs share. Imports the standard library only."""
 
 import argparse
 import re
@@ -7,48 +7,51 @@ TIMEOUT_S_MAX = 31_536_000
 """A year, which every clock and timer can hold."""
 
 SESSION_HELP = (
-    "an id, a unique beginning or end of it (at least 4 characters), or: last (of this directory)"
+    "a session's id, a unique beginning or end of it (at least 4 characters), or last: the latest "
+    "in this directory"
 )
 
 
-def add_session(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Add the session that a verb is about; with `default`, it may be left out."""
+def add_session(
+    parser: argparse.ArgumentParser, default: str | None = None, meaning: str = ""
+) -> None:
+    """Add the operand SESSION; it is optional with a `default`, whose `meaning` help shows."""
     if default is None:
         parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     else:
-        text = f"{SESSION_HELP}; default: {default or 'all'}"
+        text = f"{SESSION_HELP}; default: {meaning or default}"
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
 
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
-    """Add the sandbox of commands."""
+    """Add the option for the sandbox of commands."""
     modes = ("read_only", "workspace_write", "full_access")
     parser.add_argument("--sandbox", choices=modes, help="what commands may do on this machine")
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
-    """Add what decides about calls: approval and sandbox."""
-    text = "what to do where no permission rule decides"
+    """Add the options for approval and for the sandbox."""
+    text = "what to do with a call if no permission rule decides"
     parser.add_argument("--approve", choices=("ask", "always", "never"), help=text)
     add_sandbox(parser)
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add model, agent, variant, limits and tools; `choices` reads them."""
-    parser.add_argument("-m", "--model", help="provider/model")
+    """Add the options for model, agent, limits and tools; `choices` reads them."""
+    parser.add_argument("-m", "--model", help="the model to use, as provider/model")
     parser.add_argument("--agent", help="the agent to use")
-    parser.add_argument("--variant", help="such as high; for those of a model: tiller models")
+    parser.add_argument("--variant", help="the model's variant, such as high; see: tiller models")
     parser.add_argument(
         "--max-steps", type=positive, metavar="N", help="at most N model requests in a turn"
     )
     parser.add_argument(
-        "--budget", metavar="B", help="for a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N"
+        "--budget", metavar="B", help="limit a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N"
     )
-    parser.add_argument("--tools", metavar="NAMES", help="only these tools, separated by commas")
+    parser.add_argument("--tools", metavar="NAMES", help="allow only these tools: NAME,NAME,…")
 
 
 def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
-    """Add how much of a turn is shown; without `quiet`, only whether it is all."""
+    """Add the options for how much of a turn is shown; `quiet` adds `--quiet`."""
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
         "-v",
@@ -63,7 +66,7 @@ def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
 
 
 def add_attachments(parser: argparse.ArgumentParser) -> None:
-    """Add what comes with an input besides its text."""
+    """Add the options for images and files that accompany an input."""
     for name, metavar, text in (
         ("image", "FILE", "attach an image; may be repeated"),
         ("file", "PATH", "mention a file to the model; may be repeated"),
@@ -72,12 +75,16 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_prompt(parser: argparse.ArgumentParser) -> None:
-    """Add the task of `exec`, and what to do with it if a turn is running already."""
+    """Add the task of `exec`, and the options for a session that is busy."""
     busy = parser.add_mutually_exclusive_group()
     busy.add_argument(
-        "--queue", action="store_true", help="if a turn is running, queue the prompt behind it"
+        "--queue", action="store_true", help="if a turn is running, queue the prompt for that turn"
     )
-    busy.add_argument("--wait", action="store_true", help="if a turn is running, wait for its end")
+    busy.add_argument(
+        "--wait",
+        action="store_true",
+        help="if a turn is running, start a new one when it has ended",
+    )
     parser.add_argument(
         "prompt",
         metavar="PROMPT",
@@ -87,20 +94,27 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ending(parser: argparse.ArgumentParser) -> None:
-    """Add what ends a turn, or this program, before the turn is over."""
+    """Add the options for what ends a turn early, and what does not."""
     parser.add_argument(
-        "--timeout", type=duration, metavar="T", help="interrupt it after 90, 90s, 10m or 1h30m"
+        "--timeout",
+        type=duration,
+        metavar="T",
+        help="interrupt the turn after this time, such as 90 (seconds), 10m or 1h30m",
     )
     parser.add_argument(
-        "--no-wait", action="store_true", help="end it if something is asked and nobody can answer"
+        "--no-wait",
+        action="store_true",
+        help="end the turn if it needs an answer and nobody can give it here",
     )
     parser.add_argument(
-        "--detach", action="store_true", help="Ctrl-C, SIGTERM and SIGHUP leave it running"
+        "--detach",
+        action="store_true",
+        help="leave the turn running on Ctrl-C, SIGTERM and SIGHUP",
     )
 
 
 def duration(text: str) -> float:
-    """A time in seconds: a number, or numbers with the units h, m and s."""
+    """Parse a time and return seconds; the text is a number, or numbers with units (h, m, s)."""
     problem = argparse.ArgumentTypeError(
         f"{text!r} is not a time; give seconds, such as 90, or units, such as 90s, 10m, 2h or 1h30m"
     )
@@ -115,16 +129,21 @@ def duration(text: str) -> float:
 
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
-    """Add which session a chat opens, and how it is shown."""
+    """Add the options for which session a chat opens, and how the session is shown."""
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     parser.add_argument(
-        "-c", "--continue", dest="goes_on", action="store_true", help="go on with the last one here"
+        "-c",
+        "--continue",
+        dest="goes_on",
+        action="store_true",
+        help="continue the latest session of the workspace",
     )
-    parser.add_argument("--plain", action="store_true", help="line by line; for screen readers")
+    text = "print line by line, for screen readers and simple terminals"
+    parser.add_argument("--plain", action="store_true", help=text)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
-    """Add at which event to start."""
+    """Add the options for the event to start at."""
     span = parser.add_mutually_exclusive_group()
     span.add_argument(
         "--after", type=event_number, default=0, metavar="N", help="start after event N"
@@ -133,12 +152,12 @@ def add_span(parser: argparse.ArgumentParser) -> None:
         "--tail",
         type=positive,
         metavar="N",
-        help="start with the last N items; with --json, events",
+        help="start with the last N items (with --json: the last N events)",
     )
 
 
 def event_number(text: str) -> int:
-    """A `seq`: 0 or more."""
+    """Parse a `seq`, the number of an event: 0 or more."""
     number = int(text)
     if not 0 <= number < 1 << 62:
         raise ValueError(text)
@@ -150,7 +169,7 @@ event_number.__name__ = "event number"
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a whole number, 1 or more."""
     number = int(text)
     if number < 1:
         raise ValueError(text)
