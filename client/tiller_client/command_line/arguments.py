@@ -241,9 +241,7 @@ def _add_inputs(add: _AddParser) -> None:
     how.add_argument("--queue", action="store_true", help="queue the message until the turn ends")
     how.add_argument("--no-reply", action="store_true", help="only add the message to history")
     parser.add_argument(
-        "--wait",
-        action="store_true",
-        help="follow the message's turn; Ctrl-C leaves the turn running",
+        "--wait", action="store_true", help="follow the message's turn; Ctrl-C leaves it running"
     )
     add_amount(parser)
     add_choices(parser)
@@ -257,16 +255,14 @@ def _add_inputs(add: _AddParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
     parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
-    parser.add_argument("--background", metavar="ID", help="end this background task instead")
+    parser.add_argument("--background", metavar="ID", help="end this command or sub-agent")
     add_session(parser)
     parser = _verb(add, "inputs", "queue", "show or change queued inputs")
     add_session(parser)
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
-    change.add_argument(
-        "--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace the input's text"
-    )
+    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
     change.add_argument(
         "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move to this position; 0 is next"
     )
