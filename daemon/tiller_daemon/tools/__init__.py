@@ -1,4 +1,4 @@
-"""The tools, in one file each, and the table of the built-in ones."""
+"""The tools, in one file each, and the table of the built-in tools."""
 
 from typing import Final
 
@@ -38,4 +38,4 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     QUESTION,
     TASK,
 )
-"""The tools that an agent can have; those of searches and MCP servers join at run time."""
+"""The tools that an agent can have; tools for web searches and of MCP servers join at run time."""

@@ -1,7 +1,7 @@
-"""What a tool is: a name, a struct of arguments, the permissions that it needs, and a function.
+"""Defines a tool: its name, its struct of arguments, the permissions it needs, and its function.
 
-`session.calls` validates the arguments, judges the permissions and runs the tool, which does only
-its own work in the `ToolEnvironment` that it gets.
+`session.calls` validates the arguments, judges the permissions and runs the tool. The tool does
+only its own work, in the `ToolEnvironment` that it gets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,60 +23,60 @@ class Requirement(Struct, frozen=True):
     """A permission that a call needs before it may run."""
 
     permission: str
-    """What kind of thing the call would do, such as `read` or `bash`."""
+    """The kind of action, such as `read` or `bash`."""
 
     subjects: tuple[str, ...]
-    """To what, as rules name it: a path relative to the workspace (absolute if outside), a command
-    line, an address."""
+    """The objects of the action, as rules name them: paths relative to the workspace (absolute if
+    outside), command lines, or addresses."""
 
     always: tuple[str, ...] = ()
     """Patterns that the answer `always` would allow."""
 
     kind: SubjectKind = "plain"
-    """How the subjects are judged."""
+    """The kind of the subjects, which decides how they are judged."""
 
     title: str = ""
     """What the call would do, in one line for the user."""
 
     detail: str = ""
-    """All of what the call would do, for the user."""
+    """A complete description of what the call would do, for the user."""
 
     loosest_unasked: Enclosure | None = None
     """For command lines, the loosest enclosure available for a call that the user was not asked
-    about; None if there is none."""
+    about; None if no enclosure is available."""
 
     detail_kind: DetailKind = "text"
-    """What kind of text `detail` is."""
+    """The kind of text in `detail`."""
 
     scope: WriteScope | None = None
-    """For a task, what its sub-agent may change; None if its owner's limits are the only ones."""
+    """For a task, the places that its sub-agent may change; None for its owner's limits."""
 
 
 class ToolPermission(Struct, frozen=True):
     """A permission that every call of a tool needs, whatever its arguments are."""
 
     name: str
-    """As rules name it, such as `read`."""
+    """The name that rules use, such as `read`."""
 
     subject: str | None = None
-    """To what; None if the arguments say it."""
+    """The subject of every call; None if the arguments name it."""
 
 
 class ToolResult(Struct, frozen=True):
     """What a call returns."""
 
     output: str
-    """For the model, already truncated."""
+    """The text for the model, already truncated."""
 
     title: str = ""
-    """For people, in one line."""
+    """One line for people."""
 
     failed: bool = False
-    """Whether the tool itself calls this an error, such as a non-zero exit status. The model sees
-    the output like any other."""
+    """Whether the tool reports an error, such as a non-zero exit status. The model gets the output
+    all the same."""
 
     diff: str = ""
-    """Changes of files as a unified diff, for people."""
+    """Changes to files as a unified diff, for people."""
 
     images: tuple[Image, ...] = ()
     """Images for the model."""
@@ -91,7 +91,7 @@ class ToolResult(Struct, frozen=True):
     """The sub-agent that did the work."""
 
     rejected: bool = False
-    """Whether the user said no while the call ran."""
+    """Whether the user rejected a request of the running call."""
 
     stopped_by: str = ""
     """The line of output that shows that the enclosure stopped the command."""
@@ -117,22 +117,22 @@ class BackgroundStart(Struct, frozen=True):
     """The program and its arguments."""
 
     directory: Path
-    """Where it starts."""
+    """The working directory."""
 
     variables: Mapping[str, str]
-    """Its whole environment."""
+    """The whole environment of the command."""
 
     spill_path: Path
     """The file for its complete output."""
 
     terminal: bool
-    """Whether it gets a pseudo-terminal."""
+    """Whether the command gets a pseudo-terminal."""
 
     secrets: tuple[str, ...] = ()
-    """Removed from its output."""
+    """Secrets that are removed from the output."""
 
     confined: CommandSandbox | None = None
-    """Its sandbox; None runs it without one."""
+    """The sandbox of the command; None for no sandbox."""
 
 
 class BackgroundReport(Struct, frozen=True):
@@ -142,31 +142,31 @@ class BackgroundReport(Struct, frozen=True):
     """The command as of now."""
 
     output: str
-    """If there was too much, only the end."""
+    """The new output; only its end if there was too much."""
 
     dropped_bytes: int = 0
-    """How much of the output came before `output` and is only in the spill file."""
+    """Size of the new output before `output`, which is only in the spill file."""
 
     notes: tuple[str, ...] = ()
-    """What its sandbox did, once it has ended."""
+    """Notes on what the sandbox did, once the command has ended."""
 
     stopped_by: str = ""
-    """The line of output that shows that the enclosure stopped it."""
+    """The line of output that shows that the enclosure stopped the command."""
 
 
 class Assignment(Struct, frozen=True):
-    """What a sub-agent is to do."""
+    """Work for a sub-agent."""
 
     prompt: str
-    """All that it sees."""
+    """The task; the sub-agent sees nothing else."""
     agent: str
-    """Its name; empty to keep that of a resumed sub-agent."""
+    """The name of the agent; empty to keep the agent of a resumed session."""
     resume: str = ""
-    """The session of an earlier sub-agent that should continue; empty for a new one."""
+    """The session of an earlier sub-agent that should continue; empty for a new sub-agent."""
     background: bool = False
-    """Whether the call only starts it, and its report comes later."""
+    """Whether the call only starts the sub-agent, whose report comes later."""
     scope: WriteScope | None = None
-    """What it may change; None if that is what its owner may change."""
+    """The places that the sub-agent may change; None for all that its owner may change."""
 
 
 class BackgroundCommands(Protocol):
@@ -216,7 +216,7 @@ class Diagnostics(Protocol):
 
 
 class Readable(Protocol):
-    """Which files may be read without a question, by the rules of the turn."""
+    """The files that the turn's rules allow to be read without asking the user."""
 
     @property
     def path_fragments(self) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class ToolFailure(Exception):
 
 
 class FileVersions(Struct, frozen=True):
-    """What the model knows of the files of a workspace."""
+    """The versions of a workspace's files that the model has seen."""
 
     fingerprints: dict[Path, str] = field(default_factory=dict[Path, str])
     """The SHA-256 of the bytes that the model saw last, by absolute resolved path."""
@@ -259,28 +259,29 @@ class FileAccess(Struct, frozen=True):
     """What a running call needs to work with files."""
 
     versions: FileVersions
-    """What the model last saw of each file."""
+    """The version of each file that the model saw last."""
     readable: Readable
-    """Which files may be shown beyond those that the call was permitted to read."""
+    """Files that may be shown besides those that the call was permitted to read."""
     diagnostics: Diagnostics
-    """What language servers say about a file."""
+    """The language servers, which find errors in files."""
     spill_directory: Path
-    """For output that is too long for the model."""
+    """The directory for output that is too long for the model."""
     journals: Path
-    """Journals of changes in progress."""
+    """The directory for journals of changes in progress."""
     editors: Editors
-    """Where files may be open with changes that are not saved."""
+    """The editors, which may have files open with unsaved changes."""
 
 
 class CommandAccess(Struct, frozen=True):
     """What a running call needs to start processes."""
 
     variables: Callable[[], Mapping[str, str]]
-    """Returns the whole environment of a child process: no secrets, and the marks by which the
-    daemon finds what a call left behind. A call that starts none need not wait for it."""
+    """Returns the whole environment of a child process, without secrets, but with the marks by
+    which the daemon finds processes that a call left behind. A call that starts no process need
+    not wait for the environment."""
     background: BackgroundCommands
     confined: CommandSandbox | None = None
-    """The sandbox of the command; None runs it without one."""
+    """The sandbox of the command; None for no sandbox."""
 
 
 class UserAccess(Struct, frozen=True):
@@ -291,7 +292,8 @@ class UserAccess(Struct, frozen=True):
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
     """Replaces the plan of the session."""
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
-    """Asks a question with choices and waits for the answer; `ToolFailure` if nobody is asked."""
+    """Asks a question with choices and waits for the answer; raises `ToolFailure` if the user can't
+    be asked."""
     withdraw: Callable[[], None]
     """Withdraws the questions of this call that are still open."""
 
@@ -300,7 +302,7 @@ class WebAccess(Struct, frozen=True):
     """How a running call reaches the web."""
 
     private_addresses: bool = False
-    """Whether it may reach machines that are not on the public internet."""
+    """Whether the call may reach machines that are not on the public internet."""
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
     """Proxy variables with their passwords; no child process gets them."""
 
@@ -309,25 +311,25 @@ class ToolEnvironment(Struct, frozen=True):
     """What a running call may use."""
 
     workspace: Path
-    """Absolute."""
+    """The absolute path of the workspace."""
     session_id: str
     """The session whose turn makes the call."""
     call_id: str
-    """The item of the call."""
+    """The id of the call's item."""
     files: FileAccess
-    """For work with files."""
+    """Access to files."""
     commands: CommandAccess
-    """For starting processes."""
+    """Access to processes."""
     user: UserAccess
-    """For live output, plans and questions."""
+    """Access to the user: live output, plans and questions."""
     delegate: Callable[[Assignment], Awaitable[ToolResult]]
     """Gives an assignment to a sub-agent; returns its report."""
     web: WebAccess = WebAccess()
-    """For requests to the web."""
+    """Access to the web."""
     requirements: tuple[Requirement, ...] = ()
     """The permissions that were granted to this call."""
     secrets: tuple[str, ...] = ()
-    """The keys in use: the call removes them from what it outputs."""
+    """The keys in use, which the call removes from its output."""
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001
@@ -349,42 +351,43 @@ class Tool(Struct, frozen=True, eq=False):
     """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`."""
 
     name: str
-    """What the model calls it."""
+    """The name by which the model calls the tool."""
 
     description: str
-    """What it does, for the model."""
+    """A description of the tool for the model."""
 
     arguments: type[Struct] | dict[str, Any]
-    """The struct that arguments are decoded to; for a tool of a server, the JSON schema of the
-    object that it takes."""
+    """The struct that arguments are decoded to; for an MCP server's tool, the JSON Schema of its
+    arguments."""
 
     effect: Effect | Literal["command", "agent"]
-    """`read` may run beside other calls, and `write` runs alone. The effect of `command` depends on
-    the judgement of its command line, and that of `agent` on the agent."""
+    """A `read` call may run beside other calls; a `write` call runs alone. For `command`, the
+    effect depends on the judgement of the command line; for `agent`, it depends on the agent."""
 
     timeout_s: float
     """Seconds after which a call is cancelled; infinite for a tool that waits for a person."""
 
     requirements: Callable[[Any, Path], tuple[Requirement, ...]]
-    """Returns the permissions that a call in a workspace needs. It follows links and reads what a
-    preview shows, but changes nothing."""
+    """Returns the permissions that a call in a workspace needs. It follows links, and reads files
+    for a preview, but changes nothing."""
 
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
     """Does the work. On cancellation it leaves no process behind."""
 
     repeatable: Callable[[Any], bool] = never
-    """Whether only the model notices a call with these arguments. Such a call may begin before the
-    response has ended, be dropped if the response fails, and be made again."""
+    """Whether a call with these arguments has no effect besides its result. Such a call may begin
+    before the response has ended, be dropped if the response fails, and be made again."""
 
     permission: ToolPermission | None = None
-    """What every call needs; None if that depends on the arguments, or nothing is needed."""
+    """The permission that every call needs; None if that depends on the arguments, or no call
+    needs one."""
 
     polls: bool = False
-    """Whether the same call again and again is normal, and no sign of a loop."""
+    """Whether repeating the same call is normal, rather than a sign of a loop."""
 
     server: str = ""
-    """The MCP server that offers it; empty for a tool of tiller."""
+    """The MCP server that offers the tool; empty for tiller's own tools."""
 
     check: Callable[[Any, Path, FileVersions], None] | None = None
-    """Raises if the call would fail on the files as they are, so that the user is not asked in
-    vain. It may block on the disk."""
+    """Raises `ToolFailure` if the call would fail on the files as they are, so that the user is not
+    asked in vain. It may block on the disk."""

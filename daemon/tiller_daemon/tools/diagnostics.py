@@ -53,8 +53,8 @@ DIAGNOSTICS: Final = Tool(
     name="diagnostics",
     description=(
         "Errors and warnings that a language server finds in a file, without running anything. "
-        "New errors are reported after each change of a file anyway. Use this to see older errors "
-        "too, or those that a change caused in other files."
+        "New errors are reported after each change to a file anyway. Use this to see older errors "
+        "too, or errors that a change caused in other files."
     ),
     arguments=DiagnosticsArguments,
     effect="read",

@@ -1,4 +1,4 @@
-"""What a running call may know of the editors in which files are open."""
+"""The interface through which a running call sees the editors that have files open."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from tiller_daemon.files.paths import Location
 
 
 class Editors(Protocol):
-    """The editors that lend the session their reading. No method raises when there is none."""
+    """The editors that show the session their unsaved files. No method raises if there is none."""
 
     async def unsaved(self, location: Location) -> bytes | None:
-        """Return what a file will be once its editor has saved it; waits a few seconds at most.
+        """Return the bytes of a file once its editor saves it; waits a few seconds at most.
 
-        None if no editor has changes of it, or none can tell. An editor that has not yet loaded a
-        newer file from the disk has no changes.
+        None if no editor has unsaved changes to the file, or none can tell. An editor that has not
+        yet loaded a newer file from the disk has no changes.
         """
         ...
 

@@ -58,7 +58,7 @@ class FileText(NamedTuple):
 class EncodingProblem(ToolFailure):
     """Bytes that can't be decoded, or text that can't be encoded.
 
-    The message is sentences about "it", the file.
+    The message is whole sentences, which call the file "it".
     """
 
 
@@ -66,7 +66,8 @@ def decode_text(data: bytes) -> FileText:
     """Return the text of a file. Raises `EncodingProblem` for a binary one.
 
     Without a byte order mark the encoding is UTF-8, or Windows-1252 if the bytes beyond ASCII are
-    not UTF-8: it maps each byte to a character, in files of western languages to the right one.
+    not UTF-8. Windows-1252 maps each byte to a character, and for western languages to the right
+    one.
     """
     encoding = next((each for each in WITH_BOM if data.startswith(each.bom)), UTF_8)
     if encoding == UTF_8 and _is_western(data):
@@ -81,7 +82,7 @@ def decode_text(data: bytes) -> FileText:
 
 
 def encode_text(text: str, encoding: Encoding) -> bytes:
-    """Return the bytes of a file. Raises `EncodingProblem` for a character that it can't encode."""
+    """Return the bytes of a file. Raises `EncodingProblem` if the encoding lacks a character."""
     try:
         return encoding.bom + text.encode(encoding.codec, encoding.errors)
     except UnicodeEncodeError as error:
@@ -95,7 +96,8 @@ def encode_text(text: str, encoding: Encoding) -> bytes:
 def encode_like(before: bytes | None, content: str) -> bytes:
     """Return the bytes of `content` with the encoding and line ends of the file `before`.
 
-    UTF-8 if there was no file, or a binary one. Raises `EncodingProblem` and `ToolFailure`.
+    The encoding is UTF-8 if there was no file, or a binary one. Raises `EncodingProblem` and
+    `ToolFailure`.
     """
     require_characters(content, "`content`")
     try:
@@ -110,7 +112,7 @@ def encode_like(before: bytes | None, content: str) -> bytes:
 
 
 def describe_format(data: bytes) -> str:
-    """Return the encoding and line ends of a file if they are unusual, to follow a noun."""
+    """Return the encoding and line ends of a file, to follow a noun; empty if both are usual."""
     try:
         text, encoding = decode_text(data)
     except EncodingProblem:
@@ -126,7 +128,7 @@ def describe_encoding(encoding: Encoding) -> str:
 
 
 def require_characters(text: str, argument: str) -> None:
-    """Raise `ToolFailure` for lone surrogates in an argument: they would stand for bytes."""
+    """Raise `ToolFailure` for lone surrogates in an argument, as they would stand for bytes."""
     if not _is_encodable(text):
         raise ToolFailure(f"{argument} contains half a surrogate pair, which is not a character.")
 
@@ -164,7 +166,7 @@ def _ends_in_crlf(text: str) -> bool:
 
 
 def _is_western(data: bytes) -> bool:
-    """Whether so few of the bytes beyond ASCII are valid UTF-8 that they are so by chance."""
+    """Whether so few of the bytes beyond ASCII are valid UTF-8 that this must be chance."""
     try:
         data.decode()
     except UnicodeDecodeError:

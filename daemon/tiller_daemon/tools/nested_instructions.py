@@ -1,6 +1,6 @@
-"""Instructions of directories below the workspace, sent with the first call that uses a file there.
+"""Instructions in directories below the workspace, sent with the first call that uses a file there.
 
-Those of the workspace and of the directories above it are in the system prompt.
+Instructions in the workspace and in the directories above it are in the system prompt.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvir
     """Return instructions to append to the result of a call that needed `requirements`.
 
     Empty if the call used no file in such a directory, or if the model has the instructions.
-    Instructions that may not be read without a question are only mentioned. Commands get none: the
-    files that they name are only part of what they use. Reads a few small files.
+    Instructions that may not be read without asking the user are only mentioned. Commands get no
+    instructions, as they use more files than they name. Reads a few small files.
     """
     requirements = tuple(requirements)
     if any(requirement.kind == "command" for requirement in requirements):

@@ -1,4 +1,4 @@
-"""Where a path in the arguments of a call leads, and which permissions it takes to use it."""
+"""Resolves the paths in a call's arguments, and returns the permissions needed to use them."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -26,7 +26,7 @@ def resolve_path(workspace: Path, path: str) -> Location:
 
 
 def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
-    """Return where `path` leads, for a running call; only what was judged before is allowed.
+    """Return where `path` leads, for a running call; only a place that was approved is allowed.
 
     Raises `ToolFailure` if a link has changed since the requirements of the call were judged.
     """
@@ -42,13 +42,13 @@ def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
 def file_requirements(
     permission: str, *locations: Location, title: str, detail: str = ""
 ) -> tuple[Requirement, ...]:
-    """Return the permissions needed to use files, as one question; `detail` is their diff."""
+    """Return the permissions needed to use files, as one question; `detail` is a diff of them."""
     places = [(location, printable(location.path.parent)) for location in locations]
     return _requirements(permission, places, title, detail)
 
 
 def directory_requirements(location: Location, *, title: str) -> tuple[Requirement, ...]:
-    """Return the permissions needed to search a directory, or the one file that is named."""
+    """Return the permissions needed to search a directory or a single file."""
     return _requirements("read", [(location, printable(location.path))], title, "")
 
 

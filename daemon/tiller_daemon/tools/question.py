@@ -13,7 +13,7 @@ from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolResult, nothing_
 TEXT_CHARS_MAX: Final = 4_000
 CHOICES_MAX: Final = 20
 CHOICE_CHARS_MAX: Final = 300
-"""What a person can be expected to read before answering."""
+"""As much as a person can be expected to read before answering."""
 
 
 class QuestionArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -51,16 +51,16 @@ LINE_CHARS_MAX: Final = 2000
 """A longer line is cut: minified code and data would fill the context window."""
 
 SCAN_BYTES_MAX: Final = 1024**3
-"""How far into a huge file the search for a line goes: about a second."""
+"""How far a huge file is searched for a line, which takes about a second."""
 
 NOTE_BYTES_MAX: Final = 512
-"""Reserved for the last lines, which tell where to read on and what it is."""
+"""Reserved for the notes at the end, such as where to read on."""
 
 UNSAVED: Final = (
     "(This is the text in the user's editor, with changes that are not saved. Searches and "
     "commands see the file on disk. It can be changed once the user has saved it.)"
 )
-"""Part of `NOTE_BYTES_MAX`."""
+"""A note at the end; `NOTE_BYTES_MAX` includes it."""
 
 PDF_BYTES_MAX: Final = 32 * 1024**2
 """All of a PDF must be in memory to find its pages."""
@@ -206,7 +206,7 @@ def _text(data: bytes, location: Location) -> FileText:
 
 
 def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encoding: str) -> str:
-    """Return numbered lines of a UTF-8 stream; `encoding` describes that of the file, if other."""
+    """Return numbered lines of a UTF-8 stream; `encoding` describes the file's own, if other."""
     last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
     bytes_left = BYTES_MAX - NOTE_BYTES_MAX
     numbered: list[str] = []
@@ -237,9 +237,9 @@ def _count(lines: int) -> str:
 
 
 def _skip_lines(stream: BinaryIO, lines: int) -> tuple[int, int]:
-    """Go to the beginning of a later line; returns how many lines and bytes are before it.
+    """Skip this many lines; returns how many lines and bytes were skipped.
 
-    There are fewer lines if the stream ends before, and no more than `SCAN_BYTES_MAX` bytes.
+    The stream may end before. No more than `SCAN_BYTES_MAX` bytes are skipped.
     """
     skipped_lines = skipped_bytes = 0
     block = b""
@@ -270,7 +270,7 @@ def _end_of_line(block: bytes, number: int) -> int:
 def _lines(stream: BinaryIO, scanned_bytes: int) -> Iterator[bytes | None]:
     """Yield each line with its line end, cut if very long; None after `SCAN_BYTES_MAX`.
 
-    `scanned_bytes` are those before the first one.
+    `scanned_bytes` is the number of bytes before the first line.
     """
     while line := stream.readline(_BLOCK_BYTES):
         scanned_bytes += len(line)

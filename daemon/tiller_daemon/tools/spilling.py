@@ -25,7 +25,7 @@ async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str,
 
 
 async def truncated_output(capture: Capture) -> str:
-    """Return captured output for a model; if it is too long, all of it goes to the spill file."""
+    """Return captured output for a model; if it is too long, the spill file gets all of it."""
     captured = capture.result()
     if not captured.tail and fits(captured.head):
         return captured.head

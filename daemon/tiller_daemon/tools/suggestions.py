@@ -1,6 +1,6 @@
 """Suggestions for failures: names and lines that resemble the missing ones.
 
-They only appear in messages; nothing is ever changed on a guess. `rapidfuzz` is imported with the
+They only appear in messages; nothing is ever changed on a guess. `rapidfuzz` is imported at the
 first failure.
 """
 
@@ -14,19 +14,19 @@ from tiller_daemon.files.paths import Location, PathProblem, opened_parent, prin
 
 NAMES_MAX: Final = 3
 NAMES_COMPARED_MAX: Final = 5000
-"""Entries of a directory that are compared, in some 15 ms."""
+"""How many entries of a directory are compared, in some 15 ms."""
 
 CHARS_PER_MISTAKE: Final = 3
 """Allow one mistyped, missing, added or swapped character for this many characters, as rustc and
 git do. More mistakes would give misleading suggestions."""
 
 WORD_CHARS_MIN: Final = 3
-"""Shorter words in common are chance."""
+"""Two names may have shorter words in common by chance."""
 
 WINDOWS_MAX: Final = 2
 FILE_LINES_MAX: Final = 20_000
 LINES_COMPARED_MAX: Final = 40
-"""How many lines of a missing text are compared with how many of the file, in 0.2 s."""
+"""How many lines of a missing text are compared with `FILE_LINES_MAX` lines of a file, in 0.2 s."""
 
 LINES_SCORE_MIN: Final = 75.0
 """Similarity in percent that lines need for a suggestion. Any two lines of one program reach some
@@ -46,7 +46,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def close_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that `name` may mean, the most similar first.
 
-    They differ by few characters, or one has all the words of the other: `read` and `read_file`.
+    Such a name differs in few characters, or one of the two names has all the words of the other,
+    as `read` and `read_file`.
     """
     distances = ((_distance(name, candidate), candidate) for candidate in known)
     near = sorted((distance, each) for distance, each in distances if distance is not None)
@@ -106,8 +107,8 @@ def _question(names: list[str]) -> str:
 def _distance(asked: str, known: str) -> int | None:
     """Return how far apart two names are; None if they are not similar.
 
-    The extension does not count for how many mistakes are allowed. Names that differ only in the
-    extension are always similar.
+    The number of allowed mistakes depends on the length without the extension. Names that differ
+    only in the extension are always similar.
     """
     from rapidfuzz.distance import OSA
 

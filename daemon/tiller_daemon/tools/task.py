@@ -25,18 +25,18 @@ from tiller_daemon.tools.write_scope import WriteScope, scope_of
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
-"""The subject of the permission to resume a sub-agent; its agent is not known at that point."""
+"""The subject of the permission to resume a sub-agent, whose agent is not known at that point."""
 
 PATHS_MAX: Final = 32
-"""How many places one task may declare: each is a mount around every command of its sub-agent."""
+"""How many places one task may declare. Each is a mount for every command of its sub-agent."""
 
 OUTSIDE: Final = (
-    "`paths` names {path}, which leads out of the workspace. A sub-agent can be given files and "
-    "directories of the workspace only."
+    "`paths` names {path}, which leads out of the workspace. A sub-agent can only be given files "
+    "and directories in the workspace."
 )
 PROTECTED: Final = (
-    "`paths` names {path}, which is protected: what is written there may make other programs run "
-    "something. Leave it out."
+    "`paths` names {path}, which is protected: files there may make other programs run commands. "
+    "Leave it out."
 )
 
 
@@ -88,7 +88,7 @@ def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requiremen
 
 
 def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:
-    """Return the places that paths lead to; raises `ToolFailure` for one that can't be given."""
+    """Return the places that paths lead to; raises `ToolFailure` if a sub-agent can't get one."""
     places: dict[str, Path] = {}
     for path in paths:
         location = resolve_path(workspace, path)
@@ -102,7 +102,7 @@ def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:
 
 async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolResult:
     agent = arguments.agent or ("" if arguments.resume else DEFAULT_AGENT)
-    # Its links were resolved when the call was judged.
+    # The links in the scope were resolved when the call was judged.
     scope = environment.requirements[0].scope
     return await environment.delegate(
         Assignment(arguments.prompt, agent, arguments.resume, arguments.background, scope)

@@ -23,7 +23,7 @@ def truncate(text: str, *, where: str = "") -> str:
 
 
 def truncate_parts(head: str, tail: str, *, lines: int, size_bytes: int, where: str = "") -> str:
-    """Truncate a text of which only the two ends are known; without a `tail`, `head` is all of it.
+    """Truncate a text of which only both ends are known; without a `tail`, `head` is all the text.
 
     `lines` and `size_bytes` count the complete text.
     """
@@ -74,7 +74,7 @@ def _after_line(text: str, lines: int) -> int:
 
 
 def _before_line(text: str, lines: int) -> int:
-    """Return the position where the last `lines` line ends, and the rest, begin; or 0."""
+    """Return the position after the line end that is number `lines` from the end; or 0."""
     place = len(text)
     for _ in range(lines):
         place = text.rfind("\n", 0, place)

@@ -1,6 +1,7 @@
 """The places that a task declares for its sub-agent, which may change nothing else. Pure.
 
-`session.calls.write_limits` refuses calls by them, and enclosures let commands write only there.
+`session.calls.write_limits` refuses calls that would write elsewhere, and enclosures keep commands
+from it.
 """
 
 from pathlib import Path
@@ -22,17 +23,18 @@ class WriteScope(Struct, frozen=True):
     """The same as absolute paths."""
 
     def covers(self, name: str) -> bool:
-        """Whether a path is in here; `name` is absolute for one outside the workspace."""
+        """Whether a path is in this scope; `name` is absolute for a path outside the workspace."""
         return any(is_below(name, one) for one in self.names)
 
     def covers_all(self, other: "WriteScope") -> bool:
-        """Whether all of `other` is in here."""
+        """Whether all of `other` is in this scope."""
         return all(map(self.covers, other.names))
 
     def overlaps(self, other: "WriteScope") -> bool:
-        """Whether a path can be in both. Names that some file systems take for one count as one.
+        """Whether a path can be in both scopes.
 
-        They differ in upper and lower case, or in how accents are encoded.
+        Names that differ only in case, or in how accents are encoded, count as the same name, as
+        on some file systems.
         """
         ours, theirs = map(_folded, self.names), [*map(_folded, other.names)]
         return any(is_below(a, b) or is_below(b, a) for a in ours for b in theirs)
@@ -42,20 +44,20 @@ class WriteScope(Struct, frozen=True):
 
 
 def scope_of(places: dict[str, Path]) -> WriteScope:
-    """Return the scope of places by their names, without those that are in another one."""
+    """Return the scope of `places`, by name, without places that are inside another one."""
     names = [name for name in places if not any(_is_in(name, other) for other in places)]
     return WriteScope(tuple(names), tuple(places[name] for name in names))
 
 
 def is_below(name: str, place: str) -> bool:
-    """Whether a path is a place or in it; both are named like those of a `WriteScope`."""
+    """Whether a path is `place` or inside it; both are named as in a `WriteScope`."""
     if place == WHOLE:
         return not name.startswith("/")
     return name == place or name.startswith(f"{place}/")
 
 
 def _folded(name: str) -> str:
-    # Twice, as one may undo what the other does (Unicode, definition D145).
+    # Normalized before and after, as case folding may undo it (Unicode, definition D145).
     return normalize("NFD", normalize("NFD", name).casefold())
 
 

@@ -39,7 +39,7 @@ ENDING_S: Final = 10.0
 TITLE_CHARS_MAX: Final = 100
 
 LOOKED_AT_BYTES_MAX: Final = 64 * 1024
-"""How much of a running command's output is looked at; the result is looked at anyway."""
+"""How much of a running command's output is checked for a refusal; the result is checked anyway."""
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
     if arguments.background:
         return await _start(arguments, environment)
     confined = environment.commands.confined
-    # It has no terminals.
+    # The first sandbox has no terminals.
     if confined and confined.first and not arguments.pty:
         result = await _try_in(confined.first, arguments, environment)
         if result is not None:
@@ -86,9 +86,10 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
 async def _try_in(
     first: CommandSandbox, arguments: BashArguments, environment: ToolEnvironment
 ) -> ToolResult | None:
-    """Return the result; None if the sandbox failed, or may have stopped the command.
+    """Return the result in the first sandbox; None if it failed, or may have stopped the command.
 
-    It is ended as soon as its output says so. As it changed nothing, another run does no harm.
+    The command is ended as soon as its output looks like a refusal. It has changed nothing, so
+    another run does no harm.
     """
     looked_at = 0
 

@@ -13,7 +13,7 @@ from tiller_daemon.tools.commands.background import result_of
 from tiller_daemon.tools.commands.bash_output import WAIT_S_MAX
 
 ANSWER_S: Final = 1.0
-"""How long to wait for a reaction of the program."""
+"""How long to wait for the program to react."""
 
 
 class BashInputArguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,1 +1,1 @@
-"""The tools that change files, and what they share: replacements, hunks, diffs."""
+"""The tools that change files, and their common parts: replacements, hunks, diffs."""

@@ -46,8 +46,9 @@ from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_daemon.tools.truncation import truncate
 
 FILES_MAX: Final = 200
-"""How many files one patch may change. The directories of both names of each file are open during
-the change: at worst two fifths of the 1,024 files that a process may usually open."""
+"""How many files one patch may change. During the change, the directories of the old and the new
+name of each file are open: at worst two fifths of the 1,024 files that a process may usually have
+open."""
 
 TIMEOUT_S: Final = 60.0
 
@@ -158,13 +159,13 @@ class _Files:
     before: dict[Path, tuple[Location, bytes | None]] = field(
         default_factory=dict[Path, tuple[Location, bytes | None]]
     )
-    """The files on the disk."""
+    """The files on the disk, before the patch."""
 
     after: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
     """The files after the parts applied so far; None for a deleted one."""
 
     like: dict[Path, Location] = field(default_factory=dict[Path, Location])
-    """For a moved file, the one whose mode it takes."""
+    """For a moved file, the file whose mode it takes."""
 
     done: list[str] = field(default_factory=list[str])
     """A line about each part, for the model."""

@@ -1,7 +1,7 @@
-"""The change of a file as a unified diff of limited size. Pure.
+"""Shows the change of a file as a unified diff of limited size. Pure.
 
 `difflib` finds the hunks. It does not get the lines that are equal at both ends, so a small change
-of a large file is cheap.
+to a large file is cheap.
 """
 
 from collections.abc import Iterator, Sequence

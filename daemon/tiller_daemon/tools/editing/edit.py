@@ -1,7 +1,7 @@
 """The tool `edit`: a replacement in a file that the model has read.
 
-It looks for the exact text first, then for whole lines that differ only in white space, in one
-place. If there are none either, the model gets the most similar lines.
+The tool looks for the exact text first, then for whole lines that differ only in white space, in
+one place. If it finds neither, the model gets the most similar lines.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the tools that change files share: the check before, the change, and its diff."""
+"""Common parts of the tools that change files: the check before, the change, and its diff."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +18,7 @@ PREVIEW_BYTES_MAX: Final = 1024**2
 def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
     """Return the bytes of a file; None if there is no file.
 
-    Raises `ToolFailure` if they are not what the model read last, and `PathProblem`.
+    Raises `ToolFailure` if the model has not read this version of the file, and `PathProblem`.
     """
     try:
         data = read_whole(location)

@@ -12,7 +12,7 @@ NUMBERS_SHOWN_MAX: Final = 10
 
 
 class Line(NamedTuple):
-    """A line and its line end; a last line without one gets that of the line before."""
+    """A line and its line end; a last line without one gets the line end of the line before."""
 
     text: str
     end: str
@@ -51,7 +51,7 @@ def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
 
 
 def line_end_at(lines: Sequence[Line], place: int) -> str:
-    """Return the line end for a line at `place`: that of the line there, else of the last."""
+    """Return the line end of the line at `place`, or of the last line if `place` is after it."""
     return lines[min(place, len(lines) - 1)].end if lines else "\n"
 
 

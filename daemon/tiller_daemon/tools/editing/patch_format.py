@@ -31,8 +31,8 @@ Mark = Literal[" ", "-", "+"]
 class Hunk(Struct, frozen=True):
     """One change of a file: lines of the file (` ` and `-`) and new lines (`+`).
 
-    It is looked for after the lines of `context`, or with `at_end` at the end of the file. `number`
-    is the line of the patch where it begins.
+    The lines are searched after the lines of `context`, or with `at_end` at the end of the file.
+    `number` is the line of the patch where the hunk begins.
     """
 
     number: int
@@ -82,9 +82,9 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
 
 
 class _Lines:
-    """A reader of the lines between the first and the last.
+    """A reader of the lines between the first and the last line of a patch.
 
-    `number` is that of the line read last, counted in the original text.
+    `number` is the number of the line read last, counted in the original text.
     """
 
     def __init__(self, text: str) -> None:

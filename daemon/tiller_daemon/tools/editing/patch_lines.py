@@ -1,8 +1,9 @@
 """Applies the hunks of a patch to the bytes of one file. Pure.
 
-Each hunk is looked for after the one before it: exactly, then ignoring blanks at the ends of lines,
-then at their beginnings too, then taking typographic characters for plain ones. Lines of context
-stay as they are in the file, and so do its encoding, line ends, and a missing line end at the end.
+Each hunk is searched after the previous one: first exactly, then ignoring blanks at the ends of
+lines, then also at their beginnings, then taking typographic characters for plain ones. Context
+lines stay as they are in the file, and so do its encoding, line ends, and a missing line end at the
+end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +56,7 @@ class MissingHunk(ToolFailure):
 def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
     """Return the file `name` with all hunks applied.
 
-    Raises `MissingHunk` for one that is not there, and `EncodingProblem`.
+    Raises `MissingHunk` if the lines of a hunk are not in the file, and `EncodingProblem`.
     """
     text = split_lines(data)
     replacements = _find_all([line for line, _ in text.lines], hunks, name)

@@ -1,6 +1,6 @@
 """Replaces a piece of text in the bytes of a file; all other bytes stay as they are. Pure.
 
-A line end in the text of the model stands for that of the file, LF or CRLF.
+A line end in the model's text stands for the file's line end, LF or CRLF.
 """
 
 import re
@@ -32,10 +32,10 @@ class Substituted(NamedTuple):
 
 
 def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
-    """Replace the only occurrence of `old` by `new`, or `every` occurrence.
+    """Replace the only occurrence of `old` with `new`, or `every` occurrence.
 
-    Raises `MissingText` if there is none, `ToolFailure` if there are several and `every` is False
-    or if nothing would change, and `EncodingProblem`.
+    Raises `MissingText` if there is no occurrence, `ToolFailure` if there are several and `every`
+    is False or if nothing would change, and `EncodingProblem`.
     """
     if not old:
         raise ToolFailure("`old` is empty. Name the text to replace, or use `write`.")

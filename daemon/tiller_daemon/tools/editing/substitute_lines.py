@@ -97,10 +97,10 @@ def _indented(old: Sequence[str], new: Sequence[str], there: Sequence[Line]) -> 
 
 
 def _indents(old: Sequence[str], there: Sequence[Line]) -> Callable[[str], str | None]:
-    """Return a function from an indentation of the model to that of the file.
+    """Return a function that maps an indentation in the model's text to the one in the file.
 
-    It follows the old lines: each known indentation is mapped, and a new one gets the same prefix
-    added or removed as all old lines.
+    An indentation of the old lines is mapped as in those lines. Any other gets the prefix added or
+    removed by which all old lines differ from the file.
     """
     pairs = {
         (_indent(line), _indent(actual.text))

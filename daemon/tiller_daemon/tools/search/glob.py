@@ -1,6 +1,6 @@
 """The tool `glob`: files whose paths match a pattern, the newest first.
 
-It shows the names of protected files too: rules about reading protect only the content.
+The tool shows the names of protected files too, because rules about reading protect only content.
 """
 
 from pathlib import Path

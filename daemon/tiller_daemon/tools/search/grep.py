@@ -38,7 +38,7 @@ MATCHES_FOUND_MAX: Final = 2000
 """Where a search stops. With fewer matches, the ones shown are always the first by path."""
 
 PROTECTED_COUNTED_MAX: Final = 1000
-"""How far the protected files that a search leaves out are counted."""
+"""The protected files that a search leaves out are counted up to this number."""
 
 TIMEOUT_S: Final = 2 * SEARCH_S_MAX + 10.0
 """Time for two searches: files are first listed, to count the protected ones."""
@@ -107,7 +107,7 @@ class _Scope(NamedTuple):
     """What ripgrep searches."""
 
     check: Readable | None
-    """Which files may be shown; None for the one file that the call was judged for."""
+    """Tells which files may be shown; None for the one file that the call was judged for."""
 
     def may_show(self, path: bytes) -> bool:
         """Whether the content of this file may be shown."""
@@ -153,7 +153,7 @@ async def _count_protected(
 ) -> int:
     """Return how many files are left out because they may not be read.
 
-    They are counted by name only: whether they contain a match must not leak.
+    They are counted by name only, because whether they contain a match must not leak.
     """
     if scope.check is None:
         return 0
@@ -178,7 +178,7 @@ async def _count_protected(
 
 
 def _is_directory(location: Location) -> bool:
-    """Whether it is a directory; False for a regular file. Raises `PathProblem` for others."""
+    """Return True for a directory, False for a regular file. Raises `PathProblem` for others."""
     state = state_of(location)
     if state is None:
         raise explain(FileNotFoundError(), location)

@@ -13,13 +13,13 @@ from typing import Final
 from tiller_daemon.tools.base import ToolFailure
 
 ALTERNATIVES_MAX: Final = 64
-"""How many patterns the braces of one may expand to."""
+"""How many patterns the braces of one pattern may expand to."""
 
 PARTS_MAX: Final = 32
 """How many parts between slashes a pattern may have."""
 
 DIRECTORIES_CACHED_MAX: Final = 4096
-"""For how many directories the patterns of the names in them are cached: some 1 MiB."""
+"""For how many directories the patterns of their files' names are cached, in some 1 MiB."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _NOT_PLAIN = re.compile(r"(\[.*\]|[^A-Za-z0-9._-])+", re.DOTALL)
@@ -113,7 +113,7 @@ def _parts(pattern: str) -> list[str]:
 
 
 def _ignore_lines(parts: list[str]) -> Iterator[str]:
-    """Yield lines that let matching files be found, and the directories that lead to them.
+    """Yield lines of an ignore file that keep matching files, and the directories above them.
 
     Special characters become a star, which finds more files but never fewer.
     """
@@ -129,7 +129,7 @@ def _ignore_lines(parts: list[str]) -> Iterator[str]:
 
 
 def _last_names(parts: list[Part], directory: list[str]) -> Iterator[Name]:
-    """Yield the patterns of which the name of a file in `directory` must match one."""
+    """Yield patterns; a file in `directory` matches if its name matches one of them."""
     # Simulate the pattern on the directory: `reached` are the indexes of parts that may come next.
     reached = _after_stars({0}, parts)
     for name in directory:

@@ -1,8 +1,8 @@
 """Checks the results of a search against the files below the directory that is held open.
 
-ripgrep opens files by name. If a directory becomes a link meanwhile, it reads files outside, which
-the call is not allowed to show. So every result is looked up again through
-`files.pinned_directory`, and is dropped if it is not there under the same name: nothing outside is
+ripgrep opens files by name. If a directory is replaced by a link meanwhile, ripgrep reads files
+outside, which the call is not allowed to show. So every result is looked up again through
+`files.pinned_directory`, and is dropped if it is not there under the same name. Nothing outside is
 shown, or even counted.
 """
 
@@ -23,7 +23,7 @@ READ_BYTES_MAX: Final = 1024**3
 """How much is read again, in about a second. Results beyond it are not shown."""
 
 _PIECE_BYTES: Final = 64 * 1024
-"""Only so much of a longer line is compared; lines that ripgrep cuts are shorter."""
+"""How much of a long line is compared; lines that ripgrep cuts are shorter."""
 
 _CUT: Final = b" [... "
 """The beginning of what ripgrep appends to a line that it cuts."""
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 class ConfirmedLines(NamedTuple):
-    """The lines that are there, by path and number; `complete` if all files were checked."""
+    """The lines found in their files, by path and number; `complete` if all files were checked."""
 
     lines: list[Line]
     complete: bool
@@ -64,7 +64,7 @@ def existing_files(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[Fil
 
 
 def confirmed_lines(beneath: PinnedDirectory, found: Iterable[Line]) -> ConfirmedLines:
-    """Return the lines that are in their files. Blocks; call it in a thread."""
+    """Return those lines that are in their files. Blocks; call it in a thread."""
     confirmed: list[Line] = []
     left_bytes = READ_BYTES_MAX
     for path, lines in groupby(sorted(found), key=lambda line: line.path):
@@ -93,7 +93,7 @@ def _in_file(file: _Reader, reported: Sequence[Line], bytes_max: int) -> Iterato
 
 
 def _lines(file: _Reader, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their numbers; only the beginning of a very long one."""
+    """Yield the lines with their numbers; only the beginning of a very long line."""
     number, begins = 1, True
     for piece in _pieces(file):
         if begins:
@@ -125,7 +125,7 @@ def _pieces(file: _Reader) -> Iterator[bytes]:
 
 
 def _is_same(line: bytes, reported: bytes) -> bool:
-    """Whether a line is the one that ripgrep found; it cuts long ones."""
+    """Whether a line is the one that ripgrep found; ripgrep cuts long lines."""
     if line == reported:
         return True
     head = reported.rpartition(_CUT)[0]

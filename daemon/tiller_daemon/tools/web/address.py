@@ -33,9 +33,9 @@ _PUBLIC_V6: Final = ipaddress.IPv6Network("2000::/3")
 """All global unicast addresses that IANA has assigned; site-local `fec0::/10` is not among them."""
 
 _METADATA: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Metadata services of clouds at public addresses: Azure. They give a machine its secrets.
+"""Cloud metadata services at public addresses (Azure's), which give a machine its secrets.
 
-The others use link-local, shared, unique local or protocol addresses, which are not public anyway.
+Other clouds use link-local, shared, unique local or protocol addresses, which are never public.
 """
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")

@@ -127,7 +127,7 @@ async def _document(page: Page, environment: ToolEnvironment) -> str:
 
 
 def _charset(page: Page) -> str:
-    """Return the character set by the header; may be empty."""
+    """Return the character set from the header; may be empty."""
     fields = Message()
     fields["Content-Type"] = page.kind
     charset = fields.get_param("charset")

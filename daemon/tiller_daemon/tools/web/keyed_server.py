@@ -1,4 +1,4 @@
-"""Requests to a configured server with a key. The key comes from the caller and goes only there."""
+"""Requests with a key to a configured server. The key comes from the caller and goes only there."""
 
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -27,7 +27,7 @@ class Access(Protocol):
         ...
 
     async def renew(self, refused: str) -> bool:
-        """Get the key again after the server refused one; returns whether it is another."""
+        """Get the key again after the server refused one; returns whether the new key differs."""
         ...
 
     @property
@@ -42,10 +42,10 @@ def refuses_key(page: Page) -> bool:
 
 
 class KeyedServer:
-    """A server that is asked with a key.
+    """A server whose requests may carry a key.
 
-    `headers` returns those of a request with this key, which may be empty. `refuses` tells whether
-    a response refuses the key; `hints` are advice for other statuses, in whole sentences.
+    `headers` returns the headers of a request with a key, which may be empty. `refuses` tells
+    whether a response refuses the key; `hints` are advice for other statuses, in whole sentences.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class KeyedServer:
         environment: ToolEnvironment,
         read: Callable[[Page], str],
     ) -> str:
-        """Return what `read` makes of the response; neither that nor a failure contains the key.
+        """Return the text that `read` makes of the response; raises `ToolFailure`.
 
-        A key that the server refuses is fetched again once. Raises `ToolFailure`.
+        Neither the text nor a failure contains the key. If the server refuses the key, a new key is
+        tried once.
         """
         if any(secret in query for secret in environment.secrets):
             raise ToolFailure("The query contains a key, so it is not sent.")

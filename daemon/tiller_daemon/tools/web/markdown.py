@@ -1,4 +1,4 @@
-"""Converts HTML to Markdown in a process of its own, which runs this file."""
+"""Converts HTML to Markdown in a separate process, which runs this file."""
 
 import re
 import resource
@@ -8,7 +8,7 @@ from typing import Final
 
 MEMORY_BYTES_MAX: Final = 1024**3
 MARKDOWN_BYTES_MAX: Final = 5 * 1024 * 1024
-"""As much as is read of a page. Hostile pages get longer by many links relative to a long URL."""
+"""As much as is read of a page. Many links relative to a long URL make hostile pages longer."""
 
 _DATA: Final = re.compile(r"!\[([^\]]*)\]\(<?data:[^)]*\)")
 

@@ -40,7 +40,7 @@ from tiller_daemon.tools.web.address import (
 REDIRECTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
 SILENCE_S: Final = 15.0
-"""How long a server may send nothing."""
+"""How long a server may be silent."""
 
 TOTAL_S: Final = 30.0
 """How long one page may take, including redirects; a turn should not wait for a slow server."""
@@ -64,10 +64,10 @@ class Page(NamedTuple):
     """Where it came from, after redirects."""
 
     status: int
-    """The status of HTTP."""
+    """The HTTP status."""
 
     kind: str
-    """The header Content-Type; may be empty."""
+    """The Content-Type header; may be empty."""
 
     body: bytes
     """The unpacked body, or its beginning."""
@@ -77,7 +77,7 @@ class Page(NamedTuple):
 
     @property
     def media_type(self) -> str:
-        """The type by the header, in lower case and without parameters; may be empty."""
+        """The media type from the header, in lower case, without parameters; may be empty."""
         return self.kind.partition(";")[0].strip().lower()
 
 
@@ -122,7 +122,7 @@ async def get_stream(
     headers: Sequence[tuple[str, str]],
     body_s: float,
 ) -> Page:
-    """Return the response, or what came of it within `body_s` seconds; follows no redirects.
+    """Return the response, or the part that came within `body_s` seconds; follows no redirects.
 
     The user has configured the server, so it may be in a private network. `headers` may contain
     credentials; `proxies` are environment variables. Raises `ToolFailure`.
@@ -187,7 +187,7 @@ async def _exchange(
 async def _read(
     response: Response, address: WebAddress, options: _RequestOptions
 ) -> Page | WebAddress:
-    # Of headers that are repeated, the last one counts.
+    # If a header is repeated, the last one counts.
     fields = dict(response.head.fields)
     status, location = response.head.status, fields.get("location", "")
     if status in _REDIRECTS and location:

@@ -35,7 +35,7 @@ class _Hit(Struct, frozen=True):
     """A result: SearXNG calls the snippet `content`, Brave `description`."""
 
     url: str | None = None
-    """Its address."""
+    """The address of the page."""
     title: str | None = None
     """May contain tags."""
     content: str | None = None
@@ -43,9 +43,9 @@ class _Hit(Struct, frozen=True):
     description: str | None = None
     """The snippet of Brave."""
     published: str | None = msgspec.field(default=None, name="publishedDate")
-    """When it was published, from SearXNG."""
+    """When the page was published, from SearXNG."""
     page_age: str | None = None
-    """When it was published, from Brave."""
+    """When the page was published, from Brave."""
 
 
 class _SearxngAnswer(Struct, frozen=True):
@@ -119,7 +119,7 @@ def _result(number: int, hit: _Hit) -> str:
 
 
 def _clean(text: str, chars_max: int) -> str:
-    """Return text in one line, without tags and control characters."""
+    """Return `text` on one line, cut to `chars_max`, without tags and control characters."""
     plain = html.unescape(_TAG.sub("", text))
     line = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
     return line if len(line) <= chars_max else f"{line[:chars_max].rstrip()} [...]"

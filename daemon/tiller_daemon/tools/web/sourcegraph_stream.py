@@ -60,37 +60,37 @@ class _Match(_Camel, frozen=True):
     """The repository; all types have it."""
 
     path: str = ""
-    """The path of a `content`, `path` or `symbol`."""
+    """The path, for `content`, `path` and `symbol`."""
 
     commit: str = ""
     """The revision of the file that was searched."""
 
     description: str = ""
-    """The description of a `repo`."""
+    """The repository's description, for `repo`."""
 
     line_matches: tuple[_LineMatch, ...] | None = None
-    """The matching lines of a `content`."""
+    """The matching lines, for `content`."""
 
     chunk_matches: tuple[_ChunkMatch, ...] | None = None
-    """The passages of a `content` that contain matches."""
+    """The passages that contain matches, for `content`."""
 
     symbols: tuple[_Symbol, ...] | None = None
-    """The symbols of a `symbol`."""
+    """The symbols, for `symbol`."""
 
     oid: str = ""
-    """The id of a `commit`."""
+    """The commit's id, for `commit`."""
 
     message: str = ""
-    """The message of a `commit`."""
+    """The commit's message, for `commit`."""
 
     author_name: str = ""
-    """The author of a `commit`."""
+    """The commit's author, for `commit`."""
 
     author_date: str = ""
-    """When a `commit` was made."""
+    """When the commit was made, for `commit`."""
 
     content: str = ""
-    """The matching part of the message or diff of a `commit`."""
+    """The matching part of the commit's message or diff, for `commit`."""
 
 
 class _Skipped(_Camel, frozen=True):
@@ -124,7 +124,7 @@ def read_stream(data: bytes, *, whole: bool) -> str:
     """Return the matches with notes on the search.
 
     `whole` is False for a stream that was cut off. Raises `ToolFailure` for data that is no such
-    stream, and for an error of the server without any matches.
+    stream, and if the server reports an error and no matches.
     """
     matches: list[_Match] = []
     progress = _Progress()
@@ -153,7 +153,7 @@ def read_stream(data: bytes, *, whole: bool) -> str:
 
 
 def _events(data: bytes, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and data of each event; one that was cut off is left out."""
+    """Yield the name and data of each event; an event that was cut off is left out."""
     *events, last = data.replace(b"\r\n", b"\n").split(b"\n\n")
     if whole:
         events.append(last)

@@ -1,6 +1,6 @@
-"""The tool `web_search`: searches the web by a configured engine, SearXNG or Brave.
+"""The tool `web_search`: searches the web with a configured engine, SearXNG or Brave.
 
-Without an engine there is no such tool. `search_results` reads what the engines answer.
+Without an engine there is no such tool. `search_results` reads the engines' answers.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ BRAVE_REFUSAL: Final = b"SUBSCRIPTION_TOKEN"
 """Part of Brave's code for an invalid key. Its status is 422, as for an invalid query."""
 
 SEARXNG_HINTS: Final[Mapping[int, str]] = {
-    HTTPStatus.FORBIDDEN: "Whoever runs it has to add `json` to `search.formats` in its settings."
+    HTTPStatus.FORBIDDEN: "Its operator has to add `json` to `search.formats` in its settings."
 }
 """SearXNG offers no JSON unless its settings say so."""
 
@@ -55,22 +55,22 @@ class WebSearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Engine(NamedTuple):
-    """An engine: where it is asked, and how its answer is read."""
+    """A search engine: its address, and how its answers are read."""
 
     endpoint: str
-    """Its address."""
+    """The address of the engine."""
     path: str
-    """Where it searches."""
+    """The path for searches."""
     parameters: dict[str, str]
-    """Besides the query."""
+    """The parameters besides the query."""
     server: KeyedServer
-    """Asks it."""
+    """Makes the requests."""
     read: Callable[[bytes], str]
-    """Turns its answer into text."""
+    """Converts an answer to text."""
 
 
 def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> Tool:
-    """Return the tool for an engine. Without an `endpoint`, Brave is asked at its own address."""
+    """Return the tool for an engine. Without an `endpoint`, Brave's own address is used."""
     engine = _searxng(endpoint or "", access) if name == "searxng" else _brave(endpoint, access)
     return Tool(
         name=NAME,
