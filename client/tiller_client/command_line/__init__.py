@@ -1,1 +1,1 @@
-"""The command line: its verbs and options, and what they refer to."""
+"""The command line: its verbs and options, and the sessions, files and texts that they name."""

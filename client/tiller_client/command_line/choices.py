@@ -1,4 +1,4 @@
-"""What the command line chooses for a turn or a session: model, agent, variant, limits, tools."""
+"""Reads the settings on the command line for a turn or session: model, agent, limits and tools."""
 
 from argparse import Namespace
 from typing import Any

@@ -18,7 +18,7 @@ def read_prompt(argument: str | None) -> tuple[str, str]:
     """Return the prompt and its context; either may come from stdin. Raises `UsageError`."""
     if argument is None:
         if not stdin_is_piped():
-            raise UsageError("there is no task; give PROMPT, or pipe it into stdin")
+            raise UsageError("there is no task; give PROMPT, or pipe the task into stdin")
         argument = FROM_STDIN
     if argument == FROM_STDIN or not stdin_is_piped():
         return read_text(argument), ""
@@ -57,7 +57,7 @@ def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
     if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB together; "
-            "let the model read them itself: --file PATH"
+            "mention each with --file PATH, so that the model reads it itself"
         )
     return images
 

@@ -1,4 +1,4 @@
-"""`models`, `agents`, `tools` and `commands`: list the available ones.
+"""`models`, `agents`, `tools` and `commands`: each verb lists what it is named after.
 
 `tools` starts the MCP servers and lists them, with their state, after the tools.
 """
@@ -82,7 +82,7 @@ def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
         else:
             say(paint.dim(f"{one_line(provider)}/… {len(more)} more: tiller models --all"))
     if not models:
-        say("no model was configured or found; to see how to get one, run: tiller exec PROMPT")
+        say("no model is configured, and none was found; to set one up: tiller init")
     return 0
 
 

@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
             typed = stack.enter_context(kept(sys.stdin.fileno()))
         with DaemonConnection(my_places(), NAME) as connection:
             snapshot = read_snapshot(connection.ask, _session(connection, arguments))
-        if chosen_remote():  # only now, as the user had to see any prompt of ssh
+        if chosen_remote():  # only now, because ssh may have prompted the user
             typed = stack.enter_context(kept(sys.stdin.fileno()))
         return _on_screen(snapshot, typed)
 

@@ -45,7 +45,7 @@ PAUSE_S = 1.2
 BAR_CELLS = 30
 LABEL_CELLS = 34
 INHERITED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
-"""Variables that the demo's processes inherit: none with the user's keys or settings."""
+"""The only variables that the demo's processes inherit, so none with keys or settings."""
 
 
 def run(arguments: Namespace) -> int:

@@ -18,10 +18,10 @@ from tiller_protocol.snapshot import SessionSummary
 NAME = "tiller attach"
 
 TAIL_EVENTS = 200
-"""Number of events at the end of the log that are searched for the last items first."""
+"""How many events at the end of the log are searched first for the last items."""
 
 TAIL_GROWTH = 8
-"""Factor by which that number grows if it holds too few items."""
+"""Factor by which `TAIL_EVENTS` grows as long as those events hold too few items."""
 
 
 def run(arguments: Namespace) -> int:
@@ -50,7 +50,7 @@ def _after(connection: DaemonConnection, session: SessionSummary, arguments: Nam
 def before_last_items(
     connection: DaemonConnection, session: SessionSummary, number_of_items: int
 ) -> int:
-    """Return the event before the last items, reading no more of the log than necessary."""
+    """Return the `seq` of the event before the last items; reads no more log than necessary."""
     reach = TAIL_EVENTS
     while True:
         after = max(0, session.head - reach)

@@ -1,4 +1,4 @@
-"""`send`, `steer`, `interrupt` and `queue`: input to a session, usually without following it."""
+"""`send`, `steer`, `interrupt` and `queue`: send input to a session, or change queued input."""
 
 from argparse import Namespace
 

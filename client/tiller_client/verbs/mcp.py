@@ -21,7 +21,7 @@ POLL_S: Final = 0.5
 
 
 def run(arguments: Namespace) -> int:
-    """List the servers, or log in or out; 1 if a login failed."""
+    """List the servers, or log in to a server or out of it."""
     if arguments.action != "list" and not arguments.server:
         raise UsageError(f"name the server: tiller mcp {arguments.action} NAME")
     with DaemonConnection(my_places(), "tiller mcp") as connection:

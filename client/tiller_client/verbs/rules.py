@@ -18,7 +18,7 @@ from tiller_protocol.ops import RuleRevoke, RulesList
 def run(arguments: Namespace) -> int:
     """List rules, or revoke some of them."""
     if arguments.action == "list" and arguments.rules:
-        raise UsageError("to revoke rules: tiller rules revoke RULE …")
+        raise UsageError("list takes no RULE; to revoke rules: tiller rules revoke RULE …")
     if arguments.action == "revoke" and not arguments.rules:
         raise UsageError("name the rules to revoke by their ids; see: tiller rules")
     with DaemonConnection(my_places(), "tiller rules") as connection:

@@ -19,7 +19,7 @@ from tiller_protocol.searching import (
 )
 
 STATUS_NOT_FOUND = 1
-"""As grep exits if nothing matches."""
+"""The exit status if nothing matches, as for grep."""
 
 
 def run(arguments: Namespace) -> int:
@@ -48,7 +48,7 @@ def run(arguments: Namespace) -> int:
 
 
 def query_of(words: list[str]) -> str:
-    """Return the query for words of a command line; a word with blanks was quoted: a phrase."""
+    """Return words as a query. A word with blanks was quoted in the shell, so it is a phrase."""
     return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
 
 

@@ -17,7 +17,7 @@ from tiller_protocol.ops import SessionConfigure
 from tiller_protocol.settings import Approve, FollowUps, SandboxMode, Settings
 
 FIELDS = {"budget": "turn_budget"}
-"""Fields of `Settings` that are named differently here. In other names, `-` becomes `_`."""
+"""Settings whose field name differs from the command line's by more than `_` for `-`."""
 
 
 WANTED = {

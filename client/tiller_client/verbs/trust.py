@@ -1,4 +1,4 @@
-"""`trust` and `untrust`: whether a project's `.tiller` has any effect."""
+"""`trust` and `untrust`: decide whether a project's `.tiller` takes effect."""
 
 from argparse import Namespace
 from pathlib import Path

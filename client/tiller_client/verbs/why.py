@@ -39,7 +39,7 @@ def explain(connection: DaemonConnection, session_id: str, arguments: Namespace)
 
 
 def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
-    """Return the call with this id or end of an id, else the last whose line contains the words."""
+    """Return the call with this id or end of an id, else the last whose line contains the text."""
     if not calls:
         raise UsageError("this session has no tool call yet")
     if reference == choose.LAST:

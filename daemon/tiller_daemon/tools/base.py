@@ -98,7 +98,7 @@ class ToolResult(Struct, frozen=True):
 
 
 class UserAnswer(Struct, frozen=True):
-    """The user's answer to a question; `text` is None if they gave none, perhaps for a `reason`."""
+    """The user's answer to a question; `text` is None without one, perhaps for a `reason`."""
 
     text: str | None
     reason: str = ""

@@ -9,7 +9,7 @@ class Editors(Protocol):
     """The editors that show the session their unsaved files. No method raises if there is none."""
 
     async def unsaved(self, location: Location) -> bytes | None:
-        """Return the bytes of a file once its editor saves it; waits a few seconds at most.
+        """Return a file's bytes as its editor would save them; waits a few seconds at most.
 
         None if no editor has unsaved changes to the file, or none can tell. An editor that has not
         yet loaded a newer file from the disk has no changes.

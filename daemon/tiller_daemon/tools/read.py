@@ -172,7 +172,7 @@ async def _show_document(
 
 
 def _show_large(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
-    """Return the numbered lines, and the fingerprint; empty for a file too large to be edited."""
+    """Return the numbered lines and the fingerprint; empty if the file is too large to edit."""
     if size_bytes <= EDITABLE_BYTES_MAX:
         return _show(read_whole(location), location, arguments)
     with os.fdopen(open_regular(location), "rb") as stream:

@@ -132,7 +132,7 @@ def _kill(places: Places, number: signal.Signals) -> None:
 
 
 def _run(arguments: Namespace) -> NoReturn:
-    """Replace this process by the daemon."""
+    """Replace this process with the daemon."""
     command = list(DAEMON_COMMAND)
     if arguments.config:
         command += ["--config", arguments.config]

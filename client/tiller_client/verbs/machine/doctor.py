@@ -1,7 +1,7 @@
 """`doctor`: checks what works and what does not, one line each.
 
-It checks everything that a frontend can see by itself, and asks the running daemon for the rest.
-No check leaves this machine, except with `--online`.
+Everything that a frontend can see is checked here; the running daemon is asked for the rest. No
+check leaves this machine, except with `--online`.
 """
 
 import os
@@ -51,7 +51,7 @@ PROBE_BYTES = 64 * 1024
 """Size of a test file: too large for a file system to store with the file's metadata."""
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
-"""More than a day of work takes. A log that can't be written ends all turns."""
+"""More than a day's work needs. A log that can't be written ends all turns."""
 
 TEXT_COLUMN = 21
 """Where the text of a finding begins."""
@@ -269,7 +269,7 @@ def _is_local(provider: ProviderSummary) -> bool:
 
 
 def _silence(provider: ProviderSummary) -> str:
-    """Return that nothing listens for a provider on this machine; empty if something does."""
+    """Return a message if nothing listens at the address of a local provider; else empty."""
     if provider.answers or not _is_local(provider):
         return ""
     address = urlsplit(provider.base_url)

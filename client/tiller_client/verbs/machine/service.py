@@ -191,7 +191,7 @@ def _run_all(commands: Iterable[Command]) -> str:
 def _can_confine_without_privileges() -> bool:
     """Whether the sandbox stays the same if setuid programs gain no privileges.
 
-    It does not where bubblewrap is installed setuid, which some systems need.
+    It does not if bubblewrap is installed setuid, which some systems need.
     """
     command = [*DAEMON_COMMAND, "--sandboxed"]
     limited = ["setpriv", "--no-new-privs", *command]

@@ -31,7 +31,7 @@ Mark = Literal[" ", "-", "+"]
 class Hunk(Struct, frozen=True):
     """One change of a file: lines of the file (` ` and `-`) and new lines (`+`).
 
-    The lines are searched after the lines of `context`, or with `at_end` at the end of the file.
+    They are searched for after the lines of `context`, or with `at_end` at the end of the file.
     `number` is the line of the patch where the hunk begins.
     """
 

@@ -1,9 +1,8 @@
 """Applies the hunks of a patch to the bytes of one file. Pure.
 
-Each hunk is searched after the previous one: first exactly, then ignoring blanks at the ends of
-lines, then also at their beginnings, then taking typographic characters for plain ones. Context
-lines stay as they are in the file, and so do its encoding, line ends, and a missing line end at the
-end.
+Each hunk is searched for after the previous one: first exactly, then ignoring blanks at the ends of
+lines, then also at their beginnings, then taking typographic characters for plain ones. The file
+keeps its own context lines, encoding and line ends, and a missing line end at its end.
 """
 
 from collections.abc import Callable, Iterator, Sequence

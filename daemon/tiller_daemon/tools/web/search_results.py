@@ -90,7 +90,7 @@ def _decode(body: bytes, kind: type[_Answer]) -> _Answer:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolFailure(f"The answer of the engine can't be decoded: {error}") from None
+        raise ToolFailure(f"The engine's answer can't be decoded: {error}") from None
 
 
 def _answers(answers: list[object]) -> Iterator[str]:

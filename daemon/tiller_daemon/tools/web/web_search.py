@@ -147,5 +147,5 @@ def _results(engine: _Engine, page: Page) -> str:
             "JSON. The user can check `web_search` in the configuration."
         )
     if not page.whole:
-        raise ToolFailure(f"The answer of {page.address.authority} was cut off. Search again.")
+        raise ToolFailure(f"The answer from {page.address.authority} was cut off. Search again.")
     return truncate(engine.read(page.body))
