@@ -90,7 +90,7 @@ def _take_host(words: list[str]) -> str | None:
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
-    """Return the parser of all verbs, or only of some that include `verb`, which saves 8 ms."""
+    """Return the parser of all verbs; if `verb` is one, only that verb's group, to save 8 ms."""
     parser = Parser(
         prog="tiller",
         description=DESCRIPTION,

@@ -94,7 +94,7 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ending(parser: argparse.ArgumentParser) -> None:
-    """Add the options for what ends a turn early, and what does not."""
+    """Add the options that end a turn early, or keep it running."""
     parser.add_argument(
         "--timeout",
         type=duration,

@@ -80,7 +80,7 @@ def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
 
 
 def _print_reverted_files(result: RevertResult) -> None:
-    """Print the outcome for each file. Frontends that follow the session get it as a warning."""
+    """Print which files were put back; frontends that follow the session get a warning instead."""
     for path in result.files:
         say(f"put back: {one_line(path)}")
     for path in result.conflicts:

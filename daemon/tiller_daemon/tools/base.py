@@ -139,7 +139,7 @@ class BackgroundReport(Struct, frozen=True):
     """The state of a background command, and its output since the last report."""
 
     command: BackgroundCommand
-    """The command as of now."""
+    """The command in its current state."""
 
     output: str
     """The new output; only its end if there was too much."""

@@ -109,7 +109,7 @@ READ: Final = Tool(
     name="read",
     description=(
         "Read a text file or the text of a PDF, or look at an image (PNG, JPEG, GIF, WebP). Each "
-        "line is prefixed with its number and a tab, which are not part of it. Returns at most "
+        "line is prefixed with its number and a tab, which are not in the file. Returns at most "
         f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB; use `offset` to read on. Read a file "
         "before you edit or overwrite it. Use `ls` for a directory."
     ),

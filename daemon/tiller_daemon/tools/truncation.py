@@ -7,8 +7,8 @@ from typing import Final
 
 LINES_MAX: Final = 2000
 BYTES_MAX: Final = 50 * 1024
-"""The longest result for a model, in lines and in bytes of UTF-8: some 12,000 tokens, as much as
-other coding agents allow."""
+"""`LINES_MAX` and `BYTES_MAX` (of UTF-8) limit a result for a model to some 12,000 tokens, as much
+as other coding agents allow."""
 
 CHARACTER_BYTES_MAX: Final = 4
 

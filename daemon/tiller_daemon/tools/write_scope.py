@@ -18,9 +18,9 @@ class WriteScope(Struct, frozen=True):
     """Files and directories of a workspace, with everything in the directories."""
 
     names: tuple[str, ...]
-    """Relative to the workspace, without links, as rules and people see them."""
+    """Their paths relative to the workspace, without links, as rules and people see them."""
     roots: tuple[Path, ...]
-    """The same as absolute paths."""
+    """The same files and directories, as absolute paths."""
 
     def covers(self, name: str) -> bool:
         """Whether a path is in this scope; `name` is absolute for a path outside the workspace."""

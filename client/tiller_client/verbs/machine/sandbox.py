@@ -1,4 +1,4 @@
-"""`sandbox`: runs a command in the sandbox of the model's commands, or describes that sandbox.
+"""`sandbox`: runs a command in the sandbox for the model's commands, or describes that sandbox.
 
 The daemon's program does the work; no daemon needs to be running.
 """

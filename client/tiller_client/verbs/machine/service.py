@@ -35,7 +35,7 @@ KEY_ENDING = "_API_KEY"
 """Suffix of the variables in which most people keep their keys."""
 
 CACHES = (("XDG_CACHE_HOME", ".cache"), ("UV_CACHE_DIR", ".cache/uv"), ("", "Library/Caches"))
-"""Caches, whose programs may disappear: the variable for each, and its default below the home."""
+"""Caches, where programs don't last: the variable for each, and its default below the home."""
 
 
 class Installed(msgspec.Struct, tag_field="type", tag="installed"):

@@ -47,7 +47,7 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     command: Annotated[str, Meta(min_length=1, description="The command line, for `bash -c`")]
     timeout_s: Annotated[
-        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Seconds after which it is killed")
+        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Kill it after this many seconds")
     ] = TIMEOUT_S
     background: Annotated[
         bool, Meta(description="Run it in the background; read its output with bash_output")
@@ -175,8 +175,8 @@ BASH: Final = Tool(
     name="bash",
     description=(
         "Run a command with bash in the workspace. Standard input is empty and there is no "
-        "terminal. Output and errors are combined. The middle of long output is left out, and a "
-        f"file has all of it. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
+        "terminal. Output and errors are combined. The middle of long output is left out; a file "
+        f"has it all. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
         f"{TIMEOUT_S_MAX:.0f}), and processes that are left when the shell exits are killed too: "
         "use `background` for what has to keep running, such as a server. Use the tools for "
         "reading, searching and changing files rather than cat, grep, find and sed."

@@ -1,9 +1,9 @@
-"""Checks the results of a search against the files below the directory that is held open.
+"""Checks the results of a search against the files below the searched directory.
 
 ripgrep opens files by name. If a directory is replaced by a link meanwhile, ripgrep reads files
 outside, which the call is not allowed to show. So every result is looked up again through
-`files.pinned_directory`, and is dropped if it is not there under the same name. Nothing outside is
-shown, or even counted.
+`files.pinned_directory`, which holds the directory open, and is dropped if it is not there under
+the same name. Nothing outside is shown, or even counted.
 """
 
 import io

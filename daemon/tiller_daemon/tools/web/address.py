@@ -64,7 +64,7 @@ class WebAddress(NamedTuple):
 
 
 def parse_address(text: str) -> WebAddress:
-    """Parse a URL. Raises `ToolFailure` for one that must not be fetched."""
+    """Parse a URL. Raises `ToolFailure` if it must not be fetched."""
     if len(text) > URL_CHARS_MAX:
         raise ToolFailure(f"The URL has more than {URL_CHARS_MAX} characters.")
     try:
@@ -93,8 +93,8 @@ def redirected(address: WebAddress, location: str) -> WebAddress:
 def is_same_server(first: WebAddress, second: WebAddress) -> bool:
     """Whether the permission to fetch from the first server covers the second.
 
-    They need the same host and port, and https must not become http. The default ports of http and
-    https count as the same, because the question to the user shows no default port.
+    Both must have the same host and port, and https must not become http. The default ports of http
+    and https count as the same port, because the question to the user shows no default port.
     """
     secure = (first.scheme, second.scheme) != ("https", "http")
     return first.authority == second.authority and secure

@@ -61,7 +61,7 @@ class Page(NamedTuple):
     """The response of a server."""
 
     address: WebAddress
-    """Where it came from, after redirects."""
+    """The address of the page, after redirects."""
 
     status: int
     """The HTTP status."""
@@ -141,7 +141,7 @@ async def _ask(
     may_reach: Callable[[IpAddress], bool],
     options: _RequestOptions = _PAGE_OPTIONS,
 ) -> Page | WebAddress:
-    """Return the page, or where it redirects to."""
+    """Return the page, or the address that it redirects to."""
     try:
         proxy = proxy_of_environment(address.scheme, address.host, address.port, proxies)
     except ValueError as error:

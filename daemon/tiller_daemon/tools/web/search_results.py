@@ -37,7 +37,7 @@ class _Hit(Struct, frozen=True):
     url: str | None = None
     """The address of the page."""
     title: str | None = None
-    """May contain tags."""
+    """The title of the page; may contain tags."""
     content: str | None = None
     """The snippet of SearXNG."""
     description: str | None = None
