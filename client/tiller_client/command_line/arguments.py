@@ -375,7 +375,7 @@ def _add_rest(add: _AddParser) -> None:
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
-    parser.add_argument("--typescript", action="store_true", help="print TypeScript types instead")
+    parser.add_argument("--typescript", action="store_true", help="as TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a script that completes tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")

@@ -119,7 +119,7 @@ def _result(number: int, hit: _Hit) -> str:
 
 
 def _clean(text: str, chars_max: int) -> str:
-    """Return `text` on one line, cut to `chars_max`, without tags and control characters."""
+    """Return `text` as one line, cut to `chars_max`, without tags and control characters."""
     plain = html.unescape(_TAG.sub("", text))
     line = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
     return line if len(line) <= chars_max else f"{line[:chars_max].rstrip()} [...]"
