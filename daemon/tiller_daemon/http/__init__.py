@@ -1,5 +1,5 @@
 """An HTTP/1.1 client on plain sockets: the hot path of every model's response.
 
-It knows connections, proxies, TLS and framing. What a status means, who may be asked and what a
-user reads of a failure is up to `models.http` and `tools.web`.
+This package handles connections, proxies, TLS and framing. `models.http` and `tools.web` decide
+what a status means, which servers may be reached and what the user reads after a failure.
 """

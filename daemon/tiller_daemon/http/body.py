@@ -1,4 +1,4 @@
-"""The bodies of responses: where they end, and whether all of them arrived. Pure."""
+"""The bodies of responses: where a body ends, and whether all of it has arrived. Pure."""
 
 from typing import Final
 
@@ -14,18 +14,18 @@ _CUT_OFF: Final = "peer closed connection without sending complete message body"
 
 
 class Body:
-    """A body that is received. This class is for one that ends with the connection."""
+    """The body of a response, as it arrives. This base class reads until the connection ends."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
-        """What has arrived and was not taken yet."""
+        """Received data that the reader has not taken yet."""
         self.is_complete = False
-        """Whether the end has arrived."""
+        """Whether the end of the body has arrived."""
         self.has_excess = False
-        """Whether something has arrived behind the end: the connection can't be used again."""
+        """Whether data has arrived after the end, so that the connection can't be used again."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes, or none at the end of the connection. Raises `Broken`.
+        """Add received data; empty `data` means that the connection has ended. Raises `Broken`.
 
         Must not be called once the body is complete.
         """
@@ -36,7 +36,7 @@ class Body:
 
 
 class _SizedBody(Body):
-    """A body whose length is in the head."""
+    """A body whose length is given in the head."""
 
     def __init__(self, length: int) -> None:
         super().__init__()
@@ -81,29 +81,29 @@ class _ChunkedBody(Body):
 
 
 class _ParserEvents:
-    """What the parser calls. It does not refer to the parser, so that there is no cycle."""
+    """The callbacks of the parser. They do not refer to the parser, to avoid a cycle."""
 
     def __init__(self, pieces: list[bytes]) -> None:
-        # Called for each chunk: a method of the list costs no frame of the interpreter.
+        # Called for each chunk. A built-in method is cheaper than a Python function.
         self.on_body = pieces.append
         self.is_complete = False
 
     def on_message_begin(self) -> None:
-        """Receive the beginning of a response; stop the parser at one that follows ours."""
+        """Handle the beginning of a response; stop the parser if our response is complete."""
         if self.is_complete:
             raise Broken("another response")
 
     def on_message_complete(self) -> None:
-        """Receive the end of the body."""
+        """Handle the end of the body."""
         self.is_complete = True
 
 
 def body_of(head: ResponseHead) -> Body:
-    """Return the body that follows a head. Raises `Broken` if that is not clear."""
+    """Return a `Body` of the kind that the head announces. Raises `Broken` for a bad head."""
     length, is_chunked = head.length, head.is_chunked
     if head.is_bodyless:
         return _SizedBody(0)
-    # With both, the chunks count.
+    # A chunked body may also have a length, which is then ignored.
     if is_chunked:
         return _ChunkedBody()
     return Body() if length is None else _SizedBody(length)

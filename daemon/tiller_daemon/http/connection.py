@@ -16,24 +16,24 @@ WRITE_BYTES: Final = 64 * 1024
 """How much of a request is sent at a time."""
 
 EARLY_BYTES: Final = 256 * 1024
-"""During a longer request, an early response is looked for: servers refuse large requests early.
+"""While a longer request is sent, we also listen: servers refuse large requests early.
 A shorter request fits into the system's buffers."""
 
 FRAMING_BYTES_MAX: Final = 256 * 1024
-"""How much may arrive without any byte of a body, such as trailers."""
+"""How many bytes may arrive without any content, such as trailers."""
 
 
 class Exchange(Struct, frozen=True):
-    """A request, and what to call after its response."""
+    """A request, and the function to call after its response."""
 
     data: bytes
     """Head and body, as they are sent."""
 
     write_s: float
-    """Limit for each `WRITE_BYTES`."""
+    """Time limit for sending each piece of `WRITE_BYTES`."""
 
     has_ended: Callable[[Wire | None], None]
-    """Called once after the response: with the wire if it can take another request."""
+    """Called once after the response, with the wire if the wire can be used again, else None."""
 
 
 class Response:
@@ -43,9 +43,9 @@ class Response:
         self.head: Final = head
         self.headers: Final[Mapping[str, str]] = head.headers
         self.packing: Final = self.headers.get("content-encoding", "").strip().lower()
-        """How the body is compressed; `receive` unpacks what it can."""
+        """The compression of the body, which `receive` undoes."""
         self.is_cut: bool = False
-        """Whether a part of the request was not sent, as this response came first."""
+        """Whether part of the request was never sent, because this response came first."""
         self._wire = wire
         self._body = body
         self._exchange: Exchange | None = exchange
@@ -54,10 +54,10 @@ class Response:
         self._is_plain = self.packing in PLAIN
 
     async def receive(self, limit_s: float) -> bytes:
-        """Return the next bytes of the body, unpacked; nothing at its end.
+        """Return the next bytes of the body, unpacked, or no bytes at its end.
 
-        Raises `Broken`, and `ReadTimedOut` after `limit_s` seconds without any. It waits only if
-        nothing has arrived yet.
+        Waits only if no data is there yet. Raises `Broken`, or `ReadTimedOut` after `limit_s`
+        seconds without data.
         """
         data = self._take()
         if data or self._has_ended():
@@ -70,7 +70,7 @@ class Response:
         raise ReadTimedOut(f"nothing for {limit_s:g} seconds")
 
     async def drain(self, limit_s: float) -> None:
-        """Wait for the end of the response if that is near, so that the connection can be kept."""
+        """Discard the rest of the response, for up to `limit_s`, to keep the connection usable."""
         body = self._body
         body.pieces.clear()
         if body.is_complete:
@@ -126,8 +126,8 @@ class Response:
 async def perform(wire: Wire, exchange: Exchange) -> Response:
     """Send a request and receive the head of its response.
 
-    Raises `HttpFailure`; the wire is closed then, also on cancellation. `has_ended` is not called
-    in this case.
+    Raises `HttpFailure`. After a failure or cancellation, the wire is closed and `has_ended` is not
+    called.
     """
     try:
         reader = HeadReader()
@@ -156,7 +156,7 @@ _Read = tuple[ResponseHead, bytes] | None
 
 
 async def _send(wire: Wire, exchange: Exchange, reader: HeadReader) -> tuple[_Read, bool]:
-    """Send a request; return the head of an early response, and whether all was sent."""
+    """Send a request; return any early head of a response, and whether the whole request went."""
     data = exchange.data
     if len(data) <= EARLY_BYTES:
         return None, await _write(wire, data, exchange.write_s)
@@ -170,7 +170,7 @@ async def _send(wire: Wire, exchange: Exchange, reader: HeadReader) -> tuple[_Re
             while read is None:
                 read = reader.feed(await wire.receive())
         except Broken:
-            # The writer finds out as well, and what was received says more.
+            # The writer notices as well, and `perform` then reads the reason from the wire.
             return
         nursery.cancel_scope.cancel()
 
@@ -187,7 +187,7 @@ async def _send(wire: Wire, exchange: Exchange, reader: HeadReader) -> tuple[_Re
 
 
 async def _write(wire: Wire, data: bytes, limit_s: float) -> bool:
-    """Send `data`; return False if the server takes no more of it: it may have answered."""
+    """Send `data`; return False if the server stops accepting data, perhaps to answer early."""
     rest = memoryview(data)
     while rest:
         with trio.move_on_after(limit_s) as limit:

@@ -1,16 +1,16 @@
-"""What goes wrong with a request. The message is the reason, without advice to the user."""
+"""The failures of a request. Each message gives the reason, without advice to the user."""
 
 
 class HttpFailure(Exception):
-    """Any failure of a request. Nothing else leaves this package, apart from bugs."""
+    """Any failure of a request. Apart from bugs, requests raise no other exceptions."""
 
 
 class ConnectFailed(HttpFailure):
-    """No connection: the name is unknown, nobody answers, or TLS was not agreed on."""
+    """No connection: the name is unknown, no server answers, or the TLS handshake failed."""
 
 
 class ConnectTimedOut(HttpFailure):
-    """No connection within the limit, proxies and TLS included."""
+    """No connection within the time limit, which includes proxies and TLS."""
 
 
 class InvalidAddress(HttpFailure):
@@ -18,13 +18,13 @@ class InvalidAddress(HttpFailure):
 
 
 class NotPermitted(HttpFailure):
-    """A host that only has addresses which must not be reached; the message is its name."""
+    """None of the host's addresses may be reached. The message is the name of the host."""
 
 
 class ProxyFailed(HttpFailure):
-    """A proxy that was reached refuses, or fails to make the connection.
+    """The proxy was reached, but refused or failed to connect to the server.
 
-    `rejects_credentials` says that the user name or the password is wrong, or missing.
+    `rejects_credentials` says that the user name or the password is wrong or missing.
     """
 
     def __init__(self, reason: str, *, rejects_credentials: bool = False) -> None:
@@ -33,17 +33,17 @@ class ProxyFailed(HttpFailure):
 
 
 class WriteTimedOut(HttpFailure):
-    """The server does not take the request."""
+    """The server did not accept the request in time."""
 
 
 class ReadTimedOut(HttpFailure):
-    """The server sends nothing."""
+    """The server sent nothing in time."""
 
 
 class Broken(HttpFailure):
-    """The connection broke, or what arrived is not HTTP.
+    """The connection broke, or the response is not valid HTTP.
 
-    `has_begun` is False if the request failed before any byte of the response.
+    `has_begun` is False if the request failed before any byte of the response arrived.
     """
 
     def __init__(self, reason: str, *, has_begun: bool = True) -> None:

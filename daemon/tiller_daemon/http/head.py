@@ -1,7 +1,7 @@
 """The heads of requests and responses. Pure.
 
-Heads are parsed here and not by the C parser, which refuses what real servers send and RFC 9112
-lets a client accept: lines that end with LF, folded lines, a length that is given twice.
+Heads are parsed here because the C parser rejects forms that real servers send and RFC 9112 lets a
+client accept: lines that end with LF, folded lines, a length that is given twice.
 """
 
 import re
@@ -16,10 +16,10 @@ HEAD_BYTES_MAX: Final = 100 * 1024
 """The longest head, including interim responses before it; servers send 1 to 8 KiB."""
 
 LENGTH_DIGITS_MAX: Final = 20
-"""The longest Content-Length: 64 bits have no more digits."""
+"""The longest Content-Length: a 64-bit number has no more digits."""
 
 SHOWN_CHARS: Final = 100
-"""How much of a line that is not HTTP is shown."""
+"""How many characters of an invalid line an error message shows."""
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 _STATUS_LINE: Final = re.compile(
@@ -30,7 +30,7 @@ _FIELDS: Final = re.compile(
 )
 _FOLD: Final = re.compile(r"[ \t]*\n[ \t]+")
 _FINAL: Final = 200
-"""Statuses below are interim: another response follows."""
+"""The first final status. After a lower, interim status, another response follows."""
 
 _SWITCHING: Final = 101
 _BODYLESS: Final = (204, 304)
@@ -53,7 +53,7 @@ class ResponseHead(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers by their names; values of the same name are joined by commas."""
+        """The headers by name; the values of a repeated header are joined by commas."""
         joined: dict[str, str] = {}
         for name, value in self.fields:
             joined[name] = f"{joined[name]}, {value}" if name in joined else value
@@ -63,7 +63,7 @@ class ResponseHead(Struct, frozen=True):
     def keeps_connection(self) -> bool:
         """Whether the server takes another request after this response.
 
-        Not if it gives both a length and chunks, by RFC 9112: a proxy may have taken the other.
+        Not after a chunked response with a length (RFC 9112): a proxy may have used the length.
         """
         if self._tokens("transfer-encoding") and self._tokens("content-length"):
             return False
@@ -85,7 +85,7 @@ class ResponseHead(Struct, frozen=True):
 
     @property
     def length(self) -> int | None:
-        """How long the body is; None if the head does not say. Raises `Broken`."""
+        """The length of the body; None if the head does not give a length. Raises `Broken`."""
         lengths = set(self._tokens("content-length"))
         if not lengths:
             return None
@@ -98,7 +98,7 @@ class ResponseHead(Struct, frozen=True):
 
     def _tokens(self, wanted: str) -> list[str]:
         return [
-            # Nothing but these counts as white space in HTTP.
+            # Only spaces and tabs count as white space in HTTP.
             token.strip(" \t").lower()
             for name, value in self.fields
             if name == wanted
@@ -107,7 +107,7 @@ class ResponseHead(Struct, frozen=True):
 
 
 class HeadReader:
-    """Collects the head of a response from pieces of any size, and passes over interim ones."""
+    """Collects the head of a response from pieces of any size; skips interim responses."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -116,9 +116,9 @@ class HeadReader:
         self._bytes_left = HEAD_BYTES_MAX
 
     def feed(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
-        """Take the next bytes; return the head and what follows it, once it is complete.
+        """Add received data; once the head is complete, return it and the bytes after it.
 
-        Raises `Broken` for anything but a head, and for the end of the connection, an empty `data`.
+        Raises `Broken` for an invalid head, and for empty `data`: the connection has ended.
         """
         if not data:
             reason = "Server disconnected without sending a response."
@@ -136,7 +136,7 @@ class HeadReader:
             if head.status >= _FINAL:
                 return head, bytes(self._buffer)
             if head.status == _SWITCHING:
-                raise Broken("it switched to another protocol")
+                raise Broken("the server switched to another protocol")
             searched = 0
         if len(self._buffer) > self._bytes_left:
             raise Broken(f"the head of the response is longer than {HEAD_BYTES_MAX} bytes")
@@ -154,7 +154,7 @@ def parse_head(data: bytes) -> ResponseHead:
         raise Broken("continuation line at start of headers")
     if "\n " in rest or "\n\t" in rest:
         rest = _FOLD.sub(" ", rest)
-    # One pass of the expression over all lines, which is faster than one for each.
+    # One search over all lines is faster than one for each line.
     found = _FIELDS.findall(rest)
     lines = rest.split("\n") if rest else []
     if len(found) != len(lines):
@@ -167,9 +167,9 @@ def parse_head(data: bytes) -> ResponseHead:
 def make_request(
     method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes = b""
 ) -> bytes:
-    """Return a request as it is sent. `fields` and `target` must be ASCII without control codes.
+    """Return the bytes of a request, with a Content-Length if there is a body.
 
-    The length of a body is added.
+    `fields` and `target` must be ASCII without control characters.
     """
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
     if body:

@@ -12,17 +12,17 @@ from tiller_daemon.http.route import Route, connect
 from tiller_daemon.http.wire import Wire
 
 CONNECTIONS_MAX: Final = 1_000
-"""Concurrent requests to one server. Further ones wait until one of them has ended."""
+"""Maximum number of concurrent requests to one server. Further requests wait their turn."""
 
 IDLE_S: Final = 60.0
-"""How long an idle connection is kept. Tools often take that long between two steps."""
+"""How long an idle connection is kept. Tools often run that long between two requests."""
 
 WRITE_S: Final = 30.0
 """Limit for sending one piece of a request; images take long over slow connections."""
 
 
 class Pool:
-    """Connections to one server, opened when needed within `connect_s` seconds.
+    """The connections to one server. Opening one may take up to `connect_s` seconds.
 
     The newest idle connection is used first, so that the others expire.
     """
@@ -36,7 +36,7 @@ class Pool:
         self._slots = trio.Semaphore(CONNECTIONS_MAX)
 
     async def request(self, data: bytes) -> Response:
-        """Send a request and receive the head of its response, which must be closed.
+        """Send a request; return its response, which the caller must close, when the head is there.
 
         A request that fails on a kept connection before the response has begun is sent once more
         on a new one: a server may close an idle connection just when a request arrives on it.
@@ -61,7 +61,7 @@ class Pool:
             raise
 
     def close(self) -> None:
-        """Close the idle connections. Those in use must have been closed before."""
+        """Close the idle connections. All responses must be closed already."""
         for _, wire in self._idle:
             wire.close()
         self._idle.clear()

@@ -1,6 +1,6 @@
-"""Asks proxies for a connection to a server: HTTP's CONNECT, and SOCKS 5.
+"""Asks a proxy to connect to a server, by HTTP's CONNECT or by SOCKS 5.
 
-Both leave a wire on which the server is spoken to.
+Afterwards, the wire to the proxy leads to the server.
 """
 
 from base64 import b64encode
@@ -14,7 +14,7 @@ from tiller_daemon.http.wire import Wire
 UNAUTHORIZED: Final = 407
 
 FIELD_BYTES_MAX: Final = 255
-"""The longest name, user name and password in SOCKS 5."""
+"""Maximum length of a host name, a user name and a password in SOCKS 5."""
 
 _SUCCESS: Final = range(200, 300)
 
@@ -35,7 +35,7 @@ _REFUSALS: Final = {
     b"\x08": "Address type not supported",
 }
 _ADDRESS_BYTES: Final = {1: 4, 4: 16}
-"""How long an address of IPv4 and of IPv6 is in a reply."""
+"""The length of an address in a reply, by its type: 1 is IPv4, 4 is IPv6."""
 
 _VERSION: Final = b"\x05"
 _EARLY: Final = "the proxy sent something before the server was asked"
@@ -52,7 +52,7 @@ def credentials_of(proxy: Proxy) -> list[tuple[str, str]]:
 
 
 async def connect_by_http(wire: Wire, proxy: Proxy, host: str, port: int) -> None:
-    """Let an HTTP proxy connect. Raises `ProxyFailed` and `Broken`."""
+    """Ask an HTTP proxy to connect to a server. Raises `ProxyFailed` and `Broken`."""
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     fields = [("Host", name), ("Accept", "*/*"), *credentials_of(proxy)]
     await wire.send(make_request("CONNECT", name, fields))
@@ -68,7 +68,10 @@ async def connect_by_http(wire: Wire, proxy: Proxy, host: str, port: int) -> Non
 
 
 async def connect_by_socks(wire: Wire, proxy: Proxy, host: str, port: int) -> None:
-    """Let a SOCKS proxy connect; it resolves the name. Raises `ProxyFailed` and `Broken`."""
+    """Ask a SOCKS proxy to connect to a server, whose name the proxy resolves.
+
+    Raises `ProxyFailed`, `Broken` and `InvalidAddress`.
+    """
     from socksio import ProtocolError
 
     reader = _ExactReader(wire)
@@ -119,7 +122,7 @@ async def _ask(reader: "_ExactReader", host: str, port: int) -> None:
 
 
 class _ExactReader:
-    """Reads messages of known size: `socksio` takes only whole ones."""
+    """Reads messages of known size, because `socksio` parses only whole messages."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -130,12 +133,12 @@ class _ExactReader:
         while len(self._buffer) < size:
             data = await self.wire.receive()
             if not data:
-                raise ProxyFailed("it closed the connection")
+                raise ProxyFailed("the proxy closed the connection")
             self._buffer += data
         taken, self._buffer = self._buffer[:size], self._buffer[size:]
         return taken
 
     def check_empty(self) -> None:
-        """Raise `Broken` if more has arrived than was taken."""
+        """Raise `Broken` if data is left over."""
         if self._buffer:
             raise Broken(_EARLY)

@@ -1,4 +1,4 @@
-"""Opens connections: to a server or a proxy, through the proxy, with TLS if the scheme says so."""
+"""Opens connections to servers, directly or through a proxy, with TLS where the URL requires it."""
 
 import ssl
 from collections.abc import Callable
@@ -25,31 +25,31 @@ IpAddress = IPv4Address | IPv6Address
 
 
 class Route(Struct, frozen=True):
-    """The way to a server."""
+    """How to reach a server."""
 
     scheme: str
     """`http` or `https`."""
 
     host: str
-    """Name or address, without brackets."""
+    """The name or address of the server, without brackets."""
 
     port: int
     """The port of the server."""
 
     proxy: Proxy | None = None
-    """What to go through."""
+    """The proxy to go through, if any."""
 
     may_reach: Callable[[IpAddress], bool] | None = None
-    """Which addresses are permitted; None for all. A proxy resolves names itself."""
+    """Whether an address is permitted; None permits all. Unused if a proxy resolves the name."""
 
     @property
     def needs_tls(self) -> bool:
-        """Whether any part of the way is encrypted."""
+        """Whether any part of the connection is encrypted."""
         return "https" in (self.scheme, self.proxy and self.proxy.scheme)
 
     @property
     def is_forwarded(self) -> bool:
-        """Whether a proxy reads the requests: they go to it with the whole URL."""
+        """Whether a proxy reads the requests, which must then contain the whole URL."""
         return self.proxy is not None and self.scheme == "http" and self.proxy.scheme != "socks5"
 
 
@@ -92,7 +92,7 @@ async def _encrypt(wire: Wire, context: ssl.SSLContext | None, host: str) -> Wir
 
 
 async def _open_tcp(host: str, port: int) -> Wire:
-    """Connect to the fastest of the addresses of a host."""
+    """Connect to the address of the host that answers first."""
     try:
         return PlainWire(await trio.open_tcp_stream(host, port))
     except OSError as error:
@@ -105,7 +105,7 @@ async def _reach(route: Route) -> Wire:
     if route.may_reach is None:
         return await _open_tcp(route.host, route.port)
     failure = ConnectFailed(f"{route.host} has no address")
-    # The connection goes to what was checked: a second look-up may give other addresses.
+    # Connect to the checked addresses: a second look-up of the name may return others.
     for address in await _permitted(route.host, route.port, route.may_reach):
         try:
             return await _open_tcp(str(address), route.port)

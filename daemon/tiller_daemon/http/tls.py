@@ -1,7 +1,7 @@
 """TLS over another wire, and the certificates that are trusted.
 
-Not `trio.SSLStream`: that returns one record at a time and passes through the scheduler for each,
-while servers send every delta as a record of its own.
+`trio.SSLStream` would be slower: it passes through the scheduler for each record, and servers send
+every delta in a record of its own.
 """
 
 import os
@@ -15,7 +15,7 @@ from tiller_daemon.http.failures import Broken, ConnectFailed
 from tiller_daemon.http.wire import RECEIVE_BYTES_MAX, Wire
 
 ENCRYPTED_BYTES: Final = 256 * 1024
-"""How much of a request is encrypted ahead of being sent."""
+"""How much of a request is encrypted at a time, before it is sent."""
 
 CA_FILES: Final = (
     "/etc/ssl/cert.pem",
@@ -24,13 +24,13 @@ CA_FILES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/ssl/ca-bundle.pem",
 )
-"""Where Linux distributions keep certificates, for an OpenSSL that was built elsewhere."""
+"""Where Linux distributions keep certificates, for an OpenSSL that was built for another one."""
 
 _HASHED: Final = re.compile(r"[0-9a-fA-F]{8}\.\d")
 
 
 class TlsWire(Wire):
-    """An encrypted wire. It owns the one below."""
+    """An encrypted wire. It owns the wire below, which carries the encrypted bytes."""
 
     def __init__(self, below: Wire, context: ssl.SSLContext, host: str) -> None:
         self._below = below
@@ -58,7 +58,7 @@ class TlsWire(Wire):
             raise ConnectFailed(str(error)) from error
 
     async def receive(self) -> bytes:
-        """Return what has arrived, of all records; see `Wire`."""
+        """Return the data of all records that have arrived; see `Wire`."""
         pieces: list[bytes] = []
         ended = False
         if self._failure is not None:
@@ -72,16 +72,16 @@ class TlsWire(Wire):
             except ssl.SSLWantReadError:
                 pass
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                # Many servers close without the message that TLS has for it.
+                # Many servers close the connection without the closing message of TLS.
                 ended = True
             except ssl.SSLError as error:
-                # Kept for the next time: then OpenSSL would report the end of the connection.
+                # Keep the error: on the next call, OpenSSL would only report an end.
                 self._failure = error
                 if not pieces:
                     raise Broken(str(error)) from error
             if pieces or ended:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            # An answer to a change of keys may go out with the next request.
+            # A reply to a key update may go out with the next request.
             await self._receive_encrypted()
 
     async def send(self, data: bytes | memoryview) -> None:
@@ -97,7 +97,7 @@ class TlsWire(Wire):
             await self._flush()
 
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived, not even the end."""
+        """Whether nothing has arrived, not even the end of the connection."""
         return self._incoming.pending == 0 and self._below.is_quiet()
 
     def close(self) -> None:
@@ -119,7 +119,8 @@ class TlsWire(Wire):
 def make_context(ca_file: str | None = None) -> ssl.SSLContext:
     """Return a context that trusts the system's certificates and those in `ca_file`.
 
-    `SSL_CERT_FILE` or `SSL_CERT_DIR` replaces the system's. Takes up to 50 ms. Raises `OSError`.
+    `SSL_CERT_FILE` or `SSL_CERT_DIR` replaces the system's certificates. Loading takes up to 50 ms.
+    Raises `OSError`.
     """
     context = _system_context()
     context.set_alpn_protocols(["http/1.1"])

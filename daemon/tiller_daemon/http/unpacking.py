@@ -1,6 +1,6 @@
 """Undoes the compression of bodies, in bounded pieces. Pure.
 
-No request asks a model's server for it, but gateways compress nevertheless.
+Requests to models never ask for compression, but some gateways compress responses anyway.
 """
 
 import zlib
@@ -9,7 +9,7 @@ from typing import Final
 from tiller_daemon.http.failures import Broken
 
 PIECE_BYTES_MAX: Final = 1024 * 1024
-"""The most that is unpacked at once: a few bytes may become a thousand times as many."""
+"""The most that is unpacked at once: compressed data may grow a thousandfold."""
 
 PLAIN: Final = frozenset({"", "identity"})
 PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -18,7 +18,7 @@ _ZLIB_OR_GZIP: Final = 32 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 _GZIP: Final = b"\x1f\x8b"
 _HEADER_BYTES: Final = 2
-"""How much tells the formats apart."""
+"""How many bytes tell the formats apart."""
 
 
 class Unpacker:
@@ -26,20 +26,20 @@ class Unpacker:
 
     def __init__(self, encoding: str) -> None:
         if encoding not in PACKED:
-            raise Broken(f"it sent the encoding {encoding!r}, which was not requested")
+            raise Broken(f"the server sent the encoding {encoding!r}, which was not requested")
         self.is_complete = False
-        """Whether the packed data has ended. What follows it is dropped."""
+        """Whether the packed data has ended. Data after the end is dropped."""
         self._may_be_raw = encoding == "deflate"
         self._rest = b""
         self._unpacker = zlib.decompressobj(_ZLIB_OR_GZIP)
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more to unpack of what has arrived."""
+        """Whether some received data is still to be unpacked."""
         return bool(self._unpacker.unconsumed_tail) and not self.is_complete
 
     def unpack(self, data: bytes) -> bytes:
-        """Take the next bytes and return at most `PIECE_BYTES_MAX`. Raises `Broken`."""
+        """Add packed data; return at most `PIECE_BYTES_MAX` unpacked bytes. Raises `Broken`."""
         if self.is_complete:
             return b""
         data = self._rest + data
@@ -57,7 +57,7 @@ class Unpacker:
         return unpacked
 
     def _choose(self, start: bytes) -> None:
-        """Some servers send `deflate` without the header that it should have."""
+        """Choose the raw format if the header is missing: some servers send `deflate` that way."""
         self._may_be_raw = False
         is_zlib = start[0] & 0x0F == zlib.DEFLATED and int.from_bytes(start[:2], "big") % 31 == 0
         if not is_zlib and start[:2] != _GZIP:

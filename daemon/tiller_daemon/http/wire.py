@@ -1,7 +1,7 @@
 """A wire carries the bytes of one connection: a socket, or TLS over another wire.
 
-Not trio's streams: a stream passes through the scheduler at least once for each call, also when
-the data is there, and this is done for every delta of every response.
+Trio's streams would be slower: each call passes through the scheduler at least once, even if data
+is there, and every delta of every response needs a call.
 """
 
 import select
@@ -17,24 +17,24 @@ RECEIVE_BYTES_MAX: Final = 64 * 1024
 
 
 class Wire(Protocol):
-    """What both kinds have. One task may receive while another sends."""
+    """The interface of both kinds of wire. One task may receive while another sends."""
 
     async def receive(self) -> bytes:
-        """Return what has arrived, after waiting for it; nothing at the end. Raises `Broken`.
+        """Wait for data and return it; return no bytes at the end. Raises `Broken`.
 
-        When cancelled, nothing is lost.
+        Cancellation loses no data.
         """
         ...
 
     async def send(self, data: bytes | memoryview) -> None:
-        """Send all of `data`. Raises `Broken`. When cancelled, some of it was sent.
+        """Send all of `data`, or some of it if cancelled. Raises `Broken`.
 
-        It is not a checkpoint if the system takes everything at once.
+        This is not a checkpoint if the system takes everything at once.
         """
         ...
 
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived, not even the end: an idle connection can be used."""
+        """Whether nothing has arrived, not even the end, so that an idle wire can be used."""
         ...
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Wire(Protocol):
 
 
 class PlainWire(Wire):
-    """A connected TCP socket, which it owns."""
+    """A wire over a connected TCP socket, which the wire owns."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         opened = stream.socket
@@ -52,10 +52,10 @@ class PlainWire(Wire):
         self._socket.settimeout(0)
 
     async def receive(self) -> bytes:
-        """Return what has arrived; see `Wire`."""
+        """Wait for data and return it; see `Wire`."""
         try:
             while True:
-                # Waiting first is one pass through the scheduler, whether or not data is there.
+                # Waiting first costs one pass through the scheduler, whether or not data is there.
                 await trio.lowlevel.wait_readable(self._socket)
                 try:
                     return self._socket.recv(RECEIVE_BYTES_MAX)
@@ -77,7 +77,7 @@ class PlainWire(Wire):
             raise Broken(str(error)) from error
 
     def is_quiet(self) -> bool:
-        """Whether nothing has arrived, not even the end."""
+        """Whether nothing has arrived, not even the end of the connection."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)

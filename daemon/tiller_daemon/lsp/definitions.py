@@ -1,7 +1,7 @@
 """Which language servers exist, and which of them handle a file. Starts nothing.
 
-A program inside a repository may be hostile. It is never chosen automatically, nor is a server that
-would run such programs: only the user's configuration can name them.
+A program inside a repository may be hostile. Such programs, and servers that would run them, are
+never chosen automatically: only the user's configuration can name them.
 """
 
 import os
@@ -18,20 +18,20 @@ from tiller_daemon.workspace.repository import find_repository
 
 
 class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
-    """How to start a server, and for which files; `command` is complete."""
+    """How to start a server, and which files it handles; defaults are already filled in."""
 
     name: str
-    """Its name in the configuration."""
+    """The server's name in the configuration."""
     configured: bool = False
     """Whether the user's configuration names the server."""
 
     @property
     def program(self) -> str:
-        """The program; without a path, it is searched in PATH."""
+        """The program to run. A bare name is looked up in PATH."""
         return self.command[0] if self.command else ""
 
     def language_of(self, file: Path) -> str | None:
-        """The language identifier of a file, or `None` if the server does not handle it."""
+        """Return the language identifier of a file, or `None` if the server does not handle it."""
         name = file.name
         return next((id_ for ending, id_ in self.files.items() if name.endswith(ending)), None)
 
@@ -45,7 +45,7 @@ class ServerMatch(NamedTuple):
 
 
 def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDefinition, ...]:
-    """All servers that may be started, configured ones first."""
+    """Return all servers that may be started, configured ones first."""
     enabled = [_configured_definition(name, one) for name, one in configured.items() if one.enabled]
     known = [
         ServerDefinition(name=name, **structs.asdict(one))
@@ -58,9 +58,9 @@ def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDe
 def find_servers(
     definitions: Iterable[ServerDefinition], file: Path, workspace: Path, search: str
 ) -> tuple[ServerMatch, ...]:
-    """The servers for a file: all configured ones, otherwise the first one that is installed.
+    """Return the installed servers for a file: all configured ones, or else one built-in server.
 
-    `search` is the value of PATH.
+    The first built-in server counts, and only if none is configured. `search` is the value of PATH.
     """
     candidates = [definition for definition in definitions if definition.language_of(file)]
     if not candidates:
@@ -79,7 +79,7 @@ def find_servers(
 def find_program(
     definition: ServerDefinition, search: str, excluded: Path | None = None
 ) -> str | None:
-    """The path of a server's program; directories of PATH below `excluded` are skipped."""
+    """Return the path of a server's program. Directories of PATH below `excluded` are skipped."""
     name = definition.program
     if name.startswith("/"):
         return name if _is_program(name) else None
@@ -106,17 +106,17 @@ def _is_program(path: str) -> bool:
 def _below(program: str, excluded: Path | None) -> bool:
     if excluded is None:
         return False
-    # Check the directory of the link and that of its target: in a virtual environment inside the
+    # Check the directories of both the link and its target: in a virtual environment inside the
     # repository, a link may lead to a system program that then loads the environment's code.
     directory = Path(os.path.realpath(Path(program).parent))
     return excluded in (directory, *directory.parents, *Path(os.path.realpath(program)).parents)
 
 
 def _root(definition: ServerDefinition, file: Path, workspace: Path) -> Path:
-    """The nearest directory above the file, up to the workspace, that holds a marker."""
+    """Return the nearest directory above the file, up to the workspace, that holds a marker."""
     for directory in file.parents:
         if any((directory / marker).exists() for marker in definition.root_markers):
             return directory
-        if directory == workspace:  # what is above is not part of the user's project
+        if directory == workspace:  # directories above are not part of the user's project
             break
     return workspace

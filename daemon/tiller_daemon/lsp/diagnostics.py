@@ -1,4 +1,4 @@
-"""Diagnostics as text, and which of them are new after a change. Pure."""
+"""Formats diagnostics as text, and finds the errors that a change has caused. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,10 @@ from typing import Final
 from tiller_daemon.lsp.messages import ERROR, Diagnostic
 
 SHOWN_MAX: Final = 20
-"""Maximum number of diagnostics reported per file; they are enough to see what a change broke."""
+"""Maximum number of diagnostics reported per file: enough to see what a change broke."""
 
 MESSAGE_CHARS_MAX: Final = 300
-"""Longest message of a diagnostic: type checkers print complete types."""
+"""Longer messages are cut, because type checkers print complete types."""
 
 _NAMES: Final = {1: "error", 2: "warning", 3: "note", 4: "hint"}
 
@@ -18,10 +18,10 @@ _NAMES: Final = {1: "error", 2: "warning", 3: "note", 4: "hint"}
 def new_errors(
     before: Iterable[Diagnostic], text_before: str, after: Iterable[Diagnostic], text: str
 ) -> list[Diagnostic]:
-    """The errors that were not there before, even if lines have moved.
+    """Return the errors that were not there before. An error whose line has only moved is not new.
 
-    Errors are the same if their messages and the texts of their lines are equal. An error on a line
-    that was changed counts as new.
+    Two errors are the same if their messages are equal and so is the text of their lines.
+    Therefore an error on a changed line counts as new.
     """
     lines_before, lines = text_before.splitlines(), text.splitlines()
     known = Counter(_mark(one, lines_before) for one in before if one.severity == ERROR)
@@ -38,7 +38,7 @@ def new_errors(
 
 
 def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
-    """One line each, sorted by position. Over `SHOWN_MAX` the least severe are left out."""
+    """Return one line for each diagnostic, by position. Of too many, the least severe are cut."""
     worst = sorted(diagnostics, key=lambda one: one.severity)[:SHOWN_MAX]
     by_position = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
     lines = [_line(one) for one in by_position]

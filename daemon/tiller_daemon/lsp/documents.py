@@ -9,10 +9,10 @@ import trio
 from tiller_daemon.lsp.messages import Diagnostic
 
 OPEN_MAX: Final = 32
-"""Maximum number of files that a server keeps open; of others it learns only our own changes."""
+"""Maximum number of files open in a server. Of other files, it gets only changes by our tools."""
 
 PUBLISH_DEBOUNCE_S: Final = 0.15
-"""How long to wait for more published diagnostics: servers send syntax errors before types."""
+"""How long to wait for more diagnostics: servers publish syntax errors before type errors."""
 
 Diagnostics = tuple[Diagnostic, ...]
 
@@ -20,9 +20,9 @@ Diagnostics = tuple[Diagnostic, ...]
 class Document:
     """A file as a server knows it.
 
-    `diagnostics` are those of the current `version`; they are valid once `checked` is set, and
-    `None` if the server failed to provide them. `disk_state` is the modification time and size of
-    the file on disk when it was last compared with `text`.
+    `diagnostics` belong to the current `version` and are valid once `checked` is set; `None` then
+    means that the server failed to provide them. `disk_state` is the modification time and size of
+    the file on disk when the file was last compared with `text`.
     """
 
     def __init__(self, path: Path, language: str, text: str) -> None:
@@ -58,33 +58,36 @@ class Document:
             self.checked.set()
 
     def publish(self, version: int | None, diagnostics: Diagnostics) -> None:
-        """Store published diagnostics, unless they are of an older version."""
+        """Store published diagnostics, unless they belong to an older version."""
         if version is not None and version < self.version:
             return
         self._published = diagnostics
         self._publish_event.set()
         if self.checked.is_set():
-            # Some servers publish again after a deeper analysis; the next report compares with it.
+            # Some servers publish again after a deeper analysis; the next report uses that result.
             self.diagnostics = diagnostics
 
     async def wait_published(self, version: int) -> Diagnostics | None:
-        """Wait until the server has published diagnostics, and a moment for more."""
+        """Wait until the server has published diagnostics, then a moment longer for more."""
         await self._publish_event.wait()
         await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None
 
     def did_open_params(self) -> dict[str, Any]:
-        """The parameters of `textDocument/didOpen`."""
+        """Return the parameters of `textDocument/didOpen`."""
         item = {"uri": self.uri, "languageId": self.language}
         return {"textDocument": {**item, "version": self.version, "text": self.text}}
 
     def did_change_params(self) -> dict[str, Any]:
-        """The parameters of `textDocument/didChange`: the full text, which every server accepts."""
+        """Return the parameters of `textDocument/didChange`, with the full text of the file.
+
+        Every server accepts full texts.
+        """
         name = {"uri": self.uri, "version": self.version}
         return {"textDocument": name, "contentChanges": [{"text": self.text}]}
 
     def document_params(self) -> dict[str, Any]:
-        """Parameters that only name the file."""
+        """Return parameters that only name the file, as for `textDocument/didClose`."""
         return {"textDocument": {"uri": self.uri}}
 
 
@@ -98,20 +101,20 @@ class Documents:
         return iter(tuple(self._open.values()))
 
     def get(self, path: Path) -> Document | None:
-        """The file, if it is open; marks it as used."""
+        """Return a file if it is open, and mark it as the most recently used."""
         if document := self._open.pop(path, None):
             self._open[path] = document
         return document
 
     def add(self, document: Document) -> Document | None:
-        """Add a file; over `OPEN_MAX`, removes and returns the least recently used one."""
+        """Add a file. Beyond `OPEN_MAX` files, remove and return the least recently used one."""
         self._open[document.path] = document
         if len(self._open) <= OPEN_MAX:
             return None
         return self.remove(next(iter(self._open)))
 
     def remove(self, path: Path) -> Document | None:
-        """Remove a file; tasks that wait for it stop waiting."""
+        """Remove a file; tasks that wait for its diagnostics stop waiting."""
         if document := self._open.pop(path, None):
             document.close()
         return document

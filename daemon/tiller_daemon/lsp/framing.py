@@ -3,16 +3,19 @@
 from typing import Final
 
 HEADER_BYTES_MAX: Final = 4096
-"""A header has some 40 bytes; a longer one is an error."""
+"""Longest header; a normal one has some 40 bytes."""
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Longest message: ten times the diagnostics of a file of one megabyte."""
+"""Longest message: ten times the size of the diagnostics of a one-megabyte file."""
 
 _END: Final = b"\r\n\r\n"
 
 
 class BadFrame(Exception):
-    """A stream with a bad header or too long a message; the exception's message is a clause."""
+    """The stream has a bad header or too long a message.
+
+    The exception's message is a sentence about the server: "It sent …".
+    """
 
 
 class FrameDecoder:

@@ -1,7 +1,7 @@
 """JSON-RPC over the pipes of a language server: requests and responses in both directions.
 
-A malformed message ends the connection; `end_reason` says why. Only tasks of the server use the
-connection, so that a turn never waits for a pipe.
+A malformed message ends the connection; `end_reason` says why. Only the server's own tasks use the
+connection, so a turn never waits for a pipe.
 """
 
 import signal
@@ -32,7 +32,7 @@ OUTGOING_BYTES_MAX: Final = 32 * 1024 * 1024
 """Maximum number of bytes queued for a server that does not read: thirty of the largest files."""
 
 RESPONSE_S_MAX: Final = 60.0
-"""A server that takes longer to respond has hung: large projects take some ten seconds."""
+"""A server that takes longer to respond counts as hung; large projects take some ten seconds."""
 
 LOGGED_LINES_MAX: Final = 200
 LOGGED_CHARS_MAX: Final = 300
@@ -41,10 +41,10 @@ LOGGED_CHARS_MAX: Final = 300
 EXIT_S: Final = 2.0
 """How long to wait for the exit status of a program that has closed its output.
 
-A program that exits needs up to that long under load; one that lives on takes all of it."""
+Under load, an exiting program may need this long. If the program keeps running, we give up."""
 
 Handler = Callable[[Raw], Any]
-"""Handles a request of the server and returns the result, or handles a notification."""
+"""Handles a request or a notification from the server; returns the result of a request."""
 
 
 class ConnectionLost(Exception):
@@ -60,7 +60,7 @@ class ErrorResponse(Exception):
 
 
 class _PendingRequest:
-    """A request in flight; without a `response` when `completed`, the connection has ended."""
+    """A request in flight. If it is `completed` without a `response`, the connection has ended."""
 
     def __init__(self) -> None:
         self.completed = trio.Event()
@@ -93,14 +93,14 @@ class JsonRpcConnection:
             nursery.cancel_scope.cancel()
 
     def close(self, problem: str) -> None:
-        """End the connection; of several problems the first one is kept."""
+        """End the connection. Of several problems, only the first is kept."""
         self._problem = self._problem or problem
         self._ended.set()
         for pending in self._pending.values():
             pending.completed.set()
 
     def end_reason(self) -> str:
-        """Why the connection ended, as a sentence."""
+        """Return the reason why the connection ended, as a sentence."""
         status = self._service.status()
         if self._problem:
             return self._problem
@@ -126,7 +126,7 @@ class JsonRpcConnection:
         finally:
             del self._pending[number]
         if limit.cancelled_caught:
-            # Later requests would hang as well, so the server is given up.
+            # Later requests would hang as well, so give up on the server.
             self.close(f"It did not respond to {method} within {RESPONSE_S_MAX:g} s.")
         if pending.response is None:
             raise ConnectionLost
@@ -193,6 +193,6 @@ class JsonRpcConnection:
         elif handler is not None:
             self._send({"id": message.id, "result": handler(message.params)})
         else:
-            # Without a response the server might wait for it.
+            # Without a response, the server might wait forever.
             error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
             self._send({"id": message.id, "error": error})

@@ -1,6 +1,6 @@
-"""The messages of the language server protocol that are used, as structs. Pure.
+"""The messages of the language server protocol that tiller uses, as structs. Pure.
 
-Fields that are not named here are ignored.
+Fields that the structs do not name are ignored.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ ERROR: Final = 1
 
 
 class MalformedMessage(Exception):
-    """A message can't be decoded; the message is a clause with the reason."""
+    """A message can't be decoded. The error text is a sentence about the server: "It sent …"."""
 
 
 class ResponseError(Struct, frozen=True):
@@ -30,7 +30,7 @@ class ResponseError(Struct, frozen=True):
 
 
 class Incoming(Struct, frozen=True):
-    """Any message of a server."""
+    """Any message from a server."""
 
     id: int | str | None = None
     """Absent in a notification."""
@@ -67,7 +67,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 class PublishDiagnosticsParams(Struct, frozen=True):
-    """Diagnostics of a file that a server sends without a request."""
+    """Diagnostics of a file, sent by the server without a request."""
 
     uri: str
     diagnostics: tuple[Diagnostic, ...]
@@ -75,13 +75,13 @@ class PublishDiagnosticsParams(Struct, frozen=True):
 
 
 class DocumentDiagnosticReport(Struct, frozen=True):
-    """Diagnostics of a file that were requested."""
+    """Diagnostics of a file, sent in response to a request."""
 
     items: tuple[Diagnostic, ...] = ()
 
 
 class ServerCapabilities(Struct, frozen=True, rename="camel"):
-    """What a server supports; only whether diagnostics can be requested is used."""
+    """The only capability of a server that tiller reads: whether it answers diagnostic requests."""
 
     diagnostic_provider: Any = None
 
@@ -105,7 +105,7 @@ class RegistrationParams(Struct, frozen=True):
 
 
 class ConfigurationItem(Struct, frozen=True):
-    """A section of the settings; absent means all of them."""
+    """A requested section of the settings; without a name, all settings are requested."""
 
     section: str | None = None
 
@@ -144,7 +144,7 @@ T = TypeVar("T")
 
 
 def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
-    """Decode `data`, called `what` in the error; raises `MalformedMessage`."""
+    """Decode `data`, which an error calls `what`. Raises `MalformedMessage`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -152,7 +152,7 @@ def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path in a URI. Servers escape URIs differently, so paths are compared, not URIs."""
+    """Return the path in a `file:` URI. Servers escape URIs differently, so we compare paths."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -161,7 +161,7 @@ def path_of(uri: str) -> Path | None:
 
 
 def section_of(settings: dict[str, Any], section: str | None) -> Any:  # noqa: ANN401 - JSON
-    """The part of the settings under a dotted name; `None` if there is none."""
+    """Return the settings below a dotted name, or `None` if that name does not exist."""
     value: Any = settings
     for name in section.split(".") if section else ():
         value = cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None

@@ -1,6 +1,6 @@
 """One language server for one root directory: start, open files, diagnostics, end.
 
-All tasks of a server belong to the daemon. A turn only waits for events, so that it can be
+All tasks of a server belong to the daemon. A turn only waits for events, so the turn can be
 interrupted at any time.
 """
 
@@ -36,7 +36,7 @@ from tiller_daemon.processes.server_process import ServerProcess
 log = structlog.get_logger()
 
 IDLE_S: Final = 600.0
-"""A server that is idle for longer is ended: some take 200 MiB."""
+"""How long a server may be idle before it is ended; some servers take 200 MiB."""
 
 RETRY_S: Final = 0.1
 RETRIES_MAX: Final = 50
@@ -59,12 +59,12 @@ class LanguageServerProcess:
         self.was_up = False
         """Whether the server was ever ready."""
         self.is_late = False
-        """Whether a turn has waited for it in vain since it last answered."""
+        """Whether a turn has waited in vain for the server since its last answer."""
         self.unreported: Final[dict[Path, str]] = {}
-        """Texts of files before changes whose new errors are not reported yet."""
+        """Per file, its text before the first change whose new errors are not reported yet."""
         self.is_over = False
         self.problem = ""
-        """Why it ended, as a clause; empty after a normal end."""
+        """Why the server ended, as a sentence; empty after a normal end."""
         self.used_at = trio.current_time()
         self._variables = variables
         self._directory = directory
@@ -103,7 +103,7 @@ class LanguageServerProcess:
         self._scope.cancel()
 
     def baseline(self, path: Path, before: str) -> str:
-        """The text to compare a changed file with: that of the last report, else `before`."""
+        """Return the text of a file before its first unreported change, which may be `before`."""
         if len(self.unreported) >= OPEN_MAX and path not in self.unreported:
             del self.unreported[next(iter(self.unreported))]
         return self.unreported.setdefault(path, before)
@@ -111,9 +111,9 @@ class LanguageServerProcess:
     async def diagnostics(
         self, path: Path, text: str, *, fresh: bool = False
     ) -> Diagnostics | None:
-        """The diagnostics of a file with that text; `None` if the server can't provide them.
+        """Return the diagnostics of `text` in a file; `None` if the server can't provide them.
 
-        With `fresh` the server checks the file again even if the text has not changed.
+        With `fresh`, the server checks the file again even if the text has not changed.
         """
         self.used_at = trio.current_time()
         await self._ready.wait()
@@ -125,11 +125,11 @@ class LanguageServerProcess:
         return document.diagnostics if document.version == version else None
 
     def file_changed(self, path: Path, text: str | None, *, created: bool = False) -> None:
-        """Notify the server that a file on disk has a new text, or is gone (`None`)."""
+        """Notify the server that a file on disk has a new text, or is gone if `text` is `None`."""
         if self._connection is None or self._nursery is None:
             return
         how = FILE_DELETED if text is None else FILE_CREATED if created else FILE_CHANGED
-        # For files that are not open: servers cache them, such as imported modules.
+        # Servers also cache files that are not open, such as imported modules.
         changes = [{"uri": path.as_uri(), "type": how}]
         self._connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
         if text is None:

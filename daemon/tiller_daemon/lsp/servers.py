@@ -1,4 +1,4 @@
-"""All language servers of the daemon: started on the first change of a file, shared by sessions.
+"""All language servers of the daemon. They start when a file is first changed; sessions share them.
 
 Implements `tools.base.Diagnostics`. Whatever a server does, a turn waits for a limited time only.
 """
@@ -24,10 +24,10 @@ CHANGE_WAIT_S: Final = 3.0
 """How long the result of a change waits for new diagnostics; most servers take 0.3 s."""
 
 LATE_WAIT_S: Final = 0.3
-"""The same while a server has not answered an earlier request: it is probably still loading."""
+"""The wait while an earlier request is unanswered: the server is probably still loading."""
 
 REPORT_WAIT_S: Final = 20.0
-"""How long a model's request for diagnostics waits: a large project takes long at first."""
+"""How long a model's request for diagnostics waits: the first check of a large project is slow."""
 
 FILES_MAX: Final = 10
 """Maximum number of files checked per change."""
@@ -40,13 +40,13 @@ SERVERS_MAX: Final = 8
 
 CRASHES_MAX: Final = 3
 CRASH_FORGOTTEN_S: Final = 600.0
-"""A server that crashed this often in this time is not started again until the time has passed."""
+"""After `CRASHES_MAX` crashes within this time, a server is not restarted until one has expired."""
 
 WARNING: Final = 2
 
 
 class _ChangedFile(NamedTuple):
-    """A file before a change and the servers for it. A missing file has an empty text."""
+    """A file before a change, and its servers. The `text` of a missing file is empty."""
 
     path: Path
     text: str
@@ -66,7 +66,7 @@ class ChangeCheck:
         self._reports: list[str] = []
 
     async def new_errors(self) -> str:
-        """The errors that the change has caused, as text; empty if there are none."""
+        """Return the errors that the change has caused, as text; empty if there are none."""
         async with trio.open_nursery() as nursery:
             for file in self._files:
                 after = await _read(file.path)
@@ -91,12 +91,12 @@ class ChangeCheck:
                 why = f"{server.name} has not answered within {CHANGE_WAIT_S:g} s"
                 self._reports.append(f"(No diagnostics of {shown} yet: {why}.)")
             server.is_late = True
-            # Let the server go on: the next change then gets its answer sooner.
+            # Let the server finish, so that the next change gets its diagnostics sooner.
             self._nursery.start_soon(server.diagnostics, file.path, after)
 
 
 class LanguageServers:
-    """The servers of the current configuration. `run` owns their tasks."""
+    """The servers of the current configuration. `run` owns the servers' tasks."""
 
     def __init__(
         self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str], directory: Path
@@ -113,7 +113,7 @@ class LanguageServers:
     def configure(
         self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str]
     ) -> None:
-        """Apply another configuration; servers that it changes or removes are ended."""
+        """Apply a new configuration and end the servers that it changes or removes."""
         kept = {definition.name: definition for definition in definitions}
         for (_, name), server in list(self._servers.items()):
             if server.match.definition != kept.get(name):
@@ -121,7 +121,7 @@ class LanguageServers:
         self._definitions, self._variables = definitions, variables
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the servers until cancelled; then end them and all their descendants."""
+        """Own the servers until cancelled, then end them and all their descendant processes."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
@@ -136,7 +136,7 @@ class LanguageServers:
         return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
     async def report(self, workspace: Path, path: Path | None) -> str:
-        """The diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
+        """Return the diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
         targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
             targets += [(server, path) for server in self._servers_for(path, workspace)]
@@ -159,7 +159,7 @@ class LanguageServers:
         return "\n".join(line for file in sorted(lines) for line in sorted(lines[file]))
 
     def summaries(self) -> tuple[LanguageServerSummary, ...]:
-        """Every server that may be started: whether it is installed, running, or has failed."""
+        """Return, for each known server, whether it is installed, runs, or has failed."""
         return tuple(self._summary(definition) for definition in self._definitions)
 
     def _summary(self, definition: ServerDefinition) -> LanguageServerSummary:
@@ -210,13 +210,13 @@ class LanguageServers:
 async def _new_errors_in(
     server: LanguageServerProcess, file: _ChangedFile, after: str
 ) -> list[Diagnostic] | None:
-    """The errors since the last report; `None` if the server can't provide diagnostics."""
+    """Return the errors since the last report; `None` if the server can't provide diagnostics."""
     before = server.baseline(file.path, file.text)
     known: Diagnostics | None = ()
     try:
         await _refresh(server, file.path)
         if before:
-            # Check the old text first, so that errors that were there before are not reported.
+            # Check the old text first, so that errors already in it are not reported.
             known = await server.diagnostics(file.path, before)
     finally:
         # Even if the wait was cancelled, the server needs the new text.
@@ -254,7 +254,7 @@ async def _check_file(
 
 
 async def _refresh(server: LanguageServerProcess, but: Path) -> None:
-    """Notify a server of open files that something else has changed, such as a command."""
+    """Notify a server of open files, except `but`, that something else has changed."""
     for document in server.documents:
         if document.path == but:
             continue
@@ -273,7 +273,7 @@ def _disk_state(path: Path) -> tuple[int, int] | None:
 
 
 async def _read(path: Path) -> str | None:
-    """The text of a file; `None` if it is missing, too large or not text."""
+    """Return the text of a file; `None` if the file is missing, too large or not text."""
     if (size := _size(path)) is None or size > FILE_BYTES_MAX:
         return None
     if size <= SMALL_BYTES:  # faster than passing it to a thread
