@@ -134,7 +134,7 @@ async def test_a_resource_that_is_not_there_rejects_the_input(
 ) -> None:
     said = await refusal(frontend, workspace, "@tiny:note://none")
     assert said == (
-        "unavailable: There is no note://none of the MCP server tiny. It answered: No such note."
+        "unavailable: The MCP server tiny did not provide note://none. It answered: No such note."
     )
 
 

@@ -1,4 +1,4 @@
-"""Types shared by the modules of this package. Imports nothing of the MCP package."""
+"""Types shared by the modules of this package. Does not import the MCP package."""
 
 from typing import Any, Final, Protocol
 
@@ -9,7 +9,7 @@ from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
 class ServerUnavailable(Exception):
-    """A server can't be used; the message says why, in whole sentences."""
+    """A server can't be used. The message says why, in whole sentences."""
 
     def __init__(self, message: str, *, needs_login: bool = False) -> None:
         super().__init__(message)
@@ -17,7 +17,7 @@ class ServerUnavailable(Exception):
 
 
 class CallNotSent(ToolFailure):
-    """A call that had no effect: it can be repeated on another connection."""
+    """A call had no effect, so the call can be repeated on another connection."""
 
 
 class ListedTool(Struct, frozen=True):
@@ -45,7 +45,7 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class McpConnection(Protocol):
-    """A connection to a server. It carries any number of calls at the same time."""
+    """A connection to a server, for any number of calls at the same time."""
 
     @property
     def is_over(self) -> bool:
@@ -55,25 +55,25 @@ class McpConnection(Protocol):
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; raises `ToolFailure`, or `CallNotSent` if a new connection may succeed.
+        """Make a call. Raises `ToolFailure`, or `CallNotSent` if a new connection may succeed.
 
-        Cancellation returns at once; the server is notified in the background.
+        When cancelled, it returns at once; the server is notified in the background.
         """
         ...
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
-        """Return what a prompt says; raises `ToolFailure`, or `CallNotSent` as `call` does."""
+        """Return the text of a prompt. Raises the same errors as `call`."""
         ...
 
     async def resource(self, uri: str) -> ToolResult:
-        """Return the content of a resource; raises `ToolFailure`, or `CallNotSent`."""
+        """Return the content of a resource. Raises the same errors as `call`."""
         ...
 
 
 class McpTransport(Protocol):
-    """How a server is reached: standard input and output of a program, or HTTP.
+    """How a server is reached: by a program's standard input and output, or by HTTP.
 
-    `ended` is set when nothing more arrives, or the connection is to be given up.
+    `ended` is set when no more messages arrive or the connection must be given up.
     """
 
     ended: Final[trio.Event]
@@ -84,5 +84,5 @@ class McpTransport(Protocol):
         ...
 
     def end_reason(self) -> str:
-        """Why the transport ended, in whole sentences."""
+        """Return why the transport ended, in whole sentences about the server: "It …"."""
         ...

@@ -1,8 +1,8 @@
-"""One call of a server's tool, made by two tasks: the connection's sends it, the turn's waits.
+"""One call of a server's tool. A task of the connection sends the call; a task of the turn waits.
 
-An interrupt therefore never waits for a server: the turn's task returns at once, and the
-connection's task notifies the server. Progress and questions are handled by the turn's task, so
-that nothing happens in a turn after its end.
+Therefore an interrupt never waits for a server: the turn's task returns at once, and the
+connection's task notifies the server. The turn's task handles progress and questions, so that
+nothing happens in a turn after its end.
 """
 
 import math
@@ -22,7 +22,7 @@ Progress = tuple[float, float | None, str | None]
 """Progress so far, the total if known, and a message."""
 
 CURRENT_CALL: ContextVar["McpCall | None"] = ContextVar("mcp_call", default=None)
-"""The call that the current task of the connection belongs to."""
+"""The call that the connection's current task works for."""
 
 
 class ConnectionEnded(Exception):
@@ -31,7 +31,7 @@ class ConnectionEnded(Exception):
 
 @dataclass(eq=False)
 class _Elicitation:
-    """A question of the server; `result` is valid once `answered` is set."""
+    """A question from the server; `result` is valid once `answered` is set."""
 
     params: types.ElicitRequestParams
     answered: trio.Event = field(default_factory=trio.Event)
@@ -39,7 +39,7 @@ class _Elicitation:
 
 
 class McpCall:
-    """A call in flight. `execute` runs in the connection's task, `wait` in the turn's."""
+    """A call in flight. `execute` runs in the connection's task, `wait` in the turn's task."""
 
     def __init__(
         self, server: str, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -60,7 +60,7 @@ class McpCall:
         self._finished = False
 
     async def execute(self, client: Client) -> None:
-        """Make the call and store its outcome; on cancellation the package notifies the server."""
+        """Make the call and store its outcome. On cancellation, the package notifies the server."""
         CURRENT_CALL.set(self)
         try:
             with self._scope:
@@ -74,10 +74,10 @@ class McpCall:
             self._wake()
 
     async def wait(self, timeout_s: float) -> types.CallToolResult:
-        """Wait for the outcome, showing progress; an outcome that is an exception is raised.
+        """Show progress until the outcome is there; return it, or raise it if it is an exception.
 
-        Raises `trio.TooSlowError` after `timeout_s`, not counting the time in which the user is
-        asked something, and `ConnectionEnded`.
+        Raises `ConnectionEnded`, and `trio.TooSlowError` after `timeout_s`. Time in which a
+        question to the user is open does not count.
         """
         self._limit = trio.CancelScope(deadline=trio.current_time() + timeout_s)
         try:
@@ -113,13 +113,13 @@ class McpCall:
                 if self._finished:
                     break
                 await changed.wait()
-            # The call is over: an answer to an open question would go nowhere.
+            # The call is over, so nobody waits for answers to open questions.
             self._environment.user.withdraw()
 
     async def _ask_user(self, elicitation: _Elicitation) -> None:
         """Ask the user; the time limit is suspended while any question is open."""
         if not self._questions_open:
-            # The limit is for the server; the user may take hours to answer.
+            # The limit applies to the server; the user may take hours to answer.
             self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
         self._questions_open += 1
@@ -139,7 +139,7 @@ class McpCall:
         self._wake()
 
     async def _show_progress(self) -> None:
-        # The package delivers each notification in a task of its own, in any order.
+        # The package delivers each notification in a separate task, in any order.
         shown = sorted(self._progress, key=lambda one: one[0])
         self._progress.clear()
         for one in shown:

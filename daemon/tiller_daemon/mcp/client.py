@@ -1,7 +1,7 @@
-"""The MCP client: one connection to a server for as long as it lasts, its tools, calls to them.
+"""The MCP client: runs one connection to a server, lists the server's tools and calls them.
 
-This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the MCP package; they
-are loaded with the first server that starts.
+This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the MCP package, so
+they are loaded only when the first server starts.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -39,13 +39,13 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
-"""The transport that the package reads and writes: its own for HTTP, or `StdioTransport`."""
+"""The transport that the MCP package reads and writes: its own for HTTP, or `StdioTransport`."""
 
 CHANGE_DEBOUNCE_S: Final = 0.1
 """How long to wait before listing changed tools again: changes come in bursts."""
 
 LISTEN_RETRY_S: Final = 10.0
-"""How soon to subscribe to changes again after a server ended the subscription."""
+"""The pause before a new subscription to changes, after a server has ended the last one."""
 
 _LISTS_CHANGED: Final = (
     types.ToolListChangedNotification,
@@ -53,7 +53,7 @@ _LISTS_CHANGED: Final = (
 )
 
 Handshake = Literal["legacy", "auto"]
-"""How the package opens a connection; nearly all servers know the `legacy` handshake."""
+"""How the MCP package opens a connection; nearly all servers support the `legacy` handshake."""
 
 HANDSHAKE_REJECTED: Final = frozenset(
     {
@@ -79,7 +79,7 @@ async def run_client(owner: ManagedServer) -> None:
     program and all its descendants.
     """
     connect = _run_over_http if owner.settings.url else _run_over_stdio
-    # Nearly all servers know the legacy handshake, so the other one is the second attempt.
+    # Nearly all servers support the legacy handshake, so the other one is tried second.
     end = await connect(owner, "legacy")
     if end.needs_auto_handshake:
         end = await connect(owner, "auto")
@@ -87,7 +87,7 @@ async def run_client(owner: ManagedServer) -> None:
 
 
 class McpClient:
-    """A connection over `streams`; see `McpConnection`. `serve` owns its tasks.
+    """A connection over `streams`; see `McpConnection`. `serve` owns the connection's tasks.
 
     `initialized` is true once the server has answered the handshake.
     """
@@ -163,17 +163,17 @@ class McpClient:
         except ValidationError:
             raise ToolFailure(f"{named} answered with an invalid result.") from None
         except RuntimeError as error:
-            # How the package reports a result that does not match the tool's output schema.
+            # The package raises this if a result does not match the tool's output schema.
             raise ToolFailure(f"{named} violated its own output schema: {error}") from None
         finally:
             self._calls.remove(call)
-            # Other calls of an expired session may still be answered: wait for the last one.
+            # Other calls in the expired session may still be answered, so the last one ends it.
             if self._transport.session_expired and not self._calls:
                 self._transport.ended.set()
         return await make_result(answer, environment)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
-        """Return what a prompt says; see `McpConnection`."""
+        """Return the text of a prompt; see `McpConnection`."""
         request = partial(self._client.get_prompt, name, arguments)
         answer = await self._ask(f"the prompt {name}", request)
         return await make_content([message.content for message in answer.messages])
@@ -184,17 +184,17 @@ class McpClient:
         return await make_content([types.EmbeddedResource(resource=one) for one in answer.contents])
 
     async def _ask(self, what: str, request: Callable[[], Awaitable[T]]) -> T:
-        """Make a request that no turn waits for; the caller limits its time."""
+        """Make a request outside a turn. The caller must set a time limit."""
         if self.is_over:
             raise CallNotSent(self._lost_message())
-        where = f"{what} of the MCP server {self._owner.name}"
+        server = f"The MCP server {self._owner.name}"
         try:
             return await request()
         except MCPError as error:
             reason = _describe_error(error, self._transport)
-            raise ToolFailure(f"There is no {where}. {reason}") from None
+            raise ToolFailure(f"{server} did not provide {what}. {reason}") from None
         except (ValidationError, RuntimeError):
-            raise ToolFailure(f"The answer about {where} is invalid.") from None
+            raise ToolFailure(f"{server} sent an invalid answer for {what}.") from None
         finally:
             if self._transport.session_expired and not self._calls:
                 self._transport.ended.set()
@@ -207,7 +207,7 @@ class McpClient:
         )
 
     async def _on_message(self, message: object) -> None:
-        """Handle a notification of the server."""
+        """Handle a notification from the server."""
         await trio.lowlevel.checkpoint()
         if isinstance(message, _LISTS_CHANGED):
             self._changed.set()
@@ -219,8 +219,8 @@ class McpClient:
     ) -> types.ElicitResult:
         """Ask the user on behalf of the call that the question belongs to.
 
-        Older servers do not name the call. The question is then declined unless all calls in
-        flight are of one session.
+        Older servers do not name the call. Their questions are declined unless all calls in flight
+        belong to one session.
         """
         await trio.lowlevel.checkpoint()
         call = CURRENT_CALL.get()
@@ -232,7 +232,7 @@ class McpClient:
         return await call.ask(params)
 
     async def _listen(self) -> None:
-        """Subscribe to changes of the tool list; older protocols need no subscription."""
+        """Subscribe to changes of the server's lists; older protocols need no subscription."""
         if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         while True:
@@ -247,7 +247,7 @@ class McpClient:
     async def _update_tools(self) -> None:
         while True:
             await self._changed.wait()
-            # Notifications that arrive while we wait are covered by the same listing.
+            # The listing after this wait also covers notifications that arrive during the wait.
             await trio.sleep(CHANGE_DEBOUNCE_S)
             self._changed = trio.Event()
             try:
@@ -293,7 +293,7 @@ async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _Connect
     if key is None and environment.logins.read(owner.name, url):
         auth = StoredLoginAuth(owner.name, url, environment.logins)
     own_header = AUTHORIZATION in map(str.lower, settings.headers)
-    advice = f"{login_advice(owner.name)}, or set `api_key_env` if it wants a key."
+    advice = f"{login_advice(owner.name)}, or set `api_key_env` if the server requires a key."
     if environment.key_advice:
         advice = environment.key_advice
     elif own_header:
@@ -328,7 +328,7 @@ async def _run_transport(
 
 
 def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> str:
-    """Why a connection failed, in whole sentences; unexpected exceptions are raised again."""
+    """Return why a connection failed, in whole sentences. Raises unexpected exceptions again."""
     for leaf in leaves:
         match leaf:
             case MCPError():
@@ -348,14 +348,14 @@ def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> s
 
 
 def _describe_error(error: MCPError, transport: McpTransport) -> str:
-    """What went wrong, in whole sentences."""
+    """Return why a request failed, in whole sentences."""
     if (error.code, error.message) in (CLOSED, BAD_STATUS):
         return transport.end_reason()
     return f"It answered: {error.message.rstrip('.')}."
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside nested groups: the package's task groups wrap what they raise."""
+    """Yield the exceptions inside nested groups, into which the package's task groups wrap them."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         for inner in group.exceptions:

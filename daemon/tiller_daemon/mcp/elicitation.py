@@ -1,7 +1,7 @@
-"""Elicitation: what a server asks the user during a call, as questions with choices.
+"""Elicitation: turns a server's request to the user during a call into questions with choices.
 
-Each field of a form becomes a question of its own, because any frontend can show a question with a
-text answer. An invalid answer is asked for again, with the reason.
+Each field of a form becomes a separate question, because any frontend can show a question with a
+text answer. After an invalid answer, the question is asked again, with the reason.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,11 @@ from tiller_daemon.tools.base import ToolFailure, UserAnswer
 from tiller_daemon.turn.output_schema import value_problem
 
 ATTEMPTS_MAX: Final = 3
-"""How often a field is asked for before the form is declined."""
+"""How often the user is asked for a field before the form is declined."""
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
-"""The choices of a question that needs no other answer."""
+"""The choices of a question that only needs consent."""
 
 YES: Final = ("yes", "true", "y", "1")
 NO: Final = ("no", "false", "n", "0")
@@ -27,7 +27,7 @@ Value = str | int | float | bool | list[str] | None
 
 
 class _Field(NamedTuple):
-    """One field of a form; `options` maps what people see to the values."""
+    """One field of a form; `options` maps the titles that people see to values."""
 
     name: str
     schema: dict[str, Any]
@@ -40,7 +40,7 @@ class _Declined(Exception):
 
 
 async def ask_user(server: str, params: types.ElicitRequestParams, ask: Ask) -> types.ElicitResult:
-    """Ask the user what `server` requests; declined if no user is available."""
+    """Ask the user for what `server` requests. Decline if no user is available."""
     opening = f"The MCP server {server} asks: {params.message}"
     try:
         if isinstance(params, types.ElicitRequestURLParams):
@@ -66,7 +66,7 @@ async def _confirm(text: str, ask: Ask) -> None:
 
 
 async def _ask_for(field: _Field, opening: str, ask: Ask) -> Value:
-    """The value of a field; `None` if it is optional and left empty."""
+    """Ask for the value of a field; return `None` if the field is optional and left empty."""
     problem = ""
     for _ in range(ATTEMPTS_MAX):
         answer = await ask(f"{opening}\n{_label(field)}{problem}", _choices(field))
@@ -99,7 +99,7 @@ def _fields(schema: dict[str, Any]) -> list[_Field]:
 
 
 def _options(schema: dict[str, Any]) -> dict[str, str]:
-    """The values to choose from, by title. Each version of the protocol has a form of its own."""
+    """Return the values to choose from, by title. Protocol versions encode titles differently."""
     if titled := schema.get("oneOf") or schema.get("anyOf"):
         rows = cast("list[dict[str, str]]", titled)
         return {row.get("title") or row["const"]: row["const"] for row in rows if "const" in row}
@@ -115,7 +115,7 @@ def _choices(field: _Field) -> tuple[str, ...]:
 
 
 def _label(field: _Field) -> str:
-    """A field in one line."""
+    """Return a one-line description of a field."""
     label = field.schema.get("title") or field.name
     if about := field.schema.get("description"):
         label = f"{label}: {about}"
@@ -130,7 +130,7 @@ def _label(field: _Field) -> str:
 
 
 def _read(field: _Field, text: str) -> Value:
-    """The value that the user typed; raises `ValueError` with a hint."""
+    """Return the value that the user typed. Raises `ValueError` with a hint."""
     match field.schema.get("type"):
         case "boolean":
             if text.lower() not in (*YES, *NO):

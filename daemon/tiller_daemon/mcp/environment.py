@@ -1,4 +1,4 @@
-"""What a server gets from the daemon: variables, a directory, its key. Never a provider's key."""
+"""What the daemon gives a server: variables, a directory, its key, but never a provider's key."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -13,22 +13,22 @@ from tiller_daemon.processes.environment import SECRET_NAME, is_secret_header, w
 from tiller_daemon.redaction.text import redact
 
 SECRET_CHARS_MIN: Final = 8
-"""Shorter values are not redacted in what a server sends: they may be ordinary words."""
+"""Shorter values are not redacted in a server's output, because they may be ordinary words."""
 
 
 class EnvironmentProblem(Exception):
-    """A server's environment can't be built; the message is a clause with the reason."""
+    """A server's environment can't be built. The message is a sentence with the reason."""
 
 
 class ServerEnvironment(Struct, frozen=True):
-    """What the environments of all servers are made of."""
+    """The sources from which the environments of all servers are built."""
 
     inherited: Mapping[str, str]
     """The environment that every child process gets."""
     environ: Mapping[str, str]
     """The daemon's own environment."""
     provider_key_names: Collection[str]
-    """Variables that hold keys of providers."""
+    """The names of the variables that hold keys of providers."""
     provider_keys: Callable[[], Collection[str]]
     """The keys of providers known so far."""
     home: Path
@@ -36,12 +36,12 @@ class ServerEnvironment(Struct, frozen=True):
     logins: LoginStore
     """The logins of servers that have no key."""
     key_advice: str = ""
-    """Advice about where the key of a lent server belongs; empty for configured ones."""
+    """Advice on where to set the key of a lent server; empty for configured servers."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
-    """The keys of servers and the secrets of clients, by the identity of their settings."""
+    """The keys of servers and the secrets of OAuth clients, by the identity of their settings."""
 
     def variables(self, settings: McpServer) -> dict[str, str]:
-        """The complete environment of a server, without any key of a provider.
+        """Return the complete environment of a server, without any key of a provider.
 
         Raises `EnvironmentProblem`.
         """
@@ -62,20 +62,20 @@ class ServerEnvironment(Struct, frozen=True):
         return {**without_secrets(self.inherited, self.provider_keys()), **passed}
 
     def key(self, settings: McpServer) -> Key | None:
-        """The key of a server, found once and cached: renewed keys must stay known as secrets."""
+        """Return the key of a server. It is cached, so that renewed keys stay known as secrets."""
         if id(settings) not in self._keys:
             self._keys[id(settings)] = find_key(settings, self.environ, self.provider_key_names)
         return self._keys[id(settings)]
 
     def client_secret(self, client: OAuthClient) -> Key | None:
-        """The secret of a registered client, found once and cached like a key."""
+        """Return the secret of a registered OAuth client, cached like a key."""
         if id(client) not in self._keys:
             places, names = client.secret_places, self.provider_key_names
             self._keys[id(client)] = find_key(places, self.environ, names)
         return self._keys[id(client)]
 
     def secrets(self, settings: McpServer) -> set[str]:
-        """The secrets that a server was given, to be redacted in what it sends."""
+        """Return the secrets that a server was given, to be redacted in the server's output."""
         given = {**{name: self.environ.get(name, "") for name in settings.env_vars}, **settings.env}
         secrets = {value for name, value in given.items() if SECRET_NAME.search(name)}
         secrets |= {value for name, value in settings.headers.items() if is_secret_header(name)}
@@ -87,5 +87,5 @@ class ServerEnvironment(Struct, frozen=True):
         return {value for value in secrets if len(value) >= SECRET_CHARS_MIN}
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
-        """`text` of a server with its secrets and the keys of providers redacted."""
+        """Return a server's `text` with the server's secrets and providers' keys redacted."""
         return redact(text, sorted({*self.secrets(settings), *self.provider_keys()}))

@@ -1,4 +1,4 @@
-"""The streamable HTTP transport: the MCP package's, over a client with headers, a key and limits.
+"""The MCP package's streamable HTTP transport, over a client that adds headers, a key and limits.
 
 A rejected key is fetched once more, as for a provider. Error statuses are recorded here because the
 package reports only that there was an error.
@@ -19,7 +19,7 @@ from tiller_daemon.models.keys import Key, KeyUnavailable
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
 SILENCE_S: Final = 300.0
-"""How long an open stream may be silent; the time limit of a call usually ends it earlier."""
+"""How long an open stream may be silent; the time limit of a call usually expires earlier."""
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Longest response body, streamed or not."""
@@ -30,7 +30,7 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
 SESSION_HEADER: Final = "mcp-session-id"
-"""Holds the session id; a server answers 404 if it does not (or no longer) know the session."""
+"""The header with the session id. A server that does not know the session answers 404."""
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 
@@ -39,24 +39,24 @@ END_SESSION_S: Final = 1.0
 
 
 for _name in ("client", "httpcore2", "httpx2", "mcp"):
-    # The package's log quotes messages, which may hold secrets. What matters is logged by us. Here,
-    # because whatever uses the package imports this module.
+    # The package's log quotes messages, which may hold secrets. We log the important events
+    # ourselves. Silenced here because every user of the package imports this module.
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
 
 class HttpTransportProblem(Exception):
-    """A request that can't be made or a response that can't be used; the message is a sentence."""
+    """A request can't be made, or a response can't be used. The message is a sentence."""
 
 
 class LoginAuth(httpx2.Auth):
-    """Authenticates by a login; `is_rejected` once the server wants another one."""
+    """Authenticates by a login; `is_rejected` is true once the server demands a new login."""
 
     is_rejected = False
 
 
 def check_secret(secret: str, what: str) -> None:
-    """Raise `HttpTransportProblem` if no header can carry a key or token, without showing it."""
+    """Raise `HttpTransportProblem`, which does not show the secret, if no header can carry it."""
     if not (secret.isascii() and secret.isprintable()):
         raise HttpTransportProblem(
             f"{what} has characters that can't be sent in a header, such as a line break."
@@ -66,7 +66,7 @@ def check_secret(secret: str, what: str) -> None:
 class HttpTransport:
     """The HTTP client of one connection; see `McpTransport`.
 
-    Without a key, requests carry what `auth` adds; `advice` says what to do if that is rejected.
+    Without a key, `auth` authenticates the requests; `advice` says what to do if it is rejected.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class HttpTransport:
 
     @property
     def session_expired(self) -> bool:
-        """Whether the server no longer knows the session that it began with us, or our login."""
+        """Whether the server no longer accepts our session or our login."""
         return self._session_expired or self._login_is_rejected
 
     @property
     def is_unauthorized(self) -> bool:
-        """Whether the server rejected the last request for want of valid credentials."""
+        """Whether the last request was rejected because of missing or invalid credentials."""
         return self._login_is_rejected or self._error_status == UNAUTHORIZED
 
     @property
@@ -106,17 +106,17 @@ class HttpTransport:
         return isinstance(self._auth, LoginAuth) and self._auth.is_rejected
 
     def streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-        """The package's transport over this client."""
+        """Return the package's transport over this client."""
         return streamable_http_client(
             self._url,
             http_client=self.client,
-            # The package sends nothing when cancelled, which is how nearly all sessions end.
+            # Nearly all sessions end by cancellation, and the package then sends nothing.
             terminate_on_close=False,
             max_sse_event_size=BODY_BYTES_MAX,
         )
 
     async def end_session(self) -> None:
-        """Notify the server that the session is over, even when cancelled; ignores failures."""
+        """Notify the server that the session is over, even when cancelled. Ignores failures."""
         if SESSION_HEADER not in self._session or self._session_expired:
             return
         with (
@@ -126,7 +126,7 @@ class HttpTransport:
             await self.client.delete(self._url, headers=self._session)
 
     def end_reason(self) -> str:
-        """Why the server can no longer be used, in whole sentences."""
+        """Return why the server can no longer be used, in whole sentences."""
         if self.is_unauthorized:
             advice = self._key.advice if self._key else self._advice
             return f"It answered with status 401. {advice}"

@@ -1,4 +1,4 @@
-"""What a server lists: the tools and prompts that can be offered. Imports the package."""
+"""Lists the tools and prompts of a server that can be offered. Imports the MCP package."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -17,30 +17,30 @@ from tiller_daemon.turn.output_schema import schema_problem
 log = structlog.get_logger()
 
 TOOLS_MAX: Final = 256
-"""Maximum number of tools offered of one server; models lose track with fewer."""
+"""Maximum number of tools offered per server; even fewer confuse models."""
 
 PROMPTS_MAX: Final = 256
-"""Maximum number of prompts listed of one server."""
+"""Maximum number of prompts listed per server."""
 
 PAGES_MAX: Final = 64
-"""Maximum number of pages read of a list, so that an endless one does not block a server."""
+"""Maximum number of pages read per list, so that an endless list does not block a server."""
 
 DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description of a tool; it is part of every request."""
 
 SCHEMAS_BYTES_MAX: Final = 512 * 1024
-"""Size of all schemas of one server, as JSON: they are part of every request, too, and fill the
-largest context windows."""
+"""Maximum size of a server's schemas together, as JSON. They are part of every request, too, and
+this many fill the largest context windows."""
 
 
 async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
-    """The server's tools that can be offered, of the first `TOOLS_MAX` that it lists."""
+    """Return the tools that can be offered, among the first `TOOLS_MAX` that the server lists."""
     tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            # The package would validate results by it in the event loop, whatever that takes.
+            # With a schema, the package would validate results in the event loop, however slowly.
             (tool.output_schema or {}).clear()
         tools += page.tools
         cursor = page.next_cursor
@@ -48,13 +48,13 @@ async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
             break
     if cursor or len(tools) > TOOLS_MAX:
         log.warning("mcp_tools_left_out", server=server, offered=TOOLS_MAX)
-    # A schema takes milliseconds, and a server can have thought of one that takes far more.
+    # Checking a schema takes milliseconds, or far longer for a malicious one.
     check = partial(_offered_tools, server, tools[:TOOLS_MAX])
     return await trio.to_thread.run_sync(check, abandon_on_cancel=True)
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
-    """The server's usable prompts, up to `PROMPTS_MAX`; none if it does not support prompts."""
+    """Return the server's usable prompts, at most `PROMPTS_MAX`; none if it has no prompts."""
     if client.server_capabilities.prompts is None:
         return ()
     prompts: list[ListedPrompt] = []
@@ -89,7 +89,7 @@ def _offered_tools(server: str, tools: Iterable[types.Tool]) -> tuple[ListedTool
 
 
 def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:
-    """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
+    """Return a tool to offer; `None` if it requires task execution or has an invalid schema."""
     if tool.execution and tool.execution.task_support == "required":
         return None
     # Servers may omit `properties` if a tool has no arguments; not all providers accept that.

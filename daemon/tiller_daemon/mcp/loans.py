@@ -1,7 +1,7 @@
-"""What frontends lend to sessions: MCP servers, such as those of an editor, and reading files.
+"""Loans of frontends to sessions: MCP servers, such as an editor's, and access to unsaved files.
 
-A loan has a lease, so that nothing stays of an editor that was killed. What is taken back or
-changed ends at once, but never under a running turn.
+Each loan has a lease, so that the loans of a killed editor end. Servers that are taken back or
+changed end at once, unless a running turn uses them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,36 +18,36 @@ from tiller_protocol.lending import LEASE_S
 LENDERS_MAX = 8
 """Maximum number of frontends that lend to one session; each server is a process."""
 
-LENT_ADVICE = "Its key belongs in the settings of the editor that lends it to this session."
+LENT_ADVICE = "Set its key in the editor that lends this server to the session."
 
-RETURNED = "The editor has taken it back, or was closed."
+RETURNED = "The editor that lent the server has withdrawn it or was closed."
 
 Make = Callable[[str, McpServer], ManagedServer]
 
 
 @dataclass
 class _Loan:
-    """What one frontend lends to one session."""
+    """The loan of one frontend to one session."""
 
     servers: dict[str, ManagedServer]
     ends_at: float
     """When the lease ends, by trio's clock."""
     reads_files: bool
-    """Whether it is asked for files."""
+    """Whether the frontend is asked for unsaved files."""
 
 
 class Loans:
-    """The loans by session and lender."""
+    """All loans, by session and lender."""
 
     def __init__(self) -> None:
         self._loans: dict[str, dict[str, _Loan]] = {}
         self._replaced: dict[str, list[ManagedServer]] = {}
-        """By session, what is no longer lent but may still be used by a running turn."""
+        """By session, servers that are no longer lent but that a running turn may still use."""
         self._owners: dict[str, str] = {}
-        """The owners of the sub-agents' sessions that are in memory."""
+        """The owner of each sub-agent's session in memory, by session."""
 
     def lend(self, session_id: str, lender: str, loan: Lent, make: Make) -> None:
-        """Begin, change or renew a loan; servers that it drops end with the next `end_over`.
+        """Begin, change or renew a loan. The next `end_over` ends the servers that it drops.
 
         Raises `RejectionError` if there are too many lenders.
         """
@@ -68,14 +68,14 @@ class Loans:
         self._replaced.setdefault(session_id, []).extend(replaced)
 
     def of(self, session_id: str) -> dict[str, ManagedServer]:
-        """Return the servers of a session by name; of two with one name, the one lent first."""
+        """Return the servers of a session by name. If two share a name, the one lent first wins."""
         servers: dict[str, ManagedServer] = {}
         for loan in self._loans.get(self._lent_to(session_id), {}).values():
             servers = {**servers, **loan.servers, **servers}
         return servers
 
     def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
-        """Return the session that is lent to, and the lenders that may be asked for files."""
+        """Return the session with the loans, and the lenders that may be asked for files."""
         now, lent_to = trio.current_time(), self._lent_to(session_id)
         loans = self._loans.get(lent_to, {}).items()
         return lent_to, tuple(
@@ -83,18 +83,18 @@ class Loans:
         )
 
     def ask_no_more(self, session_id: str, lender: str) -> None:
-        """Ask a lender for no file until it lends again."""
+        """Do not ask a lender for files until it lends again."""
         if loan := self._loans.get(session_id, {}).get(lender):
             loan.reads_files = False
 
     def _lent_to(self, session_id: str) -> str:
-        """The session whose loans this one uses: for a sub-agent, that of its owner."""
+        """Return the session whose loans this session uses: a sub-agent uses its owner's loans."""
         while owner_id := self._owners.get(session_id):
             session_id = owner_id
         return session_id
 
     def __iter__(self) -> Iterator[ManagedServer]:
-        """All servers of all loans, and those that turns still use."""
+        """Yield all servers of all loans, and replaced servers that turns may still use."""
         for replaced in self._replaced.values():
             yield from replaced
         for loans in self._loans.values():
@@ -102,7 +102,7 @@ class Loans:
                 yield from loan.servers.values()
 
     def share(self, owner_id: str, session_id: str) -> None:
-        """Let the session of a sub-agent use what its owner is lent."""
+        """Let the session of a sub-agent use the loans of its owner."""
         self._owners[session_id] = owner_id
 
     def unshare(self, session_id: str) -> None:
@@ -110,7 +110,7 @@ class Loans:
         self._owners.pop(session_id, None)
 
     def end_over(self, is_in_use: Callable[[str], bool]) -> None:
-        """End the loans whose time is over, and what is replaced, except of sessions in use."""
+        """End expired loans and replaced servers, except those of sessions in use."""
         now = trio.current_time()
         for session_id in [one for one in self._replaced if not is_in_use(one)]:
             _end(self._replaced.pop(session_id))

@@ -1,4 +1,4 @@
-"""Where the logins of MCP servers are kept: a private file each. Does not import the MCP package.
+"""Keeps each login of an MCP server in a private file. Does not import the MCP package.
 
 A login is used only for the address at which it was made, so that a token never goes to another
 server that is later configured under the same name.
@@ -22,24 +22,24 @@ SECRETS: Final = ("access_token", "refresh_token", "client_secret")
 
 
 class StoredLogin(Struct, frozen=True):
-    """What is needed to use and to refresh the tokens of one server, as the MCP package has it."""
+    """The data needed to use and refresh one server's tokens, in the MCP package's format."""
 
     url: str
     """The server's address."""
     tokens: dict[str, Any]
     """The latest answer of the token endpoint."""
     client: dict[str, Any]
-    """The registration as a client."""
+    """Our registration as an OAuth client."""
     expires_at: float | None = None
-    """Unix seconds; None if the server did not say."""
+    """When the access token expires, in Unix seconds; None if the server did not say."""
     authorization_server: dict[str, Any] | None = None
-    """Its metadata, which name the token endpoint."""
+    """The metadata of the authorization server, which name the token endpoint."""
     resource: dict[str, Any] | None = None
-    """Metadata of the server as a protected resource."""
+    """The metadata of the MCP server as a protected resource."""
 
 
 class LoginStore:
-    """The logins by the server's name, in files in `directory`."""
+    """The logins by server name, each in a file in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -54,14 +54,14 @@ class LoginStore:
         return login if login and login.url == url else None
 
     def write(self, name: str, login: StoredLogin) -> None:
-        """Keep a login, also over a restart; raises `OSError`."""
+        """Store a login on disk, so that it survives a restart. Raises `OSError`."""
         self._remember(login)
         self._logins[name] = login
         make_directory(self._directory)
         replace_private(self._file(name), msgspec.json.encode(login))
 
     def forget(self, name: str) -> bool:
-        """Forget the login of a server; returns whether there was one. Raises `OSError`."""
+        """Forget the login of a server; return whether there was a login. Raises `OSError`."""
         found = self._load(name) if self._logins.get(name) is None else self._logins[name]
         self._logins[name] = None
         self._file(name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Logins in progress, as frontends ask for them by the op `mcp_login`."""
+"""Logins in progress, which frontends request by the op `mcp_login`."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -32,18 +32,18 @@ class Attempt(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Give the login up."""
+        """Give up the login."""
         ...
 
     def paste(self, text: str) -> bool:
-        """Take what the user pasted; returns whether it belongs to this login."""
+        """Accept the text that the user pasted; return whether it belongs to this login."""
         ...
 
 
 class Logins:
-    """The logins of all servers, at most one at a time for each.
+    """The logins to all servers, at most one at a time for each server.
 
-    `changed` is called with a server's name when its login is there, or gone.
+    `changed` is called with the name of a server after a login or logout.
     """
 
     def __init__(self, changed: Callable[[str], None]) -> None:
@@ -57,7 +57,7 @@ class Logins:
         environment: ServerEnvironment,
         nursery: trio.Nursery,
     ) -> McpLoginResult:
-        """Apply the op and return how far the login is; raises `RejectionError`."""
+        """Apply the op and return the state of the login. Raises `RejectionError`."""
         settings, store = servers.get(op.server), environment.logins
         if settings is None:
             known = ", ".join(sorted(servers)) or "none"
@@ -109,7 +109,7 @@ class Logins:
             await attempt.ready.wait()
         if not attempt.ready.is_set():
             attempt.cancel()
-            message = f"The server did not say within {ADDRESS_S_MAX:g} s where to log in."
+            message = f"The MCP server {name} sent no login address within {ADDRESS_S_MAX:g} s."
             raise RejectionError("unavailable", message)
         return self._state(name)
 

@@ -1,4 +1,4 @@
-"""One server, configured or lent: started when needed, and again for the next call after it ends.
+"""One configured or lent server. It starts when needed; once ended, the next call restarts it.
 
 The connection itself is in `client`, which is imported when the first server starts.
 """
@@ -38,7 +38,7 @@ CLIENT_MODULE = "tiller_daemon.mcp.client"
 class ManagedServer:
     """A server. Its tasks run in `nursery`, which `McpServers` sets.
 
-    `tools` and `prompts` are those that it listed last; `problem` says why it is not up.
+    `tools` and `prompts` are the latest lists from the server; `problem` says why it is not up.
     """
 
     def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
@@ -90,15 +90,18 @@ class ManagedServer:
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call, starting the server if necessary; raises `ToolFailure`."""
+        """Make a call, starting the server if necessary. Raises `ToolFailure`."""
         try:
             return await (await self._ensure_connected()).call(tool, arguments, environment)
         except CallNotSent:
-            # The server went away before it took the call, so that repeating it is safe.
+            # The server went away before it took the call, so repeating the call is safe.
             return await (await self._ensure_connected()).call(tool, arguments, environment)
 
     async def prompt(self, name: str, given: str) -> ToolResult:
-        """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
+        """Return the text of a prompt with the arguments that the user typed.
+
+        Raises `ToolFailure`.
+        """
         connection = await self._ensure_connected()
         prompt = next((one for one in self.prompts if one.name == name), None)
         if prompt is None:
@@ -119,7 +122,7 @@ class ManagedServer:
         tools: tuple[ListedTool, ...],
         prompts: tuple[ListedPrompt, ...],
     ) -> None:
-        """Note that calls can be made now, and what the server offers."""
+        """Record that calls can now be made, and the tools and prompts that the server offers."""
         self._start_scope.deadline = math.inf  # `start_timeout_s` no longer applies
         self._connection = connection
         self.tools, self.prompts = tools, prompts
@@ -130,7 +133,7 @@ class ManagedServer:
     def tools_changed(
         self, tools: tuple[ListedTool, ...], prompts: tuple[ListedPrompt, ...]
     ) -> None:
-        """Note that the server now lists other tools or prompts."""
+        """Record that the server now lists other tools or prompts."""
         self.tools, self.prompts = tools, prompts
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
@@ -171,7 +174,7 @@ class ManagedServer:
             self._note_end(problem, failed)
 
     def _note_end(self, problem: str, failed: ServerState) -> None:
-        """Note the end of the connection; `failed` is the state of a server that was never up."""
+        """Record the end of the connection. If it was never up, `failed` is the new state."""
         problem = self.problem = self.environment.without_secrets(self.settings, problem)
         if self._connection is None:
             self.state, self.tools, self.prompts = failed, (), ()

@@ -1,7 +1,7 @@
 """OAuth with MCP servers, by the MCP package's client: discovery, registration, PKCE, refresh.
 
-A connection only uses and refreshes the tokens of an earlier login. `LoginAttempt` is the login
-itself, in a browser; see `logins` for who starts it. Imports the MCP package.
+A connection only uses and refreshes the tokens of an earlier login. `LoginAttempt` performs a
+login, in a browser; `logins` starts it. Imports the MCP package.
 """
 
 import time
@@ -61,24 +61,24 @@ PROBE_HEADERS: Final = {"accept": "application/json, text/event-stream"}
 
 
 BASIC: Final = "client_secret_basic"
-"""The header, one of the ways to send a client's secret."""
+"""The method that sends a client's secret in the `Authorization` header."""
 
 REGISTER: Final = (
-    "If the server lets no client register itself, register one there and name it in "
-    "`[mcp.{name}.oauth]` of the configuration."
+    "If the server does not let clients register themselves, register a client there and set its "
+    "`client_id` in `[mcp.{name}.oauth]` of the configuration."
 )
 
 
 class LoginNeeded(HttpTransportProblem):
-    """The server wants a login that only a person can make."""
+    """The server requires a login, which only a person can perform."""
 
 
 class LoginFailed(Exception):
-    """A login ended without tokens; the message is a sentence."""
+    """A login ended without tokens. The message is a sentence."""
 
 
 class _Storage:
-    """The package's access to one server's stored login. A new login does not see the old one."""
+    """The MCP package's access to one server's stored login. A new login ignores the old one."""
 
     def __init__(self, name: str, url: str, store: LoginStore, *, anew: bool = False) -> None:
         self._name = name
@@ -124,9 +124,9 @@ class _Storage:
 
 
 class StoredLoginAuth(LoginAuth):
-    """Adds the token of an earlier login, and refreshes it when it has expired or is rejected.
+    """Adds the token of an earlier login, and refreshes a token that has expired or is rejected.
 
-    Raises `LoginNeeded` into the request if that is not enough; `is_rejected` is then true.
+    If that is not enough, the request fails with `LoginNeeded`, and `is_rejected` becomes true.
     """
 
     requires_response_body = True
@@ -151,7 +151,7 @@ class StoredLoginAuth(LoginAuth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Drive the package's flow, a second time with a refresh if the token is rejected."""
+        """Run the package's flow; if the token is rejected, refresh it and run the flow again."""
         for is_last in (False, True):
             flow = self._provider.async_auth_flow(request)
             try:
@@ -178,14 +178,14 @@ class StoredLoginAuth(LoginAuth):
 class LoginAttempt:
     """One login of a user in a browser. `run` is its task.
 
-    `ready` is set once `address`, which the user has to open, is known, or the attempt `is_over`.
-    `problem` then says why it failed; it is empty after a success.
+    `ready` is set once the attempt `is_over`, or `address`, which the user must open, is known.
+    After the end, `problem` says why the login failed, or is empty if it succeeded.
     """
 
     def __init__(
         self, name: str, settings: McpServer, store: LoginStore, secret: Key | None = None
     ) -> None:
-        """`secret` is that of the client in `settings`, if it has one."""
+        """`secret` belongs to the OAuth client in `settings`, if that client has a secret."""
         self.address = ""
         self.problem = ""
         self.is_over = False
@@ -202,7 +202,7 @@ class LoginAttempt:
 
     async def run(self) -> None:
         """Log in; the outcome is in the attributes."""
-        self.problem = "The login was given up."
+        self.problem = "The login was cancelled."
         try:
             with self._scope, trio.fail_after(LOGIN_S_MAX):
                 await self._log_in()
@@ -223,15 +223,15 @@ class LoginAttempt:
             self.ready.set()
 
     def cancel(self) -> None:
-        """Give the login up."""
+        """Give up the login."""
         self._scope.cancel()
 
     def paste(self, text: str) -> bool:
-        """Take the pasted address of the redirect, or its code; returns whether it is ours."""
+        """Accept the pasted address of the redirect, or its code; return whether it is ours."""
         parameters = read_pasted(text, self._state) if self._state else None
         if parameters is None:
             return False
-        with suppress(trio.WouldBlock):  # one is on its way already
+        with suppress(trio.WouldBlock):  # an earlier pasted text is already on its way
             self._pasted.send_nowait(parameters)
         return True
 
@@ -266,7 +266,7 @@ class LoginAttempt:
         )
 
     async def _show(self, address: str) -> None:
-        """Take the address that the user has to open."""
+        """Record the address that the user must open."""
         await trio.lowlevel.checkpoint()
         parts = urlsplit(address)
         query = dict(parse_qsl(parts.query))
@@ -279,19 +279,19 @@ class LoginAttempt:
         self.ready.set()
 
     def _choose_secret_method(self, method: str | None) -> None:
-        """Note how the client's secret is sent: as configured, or as the server's metadata say."""
+        """Set how the client's secret is sent: as configured, or else as the server supports."""
         assert self._provider
         context = self._provider.context
         metadata, client = context.oauth_metadata, context.client_info
         assert client
         if client.client_secret:
-            # What is not said is `basic` (RFC 8414).
+            # Without a list of methods, the default is `basic` (RFC 8414).
             known = (metadata and metadata.token_endpoint_auth_methods_supported) or [BASIC]
             method = method or ("basic" if BASIC in known else "post")
             client.token_endpoint_auth_method = f"client_secret_{method}"
 
     async def _receive(self) -> AuthorizationCodeResult:
-        """Wait for the redirect, or for what the user pastes instead."""
+        """Wait for the redirect, or for the text that the user pastes instead."""
         found: dict[str, str] = {}
         listener = self._listener
         assert listener
@@ -312,9 +312,9 @@ class LoginAttempt:
 
 
 async def revoke(name: str, login: StoredLogin) -> None:
-    """Have the tokens of a login revoked, if the server says where (RFC 7009); failures are logged.
+    """Revoke the tokens of a login if the server has an endpoint for that (RFC 7009).
 
-    The refresh token comes first: with it, most servers revoke what was made from it.
+    The refresh token comes first: most servers then also revoke its access tokens. Logs failures.
     """
     endpoint = (login.authorization_server or {}).get("revocation_endpoint")
     if not endpoint:
@@ -326,12 +326,12 @@ async def revoke(name: str, login: StoredLogin) -> None:
                     response = await client.post(endpoint, **_revocation(login, kind, token))
                     response.raise_for_status()
     except (httpx2.HTTPError, OSError) as error:
-        # The message may have the request in it.
+        # The error's message may quote the request, so only its type is logged.
         log.warning("mcp_token_not_revoked", server=name, error=type(error).__name__)
 
 
 def _revocation(login: StoredLogin, kind: str, token: str) -> dict[str, Any]:
-    """Return the form of a revocation, with what shows that it comes from the login's client."""
+    """Return the form of a revocation, with the credentials of the login's client."""
     form = {"token": token, "token_type_hint": kind}
     client_id, secret = login.client["client_id"], login.client.get("client_secret")
     if login.client.get("token_endpoint_auth_method") == BASIC and secret:
@@ -342,7 +342,7 @@ def _revocation(login: StoredLogin, kind: str, token: str) -> dict[str, Any]:
 
 
 def login_advice(name: str) -> str:
-    """What a user has to do for a server that wants a login, in whole sentences."""
+    """Return what a user must do if a server requires a login, in whole sentences."""
     return f"It requires a login. Run: tiller mcp login {name}"
 
 

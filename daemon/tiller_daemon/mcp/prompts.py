@@ -1,4 +1,4 @@
-"""The prompts of servers as commands: `/mcp:SERVER:PROMPT arguments`. Pure."""
+"""Offers the prompts of servers as commands: `/mcp:SERVER:PROMPT arguments`. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _WORD: Final = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
 
 
 NAME_CHARS_MAX: Final = 100
-"""The longest name of a prompt or of its parameters; people type them."""
+"""The longest name of a prompt or a parameter, since people must type these names."""
 
 NAMES_SHOWN_MAX: Final = 20
 """How many prompts a message names."""
@@ -30,7 +30,7 @@ def is_usable(prompt: ListedPrompt) -> bool:
 
 
 def unknown_prompt(server: str, name: str, prompts: Sequence[ListedPrompt]) -> str:
-    """Return why a server's prompt that a user named can't be used."""
+    """Return an error message for a prompt name that the server does not list."""
     names = [one.name for one in prompts]
     more = len(names) - NAMES_SHOWN_MAX
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) or "none"
@@ -43,7 +43,7 @@ def unknown_prompt(server: str, name: str, prompts: Sequence[ListedPrompt]) -> s
 
 
 def summary(server: str, prompt: ListedPrompt) -> CommandSummary:
-    """The prompt as one of the commands that users can call."""
+    """Return the entry of a prompt in the list of commands."""
     shown = (
         f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.parameters
     )  # as usages of commands show them
@@ -52,9 +52,10 @@ def summary(server: str, prompt: ListedPrompt) -> CommandSummary:
 
 
 def read_arguments(prompt: ListedPrompt, given: str) -> dict[str, str]:
-    """Return the arguments that a user typed after a prompt, in its order or as `name=value`.
+    """Return the arguments that a user typed after a prompt, by position or as `name=value`.
 
-    The last of them takes all that is left. Raises `ToolFailure` if a required one is missing.
+    The last argument takes the rest of the text. Raises `ToolFailure` for arguments that are
+    missing or too many.
     """
     arguments: dict[str, str] = {}
     open_names = [one.name for one in prompt.parameters]

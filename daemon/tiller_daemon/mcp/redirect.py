@@ -1,7 +1,7 @@
-"""The end of a login in a browser: a redirect to a port of this machine, or its pasted address.
+"""Ends a login in a browser, by a redirect to a port on this machine or by the pasted address.
 
-The port is open only while somebody logs in. Only a request with the login's own `state`, which no
-other page knows, has an effect.
+The port is open only while somebody logs in. A request has an effect only with the `state` of this
+login, which no other page knows.
 """
 
 import hmac
@@ -15,16 +15,16 @@ PATH: Final = "/callback"
 
 HEAD_BYTES_MAX: Final = 16 * 1024
 REQUEST_S_MAX: Final = 10.0
-"""Limits of one request: browsers also open connections on which they send nothing."""
+"""Limits for one request: browsers also open connections on which they send nothing."""
 
-DONE: Final = "You can close this page and go back to tiller."
+DONE: Final = "You can close this page and return to tiller."
 UNKNOWN: Final = "This is not the address of a login in progress."
 
 
 async def open_listener(port: int = 0) -> tuple[trio.SocketListener, str]:
     """Return a listener on a port of the loopback interface, and the redirect's address.
 
-    Port 0 stands for any that is free. Raises `OSError`.
+    Port 0 means any free port. Raises `OSError`.
     """
     (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
@@ -50,7 +50,7 @@ async def receive_redirect(listener: trio.SocketListener, state: str) -> dict[st
 
 
 def read_pasted(text: str, state: str) -> dict[str, str] | None:
-    """Return the parameters of a pasted address or code; None if it is of another login."""
+    """Return the parameters of a pasted address or code; None if it belongs to another login."""
     text = text.strip()
     if "://" not in text and "=" not in text:
         return {"code": text, "state": state} if text else None
@@ -89,6 +89,6 @@ async def _send(stream: trio.SocketStream, status: str, *, is_ours: bool) -> Non
         f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
         f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
     )
-    # A browser that does not wait for the page has brought its parameters all the same.
+    # If the browser does not wait for the page, its parameters have arrived nevertheless.
     with suppress(trio.BrokenResourceError):
         await stream.send_all(head.encode() + body)

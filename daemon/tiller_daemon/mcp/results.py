@@ -13,11 +13,11 @@ from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
-"""Maximum number of images of one result; with more, Anthropic accepts only smaller ones."""
+"""Maximum number of images per result; beyond it, Anthropic accepts only smaller images."""
 
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
-    """Return the result of a call; text too long for a model is stored in full in a file."""
+    """Return the result of a call. If the text is too long for a model, a file gets all of it."""
     texts, images = await _read_blocks(answer.content)
     parts = [text for text in texts if text]
     if not parts and not images and answer.structured_content is not None:
@@ -33,7 +33,7 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
 
 
 async def make_content(blocks: Sequence[types.ContentBlock]) -> ToolResult:
-    """Return what a user takes from a server: the text of a prompt, or a resource."""
+    """Return content that a user requested from a server: the text of a prompt, or a resource."""
     texts, images = await _read_blocks(blocks)
     return ToolResult("\n\n".join(filter(None, texts)), images=tuple(images))
 
@@ -57,7 +57,7 @@ async def _read_blocks(blocks: Sequence[types.ContentBlock]) -> tuple[list[str],
 
 
 async def _take_image(data: str, images: list[Image]) -> str:
-    """Add an image; returns a note for the model if it can't be shown."""
+    """Add an image to `images`, or return a note for the model if the image can't be shown."""
     if len(images) >= IMAGES_MAX:
         return f"[One more image is not shown: the limit is {IMAGES_MAX}.]"
     try:

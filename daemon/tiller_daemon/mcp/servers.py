@@ -27,7 +27,7 @@ STILL_STARTING = "It is still starting. Its tools are offered from the next turn
 
 
 class OfferedTools:
-    """The tools that some servers list, by the names under which models see them."""
+    """The tools that some servers list, by the names that models see."""
 
     def __init__(self) -> None:
         self._by_name: Mapping[str, Tool] = {}
@@ -35,7 +35,7 @@ class OfferedTools:
 
     def of(self, servers: Iterable[ManagedServer]) -> Mapping[str, Tool]:
         """Return the tools that these servers list now."""
-        # A tool's name depends on the names before it, so all are made anew after any change.
+        # A tool's name depends on the names before it, so any change renames all tools.
         servers = tuple(servers)
         latest = tuple((server, server.tools) for server in servers)
         if latest != self._listed:
@@ -48,9 +48,9 @@ class OfferedTools:
 
 
 class McpServers:
-    """The configured servers, for all sessions, and those lent to single ones.
+    """The configured servers, for all sessions, and the servers lent to single sessions.
 
-    `run` owns their tasks.
+    `run` owns the servers' tasks.
     """
 
     def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
@@ -63,7 +63,7 @@ class McpServers:
     def configure(
         self, configured: Mapping[str, McpServer], environment: ServerEnvironment
     ) -> None:
-        """Apply another configuration; servers that it changes or removes are ended."""
+        """Apply a new configuration and end the servers that it changes or removes."""
         self._configured = configured
         self.environment = environment
         self._offered = OfferedTools()
@@ -81,7 +81,7 @@ class McpServers:
             server.remove()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the servers until cancelled; then end them and all their descendants."""
+        """Own the servers until cancelled, then end them and all their descendant processes."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for server in self._servers.values():
@@ -100,15 +100,15 @@ class McpServers:
 
         self.loans.lend(session_id, lender, lent, make)
         for name, server in self.loans.of(session_id).items():
-            # Whoever opens a session soon sends an input, which then need not wait.
+            # The first input usually comes soon, and then need not wait for the start.
             if name not in self._servers and server.should_start:
                 server.start()
 
     async def ready(self, session_id: str = "", *, every: bool = False) -> None:
-        """Start the servers that a turn needs, and wait for those never tried before.
+        """Start the servers that a turn needs; wait for servers that start for the first time.
 
-        With `every`, also start servers that failed or ended, and wait for all. Waits at most
-        `READY_S_MAX`.
+        With `every`, also start servers that failed or ended, and wait for all servers. Waits at
+        most `READY_S_MAX`.
         """
         servers = self._of(session_id)
         for server in servers:
@@ -120,7 +120,7 @@ class McpServers:
                     await server.start_finished()
 
     def tools(self, session_id: str = "") -> Mapping[str, Tool]:
-        """The current tools by the names under which models of the session see them."""
+        """Return the current tools of a session, by the names that models see."""
         lent = self.loans.of(session_id)
         if not lent:
             self._offered_to.pop(session_id, None)
@@ -128,24 +128,24 @@ class McpServers:
         return self._offered_to.setdefault(session_id, OfferedTools()).of(self._of(session_id))
 
     def names(self, session_id: str) -> frozenset[str]:
-        """The names of the servers that can be used."""
+        """Return the names of the servers that a session can use."""
         return frozenset(server.name for server in self._of(session_id))
 
     def commands(self, session_id: str = "") -> tuple[CommandSummary, ...]:
-        """The prompts of servers, as commands."""
+        """Return the prompts of a session's servers as commands."""
         found = ((server.name, one) for server in self._of(session_id) for one in server.prompts)
         return tuple(summary(name, prompt) for name, prompt in found)
 
     async def prompt(self, session_id: str, server: str, name: str, given: str) -> ToolResult:
-        """Return what a server's prompt says; raises `ToolFailure`."""
+        """Return the text of a server's prompt. Raises `ToolFailure`."""
         return await self._find(session_id, server).prompt(name, given)
 
     async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
-        """Return the content of a server's resource; raises `ToolFailure`."""
+        """Return the content of a server's resource. Raises `ToolFailure`."""
         return await self._find(session_id, server).resource(uri)
 
     def problems(self, session_id: str = "") -> dict[str, str]:
-        """The servers without tools, each with the reason as a clause."""
+        """Return the reason, as a sentence, for each server without tools."""
         problems: dict[str, str] = {}
         for server in self._of(session_id):
             if server.state in ("failed", "needs_login"):
@@ -155,30 +155,30 @@ class McpServers:
         return problems
 
     def share(self, owner_id: str, session_id: str) -> None:
-        """Let the session of a sub-agent use what its owner is lent."""
+        """Let the session of a sub-agent use the loans of its owner."""
         self.loans.share(owner_id, session_id)
 
     def unload(self, session_id: str) -> None:
-        """Note that a session leaves memory. What it is lent stays."""
+        """Forget a session that leaves memory, except the loans to it."""
         self.loans.unshare(session_id)
         self._offered_to.pop(session_id, None)
 
     def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
-        """End the loans whose time is over, except those of sessions in use."""
+        """End expired loans, except those of sessions in use."""
         self.loans.end_over(is_in_use)
 
     def secrets(self) -> set[str]:
-        """The secrets that servers were given, to be redacted."""
+        """Return the secrets that servers were given, to be redacted."""
         servers = (*self._servers.values(), *self.loans)
         return {one for s in servers for one in self.environment.secrets(s.settings)}
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
-        """Log in to a server, or out; raises `RejectionError`."""
+        """Log in to a server or out of it. Raises `RejectionError`."""
         assert self._nursery
         return await self._logins.handle(op, self._configured, self.environment, self._nursery)
 
     def _login_changed(self, name: str) -> None:
-        """Connect again to a server whose login was stored or removed."""
+        """Reconnect to a server after a login or logout."""
         if old := self._servers.get(name):
             old.remove()
             server = ManagedServer(name, old.settings, self.environment)
@@ -187,7 +187,7 @@ class McpServers:
             server.start()
 
     def summaries(self, session_id: str = "") -> tuple[ServerSummary, ...]:
-        """The state of every server of the configuration, and of those lent to the session."""
+        """Return the state of every configured server, and of every server lent to the session."""
         disabled = self._configured.keys() - self._servers.keys()
         usable = {server.name: _summary(server) for server in self._of(session_id)}
         configured = {
@@ -197,11 +197,11 @@ class McpServers:
         return tuple({**configured, **usable}.values())
 
     def _of(self, session_id: str) -> tuple[ManagedServer, ...]:
-        """The servers that a session can use, the configured ones first."""
+        """Return the servers that a session can use, configured servers first."""
         return tuple({**self._servers, **self.loans.of(session_id), **self._servers}.values())
 
     def _find(self, session_id: str, name: str) -> ManagedServer:
-        """The server of that name; raises `ToolFailure`."""
+        """Return the server called `name`. Raises `ToolFailure`."""
         servers = {server.name: server for server in self._of(session_id)}
         if name not in servers:
             known = ", ".join(servers) or "none"

@@ -1,7 +1,8 @@
 """The stdio transport: one message per line over the pipes of a program.
 
-The MCP package's own transport starts and stops programs itself. Ours are marked, so that a later
-daemon finds leftovers, and end together with all their descendants (`processes.server_process`).
+The MCP package's own transport is not used, because it starts and stops programs itself. Programs
+that we start are marked, so that a later daemon finds leftovers, and end together with all their
+descendants (`processes.server_process`).
 """
 
 import json
@@ -23,10 +24,10 @@ log = structlog.get_logger()
 
 READ_BYTES: Final = 1 << 16
 LINE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Longest message: an image of several megabytes grows by a third in base64."""
+"""Longest message. Images have several megabytes, and base64 adds a third."""
 
 OUTGOING_MAX: Final = 64
-"""Messages queued for a server that does not read: a cancelled call must not wait for it."""
+"""Messages queued for a server that does not read, so that a cancelled call need not wait."""
 
 LOGGED_LINES_MAX: Final = 500
 LOGGED_CHARS_MAX: Final = 500
@@ -38,7 +39,7 @@ STDERR_TAIL_CHARS: Final = 400
 EXIT_S: Final = 2.0
 """How long to wait for the exit status of a program that has closed its output.
 
-A program that exits needs up to that long under load; one that lives on takes all of it."""
+Under load, an exiting program may need this long. If the program keeps running, we give up."""
 
 IncomingItem = SessionMessage | Exception
 
@@ -46,8 +47,8 @@ IncomingItem = SessionMessage | Exception
 class StdioTransport:
     """A transport over a program's pipes; see `McpTransport`.
 
-    The owner runs the tasks `read`, `write` and `log_stderr`. `stderr_tail` is the end of standard
-    error.
+    The owner runs the tasks `read`, `write` and `log_stderr`. `stderr_tail` holds the last
+    characters of standard error.
     """
 
     def __init__(self, server: str, service: ServerProcess, secrets: Iterable[str]) -> None:
@@ -84,7 +85,7 @@ class StdioTransport:
         return False
 
     def end_reason(self) -> str:
-        """Why the output ended, in whole sentences."""
+        """Return why the server's output ended, in whole sentences."""
         status = self._service.status()
         if self._problem:
             how = self._problem
@@ -98,7 +99,7 @@ class StdioTransport:
         return f"{how} Its standard error ends with `{text}`." if text else how
 
     async def read(self) -> None:
-        """Forward messages of the server until its output ends; then set `ended`."""
+        """Forward messages from the server until its output ends, then set `ended`."""
         buffer, searched = bytearray(), 0
         try:
             while piece := await self._service.stdout.receive_some(READ_BYTES):
@@ -121,7 +122,7 @@ class StdioTransport:
             self.ended.set()
 
     async def write(self) -> None:
-        """Forward messages to the server. A closed input ends the transport."""
+        """Forward messages to the server. If the server closes its input, the transport ends."""
         async for message in self._outgoing_receive:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             try:
@@ -131,7 +132,7 @@ class StdioTransport:
                 return
 
     async def _end(self) -> None:
-        """Wait a while for the status and the standard error that `end_reason` reports."""
+        """End, after a short wait for the status and standard error that `end_reason` reports."""
         with trio.move_on_after(EXIT_S):
             await self._service.exited()
             await self._stderr_ended.wait()
@@ -175,7 +176,7 @@ class StdioTransport:
 
 
 def _parsed(line: bytes) -> types.JSONRPCMessage:
-    """The message in a line; raises `ValueError` or `RecursionError` if there is none.
+    """Return the message in a line. Raises `ValueError` or `RecursionError` if there is none.
 
     Invalid UTF-8 and unpaired surrogates are replaced.
     """

@@ -23,7 +23,7 @@ def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
         description=listed.description,
         arguments=listed.schema,
         effect="read" if listed.read_only else "write",
-        # A call enforces its own limit, which is suspended while the server asks the user.
+        # A call enforces its own limit, which is suspended while a question to the user is open.
         timeout_s=math.inf,
         requirements=partial(_requirements, subject),
         run=partial(server.call, listed.name),

@@ -1,4 +1,4 @@
-"""The names under which models see the tools of servers: unique, valid for each provider. Pure."""
+"""Names the tools of servers for models: unique, and valid for every provider. Pure."""
 
 import hashlib
 import re
@@ -17,8 +17,8 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 def name_tools(tools: Iterable[tuple[str, str]]) -> list[str]:
     """Return a name for each pair of a server and its tool: `mcp__SERVER__TOOL`.
 
-    Characters that are not allowed become `_`. A name that is then too long, or equal to an earlier
-    one except for case, ends in a digest of the pair.
+    Characters that are not allowed become `_`. A name that is then too long, or equals an earlier
+    name except for case, ends in a digest of the pair.
     """
     taken: set[str] = set()
     names: list[str] = []
