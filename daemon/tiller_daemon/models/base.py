@@ -1,7 +1,7 @@
 """The interface between the turn and a model: a request, a stream of events, and typed errors.
 
 An adapter builds a provider's request from a `ModelRequest` and decodes the provider's frames to
-`ModelEvent`s. Adapters do not retry failed requests; `turn.retry` does that for all of them.
+`ModelEvent`s. Adapters do not retry failed requests: `turn.retry` does that for all adapters.
 """
 
 from collections.abc import AsyncGenerator
@@ -63,7 +63,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     """The tools that the model may call."""
 
     session_id: str
-    """The session; providers get it only as a key for their prompt cache."""
+    """The session; providers get its id only as a key for their prompt cache."""
 
     ordinal: int
     """The number of this step in the session, from 0."""
@@ -75,19 +75,19 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     """What the response is for."""
 
     variant: str = ""
-    """The reasoning effort, if the adapter knows one of this name; empty for the default."""
+    """The reasoning effort; empty for the default. An adapter ignores names it does not support."""
 
     max_output_tokens: int | None = None
-    """The most tokens that the response may have; None means the provider's default."""
+    """Maximum number of tokens in the response; None means the provider's default."""
 
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that the answer must follow; None means free text."""
 
     hosted_tools: dict[str, dict[str, Any]] = {}
-    """The tools that the provider runs itself: their fields in the request, by their names."""
+    """The tools that the provider runs itself: the fields of each in the request, by tool name."""
 
     options: dict[str, Any] = {}
-    """Fields of the provider's request, as merged from the configuration."""
+    """Extra fields of the provider's request, merged from the configuration."""
 
     history_cache: HistoryCache | None = None
     """Work saved from earlier requests of the same history; None means that nothing is saved."""
@@ -103,8 +103,8 @@ class ReasoningDelta(Struct, frozen=True):
     """The next piece of thinking.
 
     `opaque` is data that the provider wants back unchanged in later requests, sealed by
-    `models.dialects.opaque`. It covers all thinking since the last text, call or new hosted call,
-    so each value that is not empty replaces the one before.
+    `models.dialects.opaque`. It covers all thinking since the last text, call or new hosted call.
+    Therefore each value that is not empty replaces the previous value.
     """
 
     text: str
@@ -133,25 +133,25 @@ class ToolCallDone(Struct, frozen=True):
 
 
 class HostedCall(Struct, frozen=True):
-    """The state of a call that the provider runs itself; replaces the last one with its id.
+    """The state of a call that the provider runs itself; replaces the last state of this call.
 
-    What the provider wants back of it is in the `opaque` of a `ReasoningDelta`.
+    Data about the call that the provider wants back is in the `opaque` of a `ReasoningDelta`.
     """
 
     call_id: str
     """The provider's id of the call."""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
 
     state: Literal["running", "completed", "failed"]
     """The last two are final."""
 
     arguments: str = ""
-    """A JSON object, once it is known."""
+    """The arguments as a JSON object, once they are known."""
 
     output: str = ""
-    """The result for people, bounded."""
+    """The result as shown to people, of limited length."""
 
     images: tuple[Image, ...] = ()
     """Images in the result."""
@@ -164,11 +164,11 @@ class Cited(Struct, frozen=True):
 
 
 TOKENS_MAX = 2**40
-"""A count of tokens beyond this is a provider's mistake. A session's sum stays a 64-bit integer."""
+"""Higher counts of tokens are a provider's mistake, and might overflow a session's 64-bit sum."""
 
 
 class UsageReported(Struct, frozen=True):
-    """The tokens of this response as counted by the provider; the last report is the valid one."""
+    """The tokens of this response as counted by the provider. Only the last report is valid."""
 
     usage: Usage
 
@@ -196,7 +196,7 @@ class ModelError(Exception):
     """A failed model request. `message` is a sentence for the user.
 
     `status` is the HTTP status, if there is one. `retry_after_s` is the delay that the provider
-    asked for, in seconds. `final` means that the same request would fail again, whatever the kind.
+    asked for, in seconds. `final` rules out a retry, even if the kind would allow one.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class ModelClient(Protocol):
     """One configured provider."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream one response; ends after `Finished` or raises `ModelError`.
+        """Stream one response. The stream ends after `Finished`, or raises `ModelError`.
 
         The caller must close the generator (`contextlib.aclosing`); closing or cancelling it
         closes the connection. A stream that ends without the provider's terminal event raises

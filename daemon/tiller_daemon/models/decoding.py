@@ -1,7 +1,7 @@
-"""What decoding JSON from outside may raise."""
+"""The exceptions that decoding JSON from outside may raise."""
 
 import msgspec
 
 DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
-"""For `msgspec` and `json`. `ValueError` is for bytes that are not UTF-8, and for integers that are
-too long; `RecursionError` for values that are nested too deeply."""
+"""The exceptions of both `msgspec` and `json`. `ValueError` is raised for invalid UTF-8 and huge
+integers, `RecursionError` for values that are nested too deeply."""

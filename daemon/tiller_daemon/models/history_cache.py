@@ -1,7 +1,7 @@
-"""What adapters built from a history for one request, so that the next request continues from it.
+"""Caches the messages that an adapter built from a history, so that the next request reuses them.
 
-A history grows at its end. Without the cache every step of a long session would convert and encode
-all of it again.
+A history grows only at its end. Without the cache, every step of a long session would convert and
+encode the whole history again.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,11 +13,11 @@ from msgspec import Raw, Struct
 from tiller_protocol.items import Item
 
 BUILDERS_MAX: Final = 2
-"""How many builders a cache has. A session uses one, and another one after a change of its model or
-its system prompt."""
+"""Maximum number of builders in a cache. A session uses one builder, and a second one after the
+model or the system prompt has changed."""
 
 CHANGING_MAX: Final = 8
-"""How many messages at the end of a request are compared one by one. Only the last one or two
+"""How many messages at the end of a request are compared one by one. Only the last message or two
 change."""
 
 
@@ -44,19 +44,19 @@ class HistoryCache:
         self._builders: dict[Hashable, _CachedBuilder] = {}
         self._messages: dict[Hashable, tuple[list[Any], list[Raw]]] = {}
         self.encoded_bytes = 0
-        """How long all encoded messages are."""
+        """The total length of all encoded messages."""
 
     def builder(self, key: Hashable, items: tuple[Item, ...], create: Callable[[], B]) -> B:
         """Return a builder to which exactly `items` have been added.
 
-        The builder last returned for `key` is continued if its items are the beginning of `items`;
-        otherwise a new one is made with `create`. `key` must contain everything else that the
-        builder's output depends on.
+        The last builder for `key` is reused if its items are the beginning of `items`; otherwise
+        `create` makes a new builder. `key` must contain everything else that the builder's output
+        depends on.
         """
         cached = self._builders.pop(key, None)
         if cached is None or items[: len(cached.items)] != cached.items:
             cached = _CachedBuilder(create(), ())
-        # Put at the end, so that the first one is the one to drop.
+        # Insert at the end, so that the first builder is the one to drop.
         self._builders[key] = cached
         if len(self._builders) > BUILDERS_MAX:
             del self._builders[next(iter(self._builders))]
@@ -68,9 +68,9 @@ class HistoryCache:
     def encode(
         self, key: Hashable, messages: list[Any], encode: Callable[[Any], Raw] | None = None
     ) -> list[Raw]:
-        """Return each message as JSON; encodes only those after the first that has changed.
+        """Return each message as JSON. Only the first changed message and later ones are encoded.
 
-        `encode` returns a message as JSON, if msgspec can't do that alone.
+        `encode` returns a message as JSON; it is needed if msgspec alone can't encode the message.
         """
         encode = encode or _encode
         before, known = self._messages.get(key, ([], []))

@@ -1,7 +1,7 @@
 """Replaces images and PDF documents by text for models that don't accept them.
 
-Images are replaced by a note, documents by what they say. Providers' model listings don't tell what
-a model accepts, so the configuration does.
+Images are replaced by a note, documents by their text. Providers' model listings don't say which
+input a model accepts, so the configuration does.
 """
 
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ from tiller_protocol.items import Image, Item, ToolCall, UserMessage
 
 
 class AcceptedInput(Struct, frozen=True):
-    """What a model takes besides text."""
+    """The kinds of input that a model accepts besides text."""
 
     images: bool = True
     documents: bool = True
@@ -21,14 +21,14 @@ class AcceptedInput(Struct, frozen=True):
 
 
 class LimitedModel:
-    """A `ModelClient` that removes from requests to `inner` what it does not accept."""
+    """A `ModelClient` that removes input that `inner` does not accept from requests to `inner`."""
 
     def __init__(self, inner: ModelClient, accepts: AcceptedInput) -> None:
         self._inner = inner
         self._accepts = accepts
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the response to what is left of `request`; see `ModelClient.stream`."""
+        """Stream the response to the reduced `request`; see `ModelClient.stream`."""
         if any(_attached(item) for item in request.items):
             items = tuple(_limited(item, self._accepts) for item in request.items)
             request = structs.replace(request, items=items)

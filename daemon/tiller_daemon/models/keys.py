@@ -22,7 +22,7 @@ FETCH_TIMEOUT_S = 60.0
 """Limit for a command or the keyring. It is long because both may ask for a passphrase."""
 
 KEY_BYTES_MAX = 64 * 1024
-"""How much of a command's output or of a file is read. Cloud tokens have a few thousand bytes."""
+"""How much of a file or of a command's output is read. Cloud tokens have a few thousand bytes."""
 
 KEYS_REMEMBERED_MAX = 32
 """How many keys of one provider are remembered for redaction; some are replaced every hour."""
@@ -40,20 +40,20 @@ class KeySource(NamedTuple):
     """Where a key comes from."""
 
     name: str
-    """The source as messages name it."""
+    """The name of the source in messages."""
 
     fetch: Callable[[], Awaitable[str]]
     """Returns the key or raises `KeyUnavailable`."""
 
     problem: Callable[[], str]
-    """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
+    """Returns why there is no key, as far as known without fetching it; empty if all is well."""
 
 
 class Key:
     """One provider's key, fetched when it is first needed."""
 
     variable: str = ""
-    """The environment variable that it comes from, if it does."""
+    """The environment variable that holds the key, if the key comes from a variable."""
 
     def __init__(self, source: KeySource) -> None:
         self._source = source
@@ -62,32 +62,32 @@ class Key:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The current key and the keys that it replaced; never an empty one."""
+        """The current key and the keys that it replaced, without empty ones."""
         return tuple(filter(None, self._values))
 
     @property
     def source(self) -> str:
-        """Where it comes from, as messages name it; empty for `NoKey`."""
+        """The name of the key's source in messages; empty for `NoKey`."""
         return self._source.name
 
     @property
     def advice(self) -> str:
-        """A sentence of advice for when a server rejects the key or asks for one."""
+        """A sentence that says what to do if a server rejects the key or demands a key."""
         return f"{'Check' if self._values else 'Set'} {self._source.name}."
 
     def problem(self) -> str:
-        """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
+        """Return why there is no key, as far as known without fetching it; empty if all is well."""
         return self._source.problem()
 
     async def read(self) -> str:
-        """Return the key, fetching it the first time; raises `KeyUnavailable`."""
+        """Return the key, fetching it the first time. Raises `KeyUnavailable`."""
         async with self._fetching:
             if not self._values:
                 self._values.append(await self._source.fetch())
             return self._values[-1]
 
     async def refresh(self, refused: str) -> bool:
-        """Fetch the key again after a server rejected `refused`; returns whether it has changed."""
+        """Fetch the key again after a server rejected `refused`. Return whether it has changed."""
         async with self._fetching:
             # Another request may have refreshed the key while this one waited for the lock.
             if self._values and self._values[-1] == refused:
@@ -101,12 +101,12 @@ class Key:
 
 
 class NoKey(Key):
-    """No key, for servers that need none."""
+    """An empty key, for servers that need no key."""
 
     @property
     def advice(self) -> str:
-        """A sentence of advice for when the server asks for a key after all."""
-        return "Name the variable that holds its key with `api_key_env`."
+        """A sentence that says what to do if the server demands a key after all."""
+        return "Set `api_key_env` to the name of the variable that holds the key."
 
     def __init__(self) -> None:
         async def nothing() -> str:
@@ -134,14 +134,14 @@ class EnvironmentKey(Key):
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
         self.variable = name
-        # Redacted from the start: commands and servers may know the variable too.
+        # Redacted from the start, because commands and servers may know the variable too.
         self._values += [key] if key else []
 
 
 def find_key(
     settings: KeyPlaces, environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key | None:
-    """Return the key that `settings` name, or None if they name none.
+    """Return the key that `settings` name, or None if they name no key.
 
     A command that prints a key runs without the variables in `secret_names`.
     """
@@ -159,7 +159,7 @@ def find_key(
 def key_from_command(
     command: Sequence[str], environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key:
-    """A key that a command prints as its first line.
+    """Return a key that a command prints as its first line.
 
     The command runs without a shell, in the daemon's environment without the variables in
     `secret_names`. Processes that it leaves running, such as a gpg agent, are not stopped.
@@ -190,7 +190,7 @@ def key_from_command(
 
 
 def key_from_file(path: Path) -> Key:
-    """A key on the first line of a file. Other users must not be able to read the file."""
+    """Return a key on the first line of a file, which other users must not be able to access."""
 
     def problem() -> str:
         try:
@@ -208,7 +208,7 @@ def key_from_file(path: Path) -> Key:
 
 
 def key_from_keyring(entry: str) -> Key:
-    """A key in the desktop keyring, under the service `tiller`."""
+    """Return a key in the desktop keyring, under the service `tiller`."""
     described = f"entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
 
     def problem() -> str:
@@ -268,7 +268,7 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[in
 
 
 def _open_private(path: Path) -> int:
-    """Open a file that no other user can access; raises `KeyUnavailable`."""
+    """Open a file that no other user can access. Raises `KeyUnavailable`."""
     try:
         # Without O_NONBLOCK, opening a FIFO would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

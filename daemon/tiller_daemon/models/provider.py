@@ -38,7 +38,7 @@ class Dialect(Struct, frozen=True):
     """The environment variable with the key for that server."""
 
     variants: frozenset[str]
-    """The variants that the adapter knows."""
+    """The variants that the adapter supports."""
 
     key_header: str = BEARER
     """The request header for the key."""
@@ -67,8 +67,8 @@ VARIANT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 class ActiveProvider:
     """A provider in use. `aclose` closes its connections.
 
-    `environ` is the daemon's environment. `secret_names` are the variables that a command which
-    prints a key does not get. `pace` is shared by all providers.
+    `environ` is the daemon's environment. `secret_names` are the variables that are hidden from a
+    command that prints a key. All providers share `pace`.
     """
 
     def __init__(
@@ -90,28 +90,28 @@ class ActiveProvider:
 
     @property
     def base_url(self) -> str:
-        """The base URL; empty for the scripted provider, which has no server."""
+        """The base URL of the server; empty for the scripted provider, which has no server."""
         return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The variants that need no configuration, the smallest effort first.
 
-        The scripted provider has none.
+        Empty for the scripted provider.
         """
         known = self._dialect.variants if self._dialect else frozenset[str]()
         return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property
     def missing_key(self) -> str:
-        """The variable from which its key would come, if that is not set; else empty."""
+        """The variable that should hold the key, if it is not set; empty otherwise."""
         return self.key.variable if self.key.variable and self.key.problem() else ""
 
     @property
     def problem(self) -> str:
-        """Why it can't be used, as far as can be seen without a request; empty if all is well.
+        """Why the provider can't be used, in whole sentences; empty if all is well.
 
-        Whole sentences.
+        Only problems that are known without a request are reported.
         """
         if problem := self.key.problem():
             return problem
@@ -123,7 +123,7 @@ class ActiveProvider:
 
     @property
     def client(self) -> ModelClient:
-        """The adapter; raises `ValueError` if the settings are invalid. The message is a clause."""
+        """The adapter. Raises `ValueError`, with a clause as message, for invalid settings."""
         if self._client is None:
             if self._dialect is None:
                 record = Path(self.provider.record) if self.provider.record else None
@@ -134,11 +134,11 @@ class ActiveProvider:
         return self._client
 
     def rate_limits(self, model: str) -> tuple[RateLimit, ...]:
-        """The limits that the server reported last for a model, by the provider's name of it."""
+        """Return the limits that the server last reported for `model`, a name of the provider."""
         return self._http.rate_limits.get(model, ()) if self._http else ()
 
     async def list_models(self) -> Listing:
-        """Request the provider's list of models; raises `ModelError`. Empty when scripted."""
+        """Request the provider's list of models; empty when scripted. Raises `ModelError`."""
         return await fetch_listing(self._open_http()) if self._dialect else {}
 
     async def aclose(self) -> None:
@@ -158,7 +158,7 @@ class ActiveProvider:
 def _key_of(provider: Provider, environ: Mapping[str, str], secret_names: Collection[str]) -> Key:
     if found := find_key(provider, environ, secret_names):
         return found
-    # The default key is for the API's own server and must not be sent to any other.
+    # The default key is for the API's own server and must not be sent to any other server.
     if provider.base_url is None and provider.api in DIALECTS:
         return EnvironmentKey(DIALECTS[provider.api].key_variable, environ)
     return NoKey()

@@ -2,7 +2,7 @@
 
 A session has one file, with one line of JSON for each attempt at each request. The line is appended
 when the attempt ends, even if it failed or was cancelled. It contains only the model's response,
-from which `redacted` has removed keys. An error in writing is logged and never fails a turn.
+from which `redacted` has removed keys. A write error is logged and never fails a turn.
 docs/scripted-model.md describes the format.
 """
 
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 SUFFIX = ".jsonl"
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-"""A longer recording is neither extended nor played. A day's work takes about ten megabytes."""
+"""A longer recording is neither extended nor played. A day of work takes about ten megabytes."""
 
 EVENTS: dict[str, type[ModelEvent]] = {
     "text": TextDelta,
@@ -96,16 +96,16 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
     """The number of items in the request's history."""
 
     opening: str = ""
-    """A hash of the session's first input, which recognizes sub-agents without revealing it."""
+    """A hash of the session's first input. It identifies sub-agents without revealing the input."""
 
     events: tuple[dict[str, Any], ...] = ()
     """The events in order; `type` is a key of `EVENTS`."""
 
     failure: RecordedFailure | None = None
-    """How the attempt failed after these events, if it did."""
+    """How the attempt failed after these events; None if it did not fail."""
 
     cancelled: bool = False
-    """Whether the request was cancelled; played back, it hangs after the events."""
+    """Whether the request was cancelled; if so, its playback hangs after the events."""
 
 
 class RecordingModel:
@@ -164,7 +164,7 @@ class RecordingModel:
 
 
 class Recording:
-    """A recording to play back: each request gets the response that it got when recorded."""
+    """A recording to play back: each request gets the response that it got originally."""
 
     def __init__(self, exchanges: tuple[Exchange, ...], name: str) -> None:
         self._exchanges = exchanges
@@ -193,15 +193,15 @@ class Recording:
             raise ModelError(
                 "bad_request",
                 f"The recording {self._name} has no response to attempt {request.attempt + 1} of "
-                f"request number {request.ordinal + 1} ({request.purpose}). The session differs "
-                "from the recorded one here.",
+                f"request number {request.ordinal + 1} ({request.purpose}). At this point, the "
+                "session differs from the recorded one.",
             )
         # Several compactions in one turn have the same number but different histories.
         return next((e for e in found if e.items == len(request.items)), found[-1])
 
 
 def load_recording(path: Path) -> Recording:
-    """Read a recording; raises a `ModelError` that names the file and the line."""
+    """Read a recording. Raises a `ModelError` that names the file and the line."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ModelError("bad_request", f"The recording {path} is too long to be played.")
@@ -216,8 +216,8 @@ def load_recording(path: Path) -> Recording:
 def find_recording(directory: Path, name: str, request: ModelRequest) -> Recording:
     """Return the recording for the session of `request`.
 
-    That is the recording `name`, unless the session begins differently: a sub-agent uses its
-    parent's model name but has a recording of its own, which is recognized by its first input.
+    That is the recording `name`, unless the session begins differently. A sub-agent uses its
+    parent's model name but has a separate recording, which is identified by its first input.
     """
     recording = load_recording(directory / f"{name}{SUFFIX}")
     opening = _opening_of(request)

@@ -1,6 +1,6 @@
 """Redacts keys from everything that models send, before any other part of the daemon sees it.
 
-A provider knows its key and may repeat it anywhere: in text and thinking, in the name, id and
+A provider knows its key and may repeat the key anywhere: in text and thinking, in the name, id and
 arguments of a call, in opaque data, in an error. No event that leaves this module contains a key,
 even if the key arrived in several pieces.
 """
@@ -32,7 +32,7 @@ from tiller_protocol.items import Citation, Usage
 
 KEY_CHARS_MIN: Final = 12
 """Shorter keys are placeholders for local servers, such as `lm-studio`. Models may write such words
-themselves, and redacting them would damage files."""
+in files, which redaction would damage."""
 
 
 class RedactedModel:
@@ -48,7 +48,7 @@ class RedactedModel:
         try:
             async with aclosing(self._inner.stream(request)) as events:
                 async for event in events:
-                    # Not earlier, because this request may fetch or refresh a key.
+                    # Made only now, because this request may have fetched or refreshed a key.
                     redaction = redaction or _Redaction(self._current_matcher())
                     if redaction.feed_if_clean(event):
                         yield event
@@ -66,20 +66,20 @@ class RedactedModel:
 
 
 class _Redaction:
-    """Redacts one response. Text that may be the start of a key is delayed until that is clear."""
+    """Redacts one response. Text that may begin a key is delayed until more text decides."""
 
     def __init__(self, matcher: SecretMatcher) -> None:
         self._matcher = matcher
         self._has_no_secrets = not matcher
         self._text = TextRedactor(matcher)
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
-        """The kind of the last text."""
+        """The kind of event that held the last text."""
         self._arguments: dict[int, TextRedactor] = {}
 
     def feed_if_clean(self, event: ModelEvent) -> bool:
-        """Take `event` if it can be passed on unchanged; else return False and take nothing.
+        """Accept `event` and return True if it can be passed on unchanged; else return False.
 
-        A shortcut for nearly all events, for speed.
+        This is a fast path for nearly all events.
         """
         if self._has_no_secrets:
             return True
@@ -88,7 +88,7 @@ class _Redaction:
         return False
 
     def feed(self, event: ModelEvent) -> tuple[ModelEvent, ...]:
-        """Take `event` and return the events that can be passed on now, in order."""
+        """Accept `event` and return the events that can be passed on now, in order."""
         match event:
             case TextDelta() | ReasoningDelta():
                 return self._take_text(event)
@@ -109,7 +109,7 @@ class _Redaction:
             case HostedCall():
                 return (*self._end_text(), _redacted(self._matcher, event))
             case Cited():
-                # The text before it may still be delayed, so that no key in it is missed.
+                # Earlier text may stay delayed, so that no key in it is missed.
                 return (Cited(_redacted(self._matcher, event.citation)),)
             case UsageReported():
                 return (UsageReported(_plausible(event.usage)),)
@@ -117,7 +117,7 @@ class _Redaction:
                 return (*self.end(), event)
 
     def end(self) -> tuple[ModelEvent, ...]:
-        """Return what is still delayed, because nothing more comes."""
+        """Return the events that are still delayed, at the end of the response."""
         calls = (self._end_call(index) for index in self._arguments)
         return (*self._end_text(), *(event for ended in calls for event in ended))
 

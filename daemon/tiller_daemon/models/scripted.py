@@ -1,7 +1,8 @@
 """The `scripted` model: responses read from a JSON file, for demos, tests and simulation.
 
-Deterministic and stateless: a response depends only on the request's `ordinal`, `attempt` and
-`purpose`. There is no network and no clock but trio's. docs/scripted-model.md describes the format.
+The model is deterministic and stateless: a response depends only on the request's `ordinal`,
+`attempt` and `purpose`. The model uses no network, and only trio's clock. docs/scripted-model.md
+describes the format.
 """
 
 import os
@@ -40,7 +41,7 @@ SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 """Largest script file that is read."""
 
 SHOWN_CHARS_MAX = 2_000
-"""How much of the actual input the error for an unmet expectation quotes, from its end."""
+"""How much of the end of the input the error for an unmet expectation quotes."""
 
 Count = Annotated[int, Meta(ge=0)]
 PieceCount = Annotated[int, Meta(ge=1)]
@@ -77,7 +78,7 @@ class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
     """The arguments as text that is sent unchanged, so it need not be valid JSON."""
 
     call_id: str = ""
-    """The call's id; empty means one made of the numbers of the request and the call."""
+    """The call's id; if empty, it is made from the numbers of the request and the call."""
 
     pieces: PieceCount = 1
     """The number of deltas in which the arguments are streamed."""
@@ -102,10 +103,10 @@ class HostedCallPart(
     """The result."""
 
     state: Literal["running", "completed", "failed"] = "completed"
-    """How it ends; `running` means that the response has no result."""
+    """How the call ends; `running` means that the response has no result."""
 
     call_id: str = ""
-    """The call's id; empty means one made of the number of the request and the name."""
+    """The call's id; if empty, it is made from the number of the request and the tool's name."""
 
 
 class CitationPart(
@@ -148,7 +149,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """The delay in seconds that the error asks for."""
 
     after_parts: Count = 0
-    """The number of parts that are streamed before it."""
+    """The number of parts that are streamed before the error."""
 
 
 class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,17 +159,17 @@ class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedUsage(Usage, frozen=True, forbid_unknown_fields=True):
-    """`Usage`, with misspelt fields as errors."""
+    """Like `Usage`, but rejects misspelt fields."""
 
 
 class ScriptStep(Struct, frozen=True, forbid_unknown_fields=True):
     """One response."""
 
     parts: tuple[Part, ...] = ()
-    """What is streamed, in order."""
+    """The parts of the response, in order."""
 
     failures: tuple[Failure, ...] = ()
-    """Attempt k fails with `failures[k]`; the first attempt beyond them succeeds."""
+    """Attempt k fails with `failures[k]`; the attempt after the last failure succeeds."""
 
     finish: FinishReason | None = None
     """The finish reason; absent means `tool_calls` if there are calls, else `stop`."""
@@ -177,7 +178,7 @@ class ScriptStep(Struct, frozen=True, forbid_unknown_fields=True):
     """The reported usage; absent means that none is reported."""
 
     expect: Expectation | None = None
-    """Checked before anything is streamed; the request fails if it is not met."""
+    """Checked before anything is streamed. If it is not met, the request fails."""
 
     repeat: bool = False
     """Whether this step also answers all requests that follow. Only for the last step."""
@@ -199,8 +200,8 @@ class ScriptedModel:
     """A `ModelClient` that plays scripts. `find` returns the script of a model by the model's name.
 
     With `record`, each request is appended to that file as one line of JSON before it is answered.
-    For a model without a script, the recording of that name in the directory `recordings` is
-    played.
+    A model without a script plays the recording with the model's name in the directory
+    `recordings`.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class ScriptedModel:
 
 
 def load_script(path: Path) -> Script:
-    """Read a script; raises a `ModelError` that names the file and the place in it."""
+    """Read a script. Raises a `ModelError` that names the file and the place in the file."""
     try:
         with path.open("rb") as file:
             data = file.read(SCRIPT_BYTES_MAX + 1)
@@ -316,7 +317,7 @@ def _check(expect: Expectation, request: ModelRequest) -> None:
 
 
 def _newest_input(items: tuple[Item, ...]) -> str:
-    """The input after the model's last output: user messages, notices and results of calls."""
+    """Return the input after the model's last output: user messages, notices and tool results."""
     texts: list[str] = []
     for item in reversed(items):
         if isinstance(item, AssistantMessage | Reasoning):
@@ -361,7 +362,7 @@ def _arguments_of(part: CallPart) -> str:
 
 
 def _cut(text: str, pieces: int) -> list[str]:
-    """Split `text` into at most `pieces` parts of about equal length; at least one, maybe empty."""
+    """Split `text` into at most `pieces` parts of similar length; empty text gives one part."""
     size = max(1, -(-len(text) // pieces))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 

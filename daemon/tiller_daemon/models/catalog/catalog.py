@@ -1,8 +1,8 @@
 """A cache of facts about the models in use, filled in the background so that no turn waits for it.
 
-`facts` returns what is known at the moment. The task `run` looks up what is missing: in the
-provider's listing and in a package of prices. Both are saved to a file, so that the facts are there
-at the first turn after a restart. Configured values take precedence; `providers` sees to that.
+`facts` returns the facts known at the moment. The task `run` looks up missing facts in the
+provider's listing and in a package of prices, and saves them to a file for the first turn after a
+restart. Configured values take precedence; `providers` ensures that.
 """
 
 import subprocess
@@ -32,36 +32,36 @@ PACKAGE_TIMEOUT_S = 30.0
 """Limit for the price program, which takes half a second on an idle machine."""
 
 LISTING_TIMEOUT_S = 3.0
-"""Limit for a provider's listing. Only `tiller models` makes the user wait for it."""
+"""Limit for a provider's listing, for which only `tiller models` makes the user wait."""
 
 LISTING_MAX_AGE_S = 600.0
 LISTING_MAX_AGE_UNKNOWN_S = 60.0
-"""The age at which a listing is refreshed when one of its models is used. The second value is for a
-model whose context window is unknown. Local servers get restarted with other models, and some
+"""The age at which a listing is refreshed when one of its models is used. The second value applies
+if the model's context window is unknown. Local servers get restarted with other models, and some
 report the context window only after the model has been loaded."""
 
 ENTRIES_MAX = 500
-"""Models in each part of the file; more than anybody uses."""
+"""Maximum number of models in each part of the file; more than anybody uses."""
 
 PASSED_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
-"""The variables that the price program gets: it needs no keys."""
+"""The variables that the price program gets. Keys are not among them, because it needs none."""
 
 
 class CatalogFile(Struct):
-    """The content of the file; facts by `_key`."""
+    """The content of the file. `_key` makes the keys of both tables."""
 
     package: str = ""
     """The version of the package from which `packaged` was read."""
 
     packaged: dict[str, Facts] = {}
-    """Facts from the package of prices; empty facts mean that it does not know the model."""
+    """Facts from the package of prices; empty for a model that the package does not know."""
 
     listed: dict[str, Facts] = {}
     """Facts from providers' listings."""
 
 
 FetchListing = Callable[[str], Awaitable[Listing]]
-"""Requests the listing of the provider with this name; raises `ModelError`."""
+"""Requests the listing of the provider with this name. Raises `ModelError`."""
 
 
 class Catalog:
@@ -77,7 +77,7 @@ class Catalog:
         self._wakeup = trio.Event()
 
     def facts(self, provider: str, ref: ModelRef) -> Facts:
-        """Return what is known about a model now; has `run` look up what is missing."""
+        """Return the facts known about a model now, and let `run` look up missing ones."""
         known = self._known(ref)
         if self._is_unasked(ref) or self._is_due(provider, ref, known):
             self._pending.setdefault(provider, set()).add(ref)
@@ -85,9 +85,9 @@ class Catalog:
         return known
 
     async def listing(self, provider: str, base_url: str) -> Listing:
-        """Request a provider's listing now and save its facts; raises `ModelError`.
+        """Request a provider's listing now and save its facts.
 
-        That includes the `timeout` after `LISTING_TIMEOUT_S`.
+        Raises `ModelError`, with the kind `timeout` after `LISTING_TIMEOUT_S`.
         """
         self._listed_at[provider] = trio.current_time()
         with trio.move_on_after(LISTING_TIMEOUT_S):
@@ -99,7 +99,7 @@ class Catalog:
         raise ModelError("timeout", f"Provider {provider} did not list its models in time.")
 
     async def run(self) -> None:
-        """Look up what `facts` did not know, until cancelled. What fails stays unknown."""
+        """Look up facts that `facts` lacked, until cancelled. If that fails, they stay unknown."""
         while True:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -109,7 +109,7 @@ class Catalog:
                 packaged=dict(self._saved.packaged),
                 listed=dict(self._saved.listed),
             )
-            # First the package, because a listing is only requested for what it does not know.
+            # The package comes first: listings are only requested for facts that it lacks.
             await self._ask_package({ref for refs in pending.values() for ref in refs})
             async with trio.open_nursery() as nursery:
                 for provider, refs in pending.items():
@@ -124,11 +124,11 @@ class Catalog:
         return self._saved.listed.get(key, Facts()).over(self._saved.packaged.get(key, Facts()))
 
     def _is_unasked(self, ref: ModelRef) -> bool:
-        """Whether the package may know the model and has not been asked for it."""
+        """Whether the package may know the model but has not been queried for it."""
         return is_public(ref.base_url) and _key(ref) not in self._saved.packaged
 
     def _is_due(self, provider: str, ref: ModelRef, known: Facts) -> bool:
-        """Whether to request a listing: the package has no window, and the last one is too old."""
+        """Whether a listing is due: the package lacks the window, and the last listing is old."""
         packaged = self._saved.packaged.get(_key(ref), Facts())
         age_s = trio.current_time() - self._listed_at.get(provider, float("-inf"))
         max_age_s = LISTING_MAX_AGE_S if known.context_window else LISTING_MAX_AGE_UNKNOWN_S
@@ -156,16 +156,16 @@ class Catalog:
             answers = msgspec.json.decode(done.stdout, type=tuple[Facts | None, ...])
         except (OSError, subprocess.SubprocessError, trio.TooSlowError, msgspec.DecodeError) as e:
             log.warning("no_prices", reason=f"{type(e).__name__}: {e}")
-            # Stored as unknown, so that a program that fails is not started with every turn.
+            # Store them as unknown, so that a failing program is not started in every turn.
             answers = (None,) * len(unasked)
         for ref, facts in zip(unasked, answers, strict=False):
             _store(self._saved.packaged, _key(ref), facts or Facts())
 
 
 def is_public(base_url: str) -> bool:
-    """Whether `base_url` is a host on the public internet, judged by its name.
+    """Whether `base_url` names a host on the public internet, judging by the name alone.
 
-    A local server may use the name of any model, so the package of prices is not asked about it.
+    A local server may use any model name, so its models are not looked up in the package of prices.
     """
     host = urlsplit(base_url).hostname or ""
     try:
@@ -188,7 +188,7 @@ def _store(entries: dict[str, Facts], key: str, facts: Facts) -> None:
 
 
 def _package_version() -> str:
-    """The modification time of the package's data, which is read without importing the package."""
+    """Return the modification time of the package's data, without importing the package."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return ""
@@ -197,7 +197,7 @@ def _package_version() -> str:
 
 
 def _read(file: Path | None) -> CatalogFile:
-    """Read the file, without the facts of another version of the package; empty if unreadable."""
+    """Read the file; drop facts from another version of the package. Empty if unreadable."""
     package = _package_version()
     saved = CatalogFile()
     if file is not None:

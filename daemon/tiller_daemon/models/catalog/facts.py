@@ -1,7 +1,7 @@
 """Facts about a model: its context window, its output limit and its price. Pure.
 
-They come from the configuration, from the provider (`listing`), or from a package of prices
-(`price_list`). `catalog` caches the last two.
+Facts come from the configuration, from the provider (`listing`), or from a package of prices
+(`price_list`). `catalog` caches the facts from the last two.
 """
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     price: Price | None = None
 
     def over(self, below: "Facts") -> "Facts":
-        """Return these facts, completed by those of `below`."""
+        """Return these facts, with unknown values filled in from `below`."""
         return Facts(
             self.context_window or below.context_window,
             self.max_output or below.max_output,

@@ -1,4 +1,4 @@
-"""The models that a provider lists, and the facts in its listing.
+"""Requests and parses a provider's list of models, and the facts in the list.
 
 Every server has `GET /models`, but the fields in the response differ, and two local servers report
 the context window that is actually in use under another path.
@@ -35,14 +35,14 @@ _MAX_OUTPUT_FIELDS = (
 _NESTED_TABLES = ("meta", "top_provider", "limits")
 
 LOADED_MODEL_PATHS = {"library": "/api/ps", "organization_owner": "/api/v0/models"}
-"""Paths at which Ollama and LM Studio report the context windows of loaded models, by the
-`owned_by` of their listings."""
+"""Paths at which Ollama and LM Studio report the context windows of loaded models. The keys are the
+values of `owned_by` in their listings."""
 
 TOKENS_MAX = 2**31
 
 
 async def fetch_listing(http: HttpClient) -> Listing:
-    """Request a provider's list of models; raises `ModelError`. Has no time limit of its own."""
+    """Request a provider's list of models, without a time limit. Raises `ModelError`."""
     body = await http.get("/models", object)
     listing = parse_listing(body)
     owners = {str(entry.get("owned_by")) for entry in _entries(body)}
@@ -113,7 +113,7 @@ def _price_of(pricing: dict[str, Any]) -> Price | None:
 
 
 def _dollars(text: object) -> float | None:
-    """Dollars per million tokens, rounded because the factor leaves binary fractions."""
+    """Return dollars per million tokens, rounded because the factor leaves binary fractions."""
     if not isinstance(text, str | int | float):
         return None
     try:

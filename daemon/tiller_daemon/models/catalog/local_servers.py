@@ -1,6 +1,6 @@
-"""Finds model servers on this machine, for users who have configured none.
+"""Finds model servers on this machine, for users who have configured no provider.
 
-It sends `GET /models` to the default ports of common servers on the loopback address, nothing else.
+The search only sends `GET /models` to the default ports of common servers on the loopback address.
 """
 
 from contextlib import suppress
@@ -29,7 +29,7 @@ class _Model(Struct, frozen=True):
 
 
 class _Listing(Struct, frozen=True):
-    """The response to `GET /models`. It is validated because other programs use these ports too."""
+    """The response to `GET /models`, validated because other programs use these ports too."""
 
     data: tuple[_Model, ...]
 
@@ -47,12 +47,12 @@ async def list_local_servers(
 ) -> tuple[LocalServer, ...]:
     """Return the servers that answer and have models, in the order of `places`.
 
-    All are asked at the same time. Takes at most `PROBE_S` seconds and does not raise.
+    All places are tried at the same time. Takes at most `PROBE_S` seconds and never raises.
     """
     found: dict[str, LocalServer] = {}
 
     async def ask(name: str, base_url: str) -> None:
-        # No proxy: to a proxy, the loopback address means its own machine.
+        # No proxy: for a proxy, the loopback address is the proxy's own machine.
         http = HttpClient(name, Provider("openai_chat", base_url=base_url, proxy=""))
         with trio.move_on_after(PROBE_S), suppress(ModelError):
             listing = await http.get("/models", _Listing)

@@ -1,7 +1,7 @@
 """A separate program that looks up models in the package `genai-prices`.
 
 The package takes half a second and 15 MiB to load, so the daemon runs this program once for each
-model that it does not know: `ModelRef`s as JSON on stdin, `Facts` or null for each on stdout.
+unknown model. `ModelRef`s are read as JSON from stdin; `Facts` or null for each go to stdout.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 NICENESS = 10
-"""The first turn of the session usually runs at the same time and should not be slowed down."""
+"""Low priority, so that the session's first turn, which usually runs meanwhile, is not slowed."""
 
 COLUMNS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 """The package's names of the prices in a `Price`, in the same order."""
@@ -49,9 +49,9 @@ def look_up(ref: ModelRef, now: datetime) -> Facts | None:
 
 
 def price_of(prices: "ModelPrice") -> Price | None:
-    """Convert the package's prices, which have tiers each, to tiers with all prices each.
+    """Convert the package's prices: there, each price has tiers; here, each tier has all prices.
 
-    Returns None if a price per request comes on top, which prices per token can't express.
+    Returns None if there is also a price per request, which prices per token can't express.
     """
     if getattr(prices, "requests_kcount", None) is not None:
         return None
@@ -70,7 +70,7 @@ def price_of(prices: "ModelPrice") -> Price | None:
 
 
 def _at(columns: list[object], start: int) -> Price | None:
-    """The prices of a request with more than `start` input tokens."""
+    """Return the prices of a request with more than `start` input tokens."""
     plain, output, cached, written = (_number(one, start) for one in columns)
     if plain is None or output is None:
         return None

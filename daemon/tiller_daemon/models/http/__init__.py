@@ -1,1 +1,1 @@
-"""HTTP to a provider: the client, server-sent events, and what a failure means."""
+"""HTTP to a provider: the client, server-sent events, and the interpretation of failures."""

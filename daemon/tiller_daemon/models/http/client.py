@@ -1,6 +1,6 @@
 """The HTTP client for one provider, shared by the adapters. All failures are `ModelError`s.
 
-Redirects are not followed, because the key would be sent to their target.
+Redirects are not followed, because their target would get the key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LISTING_BYTES_MAX = 16 * 1024 * 1024
 """How much of the body of a JSON response is read."""
 
 BODY_S = 10.0
-"""How long such a body is read."""
+"""How long the body of an error or of a JSON response is read."""
 
 DRAIN_S = 0.05
 """How long to wait for the end of a stream, so that its connection can be reused."""
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class ResponseStream:
-    """The body of a response: an iterator over chunks as they arrive, none of them empty."""
+    """The body of a response: an iterator over chunks as they arrive. No chunk is empty."""
 
     def __init__(self, http: HttpClient, response: Response) -> None:
         self.status: int = response.head.status
@@ -66,7 +66,7 @@ class ResponseStream:
         self._http = http
         self._timeout_s = http.timeouts.first_byte_s
         self.is_paced = False
-        """Whether it waits its turn among the streams of the daemon."""
+        """Whether reads are delayed to share time with the daemon's other streams."""
         self._read_at = -math.inf
 
     def __aiter__(self) -> ResponseStream:
@@ -88,7 +88,7 @@ class ResponseStream:
         return chunk
 
     async def drain(self) -> None:
-        """Wait for the end if that is near, so that the connection can be reused."""
+        """Wait briefly for the end of the body, so that the connection can be reused."""
         await self._response.drain(DRAIN_S)
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ class HttpClient:
     """The connections to one provider. All requests must have ended before `aclose`.
 
     `provider.base_url` is required; `{model}` in its path is replaced by the name of the model.
-    Proxies are taken from `environ`, unless one is configured. Raises `ValueError` if the base URL,
-    a header or the proxy is invalid. `pace` is shared with the other providers.
+    Unless a proxy is configured, `environ` may name one. `pace` is shared with the other providers.
+    Raises `ValueError` if the base URL, a header or the proxy is invalid.
     """
 
     def __init__(
@@ -127,17 +127,17 @@ class HttpClient:
         self._pool = Pool(self._route, self.timeouts.connect_s)
         self._loading = trio.Lock()
         self.rate_limits: dict[str, tuple[RateLimit, ...]] = {}
-        """The limits that the server reported last, by model."""
+        """The rate limits that the server last reported, by model."""
 
     @asynccontextmanager
     async def stream(
         self, path: str, body: bytes, *, model: str = "", headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[ResponseStream]:
-        """POST `body` to `path` under the base URL; yields the chunks of the event stream.
+        """POST `body` to `path` under the base URL, and yield the response, an event stream.
 
         Raises `ModelError` for every failure, also while the stream is read. Leaving the context
-        closes the connection, unless the response has ended or is about to. `headers` have names in
-        lower case; configured headers override them.
+        closes the connection, unless the response has ended or ends at once. The names in `headers`
+        are in lower case; configured headers override `headers`.
         """
         response = await self._send_with_key("POST", path, body, model, headers or {})
         if limits := parse_rate_limits(response.headers, time.time()):
@@ -175,11 +175,11 @@ class HttpClient:
         await trio.lowlevel.checkpoint()
 
     def silence_error(self, timeout_s: float) -> ModelError:
-        """The error for a server that sends nothing."""
+        """Return the error for a server that sends nothing."""
         return ModelError("timeout", f"{self.endpoint} sent nothing for {timeout_s:g} seconds.")
 
     def connection_error_of(self, error: HttpFailure) -> ModelError:
-        """The error for a connection that could not be opened, or broke."""
+        """Return the error for a connection that could not be opened or that broke."""
         return connection_error(self.endpoint, error, self._proxy, self.timeouts.connect_s)
 
     async def _send_with_key(
@@ -194,13 +194,14 @@ class HttpClient:
     ) -> ResponseStream:
         """Send a request and receive the head of the response.
 
-        If the server rejects the key and the key has changed, the request is sent once more.
+        If the server rejects the key, the key is fetched again. If it has changed, the request is
+        sent once more.
         """
         target = self._head.target_for(path, model, from_root=from_root)
         key = await self._read_key()
         response = await self._send(method, target, body, self._head.fields(headers, key))
         if response.status == 401 and key:
-            # The response stays open meanwhile: without a new key, it says what is wrong.
+            # Keep the response open: if there is no new key, its body explains the failure.
             try:
                 renewed = await self._key.refresh(key)
             except BaseException:
@@ -232,19 +233,19 @@ class HttpClient:
         raise self.silence_error(self.timeouts.first_byte_s)
 
     async def _load_certificates(self) -> None:
-        """Load the certificates for the first request; in a thread, as it takes 50 ms."""
+        """Load the certificates for the first request, in a thread because it takes 50 ms."""
         async with self._loading:
             if self._pool.tls is None:
                 try:
                     self._pool.tls = await trio.to_thread.run_sync(make_context, self._ca_file)
                 except OSError as error:
-                    reason = error.strerror or "it contains no certificate"
+                    reason = error.strerror or "the file contains no certificate"
                     problem = f"its `ca_file` {self._ca_file} can't be loaded: {reason}"
                     message = f"{self.endpoint} can't be used, because {problem}."
                     raise ModelError("bad_request", message) from None
 
     async def _read_key(self) -> str:
-        """Return the key; empty if its header is configured explicitly. Raises `ModelError`."""
+        """Return the key; empty if the key's header is configured. Raises `ModelError`."""
         if not self._head.takes_key:
             return ""
         try:
@@ -258,7 +259,7 @@ class HttpClient:
         return key
 
     async def _check(self, response: ResponseStream, wanted: str) -> None:
-        """Raise `ModelError` unless the response is a success of the type `wanted`."""
+        """Raise `ModelError` unless the response succeeded and has the content type `wanted`."""
         status, headers = response.status, response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == 200 and kind in (wanted, ""):

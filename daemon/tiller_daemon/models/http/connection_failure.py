@@ -17,15 +17,15 @@ from tiller_daemon.models.http.failure import Endpoint
 from tiller_daemon.redaction.text import redact
 
 PROXY_REJECTS_CREDENTIALS = (
-    "it rejects the user name and password. Check them in the proxy's address, in `proxy` or in "
-    "the variable HTTPS_PROXY or HTTP_PROXY"
+    "the proxy rejects the user name and password. Check both in the proxy's address, in `proxy` "
+    "or in the variable HTTPS_PROXY or HTTP_PROXY"
 )
 
 
 def connection_error(
     endpoint: Endpoint, error: HttpFailure, proxy: Proxy | None, connect_s: float
 ) -> ModelError:
-    """Return the error for a connection that could not be opened, or broke."""
+    """Return the error for a connection that could not be opened or that broke."""
     causes = _causes(error)
     reason = (str(causes[-1]) or type(causes[-1]).__name__).rstrip(".")
     reason = redact(reason, proxy.secrets) if proxy else reason
@@ -40,11 +40,12 @@ def connection_error(
             return proxy_error(endpoint, proxy, reason, final=False)
         case _ if _has_cause(causes, ssl.SSLCertVerificationError):
             kind, what = "bad_request", f"has a certificate that is not trusted ({reason})"
-            what += ". If it is your own, set `ca_file` to your certificate authority"
+            what += ". If the server is yours, set `ca_file` to your certificate authority"
         case _ if any(isinstance(one, ssl.SSLError) and _is_plaintext(one) for one in causes):
             kind, what = "bad_request", "does not use TLS. Try http:// in its `base_url`"
         case ConnectFailed() if proxy:
-            return proxy_error(endpoint, proxy, f"it can't be reached: {reason}", final=False)
+            why = f"the proxy can't be reached: {reason}"
+            return proxy_error(endpoint, proxy, why, final=False)
         case _ if _has_cause(causes, ConnectionRefusedError):
             kind = "refused"
             what = "refuses connections. Start the server, or correct `base_url`"
@@ -58,7 +59,7 @@ def connection_error(
 
 
 def proxy_error(endpoint: Endpoint, proxy: Proxy, why: str, *, final: bool) -> ModelError:
-    """Return the error for a proxy that fails; `final` if trying again does not help."""
+    """Return the error for a proxy that fails. `final` means that a retry would not help."""
     what = f"can't be reached through the proxy {proxy}: {why}"
     return ModelError("bad_request" if final else "network", endpoint.quote(f"{endpoint} {what}."))
 
@@ -68,7 +69,7 @@ def _is_plaintext(error: ssl.SSLError) -> bool:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and its causes, including those in exception groups; the original cause is last."""
+    """Return the error and its causes, also inside exception groups. The original cause is last."""
     causes = [error]
     for known in causes:  # the list grows while it is walked
         if isinstance(known, BaseExceptionGroup):

@@ -1,7 +1,8 @@
 """Extracts messages and codes from the body of an error response. Pure.
 
-Every provider, gateway and framework uses different fields for them, some of them several, and
-gateways embed the whole body of the server behind them. `failure_kind` interprets the result.
+Every provider, gateway and framework uses different fields for messages and codes, and some use
+several. Gateways embed the whole body from the server behind them. `failure_kind` interprets the
+result.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ from tiller_daemon.models.decoding import DECODING_FAILS
 
 DEPTH_MAX = 6
 FIELDS_MAX = 200
-"""Limits for the search through a body; real ones have some dozen fields."""
+"""Limits for the search through a body; real bodies have some dozen fields."""
 
 TEXT_CHARS_MAX = 8_000
-"""How much of one text is examined; the message is at its beginning."""
+"""How much of a text is examined. The message is at the beginning."""
 
 _SENTENCES = ("message", "msg", "detail", "error_description", "error", "raw", "title", "errors")
 _CODES = ("code", "type", "status", "reason", "__type", "error_code", "status_code", "quotaId")
@@ -27,7 +28,7 @@ class ErrorDetails(NamedTuple):
     """The details in the body of an error.
 
     `sentences` are the messages in order, without duplicates. `codes` are in lower case. `delays`
-    are the values of fields that ask for a delay, unparsed.
+    are the unparsed values of fields that ask for a delay.
     """
 
     sentences: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class ErrorDetails(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The text for the user: the first message, and one that a gateway has embedded."""
+        """The text for the user: the first message, and a second one that a gateway embeds."""
         return ": ".join(self.sentences[:2])
 
     @property
@@ -46,7 +47,7 @@ class ErrorDetails(NamedTuple):
 
 
 def parse_error_body(body: bytes) -> ErrorDetails:
-    """Return the details in a body, which may be JSON or plain text; none for an HTML page."""
+    """Return the details in a body, which is JSON or plain text. An HTML page has no details."""
     text = body.decode(errors="replace").strip()
     if text.startswith("<"):
         return ErrorDetails()
@@ -66,7 +67,7 @@ def parse_error_body(body: bytes) -> ErrorDetails:
 
 
 def _search(content: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the relevant fields with their names: those of an object before its nested ones."""
+    """Yield the names and values of relevant fields; an object's own fields precede nested ones."""
     if depth > DEPTH_MAX:
         return
     if isinstance(content, list):
@@ -86,7 +87,7 @@ def _search(content: object, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _search_text(name: str, text: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield a text, or the fields in it if it is the body of another server's error."""
+    """Yield a text; if the text is the body of another server's error, yield its fields instead."""
     if name in _SENTENCES and text.startswith(("{", "[")):
         try:
             inner = list(_search(msgspec.json.decode(text), depth + 1))

@@ -1,6 +1,7 @@
 """Turns an error response, or an error within a stream, into a `ModelError`. Pure.
 
-The message says what happened and what to do. It quotes the server, shortened and without secrets.
+The error's message says what happened and what to do. It quotes the server's message, shortened and
+without secrets.
 """
 
 from collections.abc import Mapping
@@ -17,12 +18,12 @@ QUOTED_CHARS_MAX = 400
 """How much of a server's own message is quoted."""
 
 SECRET_CHARS_MIN = 6
-"""Shorter values are not redacted from quotes: they would match ordinary text."""
+"""Shorter values are not redacted from quotes, because they would match ordinary text."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A provider's name in messages, and the secrets to redact: its key and configured headers."""
+    """A provider's name and URL for messages, and its secrets: the key and configured headers."""
 
     name: str
     base_url: str
@@ -33,7 +34,7 @@ class Endpoint:
         return f"Provider {self.name} ({self.base_url})"
 
     def quote(self, text: str) -> str:
-        """Return a server's message as one line, shortened, redacted; empty for an HTML page."""
+        """Return a server's message redacted, in one short line; empty for an HTML page."""
         if text.lstrip()[:1] == "<":
             return ""
         secrets = (*self.key.secrets, *self.headers)

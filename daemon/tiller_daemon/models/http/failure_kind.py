@@ -1,6 +1,6 @@
-"""Classifies error responses by their status, their codes and the wordings of providers. Pure.
+"""Classifies error responses by status, error codes and the wording of their messages. Pure.
 
-All providers share one list, because gateways pass on each other's messages. Patterns are in lower
+One list serves all providers, because gateways pass on each other's messages. Patterns are in lower
 case; comments name the providers that use them. Real bodies are in `tests/models/http/provider_*`.
 """
 
@@ -42,7 +42,7 @@ _RATE = _any_of(
     r"rate[ _-]?limit|too[ _]many[ _]requests|throttl|slow[ _]down|requests per|tokens per",
     r"per[ _]minute|per[ _]day|\btpm\b|\brpm\b|concurrency|resource_exhausted|please wait",
 )
-"""Wordings of rate limits. Some mention tokens, so they must not be taken for an overflow."""
+"""Wordings for rate limits. Some mention tokens and must not be mistaken for an overflow."""
 
 _QUOTA = _any_of(
     r"insufficient[ _](user_)?quota|insufficient[ _](account )?balance|insufficient[ _]credits?",
@@ -54,7 +54,7 @@ _QUOTA = _any_of(
     r"per day \((rpd|tpd)\)",  # Groq
     r"余额不足|欠费",
 )
-"""Not "quota" or "billing" alone: providers also use these words for temporary limits."""
+"""The words "quota" and "billing" alone don't count: they also stand for temporary limits."""
 
 _DAILY = _any_of(r"perday|free-models-per-day")
 """Limits of Gemini and OpenRouter that last until the next day, whatever delay they ask for."""
@@ -101,16 +101,16 @@ _STATUS_OF_CODE = {
 }
 
 QUOTA_WAIT_S_MAX = 3_600.0
-"""If a provider asks for a shorter delay than this, it is a rate limit, whatever the code: Azure
-uses quota codes for rate limits. An exhausted quota comes with no delay or a long one."""
+"""A shorter requested delay means a rate limit, whatever the code, because Azure uses quota codes
+for rate limits. An exhausted quota comes with no delay or a long one."""
 
 
 def kind_of_response(
     status: int, details: ErrorDetails, retry_after_s: float | None = None
 ) -> ModelErrorKind:
-    """Classify a response with an HTTP status; `retry_after_s` is the delay that it asks for."""
+    """Classify a response by its HTTP status, details and requested delay, `retry_after_s`."""
     text = details.text
-    # Wordings first: providers use many different statuses for these three.
+    # Check wordings first, because providers use many different statuses for these three kinds.
     if status in (400, 403, 404, 413, 422, 429, 500) and _overflows(status, text):
         return "context_overflow"
     if status == 402 or (status < 500 and _is_out_of_money(text, retry_after_s)):
@@ -147,7 +147,7 @@ def kind_of_response(
 def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
     """Classify an error within a stream, which has no status.
 
-    An unknown error is `server`, which is retried: the server had accepted the request.
+    An unknown error counts as `server` and is retried, because the server had accepted the request.
     """
     for code in details.codes:
         if code.isdecimal() and 400 <= int(code) <= 599:

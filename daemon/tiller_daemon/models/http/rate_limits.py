@@ -1,4 +1,4 @@
-"""The rate limits that a provider reports in the headers of its responses. Pure."""
+"""Parses the rate limits that a provider reports in the headers of its responses. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,10 @@ from tiller_daemon.models.http.retry_after import seconds_until
 from tiller_protocol.answers import RateLimit
 
 PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit-")
-"""The prefixes of OpenAI and most others, of Anthropic, and of the draft standard."""
+"""The prefixes used by OpenAI and most others, by Anthropic, and by the draft standard."""
 
 LIMITS_MAX = 12
-"""How many limits of one model are kept; providers report up to five."""
+"""How many limits are kept per model; providers report up to five."""
 
 NAME_CHARS_MAX = 40
 
@@ -17,8 +17,8 @@ NAME_CHARS_MAX = 40
 def parse_rate_limits(headers: Mapping[str, str], now: float) -> tuple[RateLimit, ...]:
     """Return the limits in the headers of a response, sorted by name; empty if there are none.
 
-    A header is named by its prefix, what it limits, and `limit`, `remaining` or `reset`, in either
-    order. Header names must be in lower case; `now` is Unix time in seconds.
+    After the prefix, a header's name consists of the limited resource and of `limit`, `remaining`
+    or `reset`, in either order. Header names must be in lower case. `now` is Unix time in seconds.
     """
     found: dict[str, dict[str, str]] = {}
     for name, value in headers.items():
@@ -46,5 +46,5 @@ def _limit(name: str, fields: Mapping[str, str], now: float) -> RateLimit | None
 
 
 def _count(text: str) -> int | None:
-    """Parse a number that is not negative; a server may send anything."""
+    """Parse a non-negative number; return None for anything else that a server may send."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

@@ -1,8 +1,8 @@
-"""Reads many streams in turns, so that hundreds of them leave time for everything else.
+"""Slows the reading of streams if there are many, so that they leave time for everything else.
 
-A stream that is read less often delivers more at once, for nearly the same work as a single piece.
-So a daemon with a thousand streams shows their text a quarter of a second late, instead of leaving
-a new turn, an interrupt or an approval waiting for seconds.
+A stream that is read less often delivers more data per read, for nearly the same work. So a daemon
+with a thousand streams shows their text a quarter of a second late, but a new turn, an interrupt or
+an approval does not have to wait for seconds.
 """
 
 from collections.abc import Generator
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 import trio
 
 READS_PER_S = 4_000
-"""How often all streams together are read: about half of what one core can do."""
+"""How often all streams together are read: about half as often as one core could."""
 
 PAUSE_MIN_S = 0.005
-"""A shorter pause is left out, as it costs more than it saves: up to 20 streams have none."""
+"""Shorter pauses cost more than they save, so up to 20 streams are read without pauses."""
 
 
 class ReadingPace:
-    """The pace of all streams of a daemon."""
+    """The reading pace of all streams of a daemon."""
 
     def __init__(self) -> None:
         self._streams = 0
@@ -31,7 +31,7 @@ class ReadingPace:
 
     @contextmanager
     def stream(self) -> Generator[None]:
-        """Count a stream within the block."""
+        """Count one more stream within the block."""
         self._streams += 1
         try:
             yield

@@ -22,7 +22,7 @@ DEFAULT_HEADERS = {
 _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _HOST = re.compile(r"[-a-z0-9._~%:]+")
 _SAFE = "%/:=&?~#+!$,;'@()*[]|"
-"""Characters that stay as they are in a path: delimiters, and `%` of escapes."""
+"""Characters that a path may contain unescaped: delimiters, and `%`, which begins an escape."""
 
 MODEL_IN_PATH = "{model}"
 
@@ -48,17 +48,17 @@ class RequestHead:
         self._key_header = (provider.api_key_header or BEARER).lower()
         self._query = urlencode({**dict(parse_qsl(self.url.query)), **provider.query})
         self.host, self._host_field = _host_of(name, self.url)
-        """Where to connect: a name in ASCII, or an address."""
+        """The host to connect to: a name in ASCII, or an address."""
 
     @property
     def display_url(self) -> str:
-        """The base URL for messages: without user name, password and query, which may be secret."""
+        """The base URL for messages, without user name, password and query, which may be secret."""
         authority = self.url.netloc.rpartition("@")[2]
         return self.url._replace(netloc=authority, query="", fragment="").geturl()
 
     @property
     def takes_key(self) -> bool:
-        """Whether to send the key: False if its header is configured explicitly."""
+        """Whether to send the key: False if the key's header is configured explicitly."""
         return self._key_header not in self.configured_headers
 
     def fields(self, headers: Mapping[str, str], key: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ class RequestHead:
         return fields
 
     def target_for(self, path: str, model: str, *, from_root: bool) -> str:
-        """Return the target of a request: `path` under the base URL, or `from_root`."""
+        """Return the target of a request: `path` below the base URL, or below `/` (`from_root`)."""
         base = self.url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
         base = "" if from_root else base
         query = f"?{self._query}" if self._query else ""

@@ -1,4 +1,4 @@
-"""The delay that a server asks for before a retry, in its headers or its body. Pure."""
+"""Finds the delay that a server asks for before a retry, in its headers or its body. Pure."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _LIMIT_HEADERS = (
     ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
 )
-"""Pairs of headers: what remains of a limit, and when the limit is reset."""
+"""Pairs of headers: the remaining amount of a limit, and the time when the limit is reset."""
 
 MILLISECONDS_FROM = 1e12
 """A larger number is a Unix time in milliseconds: in seconds, it would be millennia away."""
@@ -35,10 +35,10 @@ _UNITS = {"millisecond": "ms", "sec": "s", "minute": "m", "min": "m", "hour": "h
 def retry_after_s(
     headers: Mapping[str, str], now: float, details: ErrorDetails | None = None
 ) -> float | None:
-    """Return the delay in seconds, 0 or more, or None if the server asks for none.
+    """Return the delay in seconds, 0 or more, or None if the server asks for no delay.
 
-    It is taken from the first of these that there is: `retry-after-ms`, `retry-after` (seconds or a
-    date), the latest reset of an exhausted limit, a field in the body, a sentence in the body.
+    The first source that is present counts: `retry-after-ms`, `retry-after` (seconds or a date),
+    the latest reset of an exhausted limit, a field in the body, a sentence in the body.
     Header names must be in lower case; `now` is Unix time in seconds.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
@@ -72,7 +72,7 @@ def _from_body(details: ErrorDetails) -> float | None:
 def seconds_until(text: str, now: float) -> float | None:
     """Return the seconds until a time given as a duration, a Unix time or a date."""
     number = _number(text)
-    # Servers send both durations and Unix times; no limit is reset only in decades.
+    # Servers send durations or Unix times. A large number is a time: no duration lasts decades.
     if number is not None and number > now / 2:
         return max(0.0, (number / 1000 if number > MILLISECONDS_FROM else number) - now)
     wait = _duration(text)
@@ -80,7 +80,7 @@ def seconds_until(text: str, now: float) -> float | None:
 
 
 def _until_date(text: str, now: float) -> float | None:
-    """Seconds until a date in the format of HTTP or RFC 3339."""
+    """Return the seconds until a date in the format of HTTP or RFC 3339."""
     if not text:
         return None
     for parse in (parsedate_to_datetime, datetime.fromisoformat):

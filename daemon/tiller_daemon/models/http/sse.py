@@ -8,18 +8,18 @@ import re
 from typing import Final
 
 EVENT_BYTES_MAX = 16 * 1024 * 1024
-"""The longest event that is accepted. A provider's last event may repeat the whole response."""
+"""The longest event that is accepted. The last event of a stream may repeat the whole response."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _START: Final = b"data: "
 _BETWEEN: Final = b"\n\ndata: "
 _NAMED: Final = re.compile(rb"^event:[^\n]*\ndata: ([^\n]*)(?:\n\n|\Z)", re.MULTILINE)
-"""An event of a name and one line of data."""
+"""Matches an event that has a name and one line of data."""
 
 
 class EventTooLong(ValueError):
-    """An event of more than `EVENT_BYTES_MAX` bytes."""
+    """An event has more than `EVENT_BYTES_MAX` bytes."""
 
 
 class EventSplitter:
@@ -30,7 +30,7 @@ class EventSplitter:
         self._pending_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes and return the data of each event that they complete.
+        """Add received bytes and return the data of each event that they complete.
 
         Raises `EventTooLong`.
         """
@@ -51,7 +51,7 @@ class EventSplitter:
         return _data_of_each(whole)
 
     def end(self) -> list[bytes]:
-        """Return the data of a last event without its blank line, which many servers leave out."""
+        """Return the data of a last event that lacks its blank line, as from many servers."""
         data = _data_of(bytes(self._rest))
         self._rest.clear()
         return [] if data is None else [data]
@@ -69,9 +69,9 @@ class EventSplitter:
 def _data_of_each(events: bytes) -> list[bytes]:
     """Return the data of complete events; the last one comes without its blank line.
 
-    Nearly always, all have one line of data each, either alone or after a name. These are split by
-    one call, because this runs for every delta of every stream. The number of lines proves that
-    there was nothing else.
+    Nearly always, each event has one line of data, alone or after a name. One call splits all such
+    events, because this runs for every delta of every stream. The number of lines proves that there
+    was nothing else.
     """
     lines = events.count(b"\n")
     if events.startswith(_START):
