@@ -1,1 +1,1 @@
-"""The formats of model APIs, one package each, and the code that they share."""
+"""The formats of model APIs, one package each, and the code that these packages share."""

@@ -1,14 +1,14 @@
 """Joins consecutive pieces of the same text into one event. Pure.
 
 A chunk of a fast stream contains many pieces, and the turn spends more time on an event than the
-decoder does on a piece.
+decoder spends on a piece.
 """
 
 from tiller_daemon.models.base import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 
 TEXT = -1
 THINKING = -2
-"""The kind of a piece. Any other number is a call, and the piece belongs to its arguments."""
+"""The kind of a piece. Any other number is a call's, and the piece belongs to the arguments."""
 
 
 class DeltaBuffer:

@@ -1,4 +1,4 @@
-"""Bounds what is shown of tools that a provider runs itself. Pure, the same for every dialect."""
+"""Shortens the displayed output of tools that a provider runs. Pure; all dialects use it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 OUTPUT_CHARS_MAX = 8_000
-"""The longest result that is shown. It is for people; the provider keeps its own for the model."""
+"""The longest result that people are shown. The provider keeps the full result for the model."""
 
 PASSAGE_CHARS_MAX = 300
-"""The longest passage that is shown of a file or a citation."""
+"""The longest passage from a file or a citation that people are shown."""
 
 
 def bounded(output: str) -> str:
@@ -19,18 +19,18 @@ def bounded(output: str) -> str:
 
 
 def passage(text: object) -> str:
-    """Return a passage in one line; empty if it is no text."""
+    """Return a passage in one line, shortened; empty if `text` is not a string."""
     line = " ".join(text.split()) if isinstance(text, str) else ""
     return line if len(line) <= PASSAGE_CHARS_MAX else f"{line[:PASSAGE_CHARS_MAX]} [...]"
 
 
 def listed(results: Iterable[tuple[object, object]]) -> str:
-    """Return titles and addresses, a line for each result."""
+    """Return titles and addresses, with one line for each result."""
     lines = (" · ".join(part for one in pair if (part := passage(one))) for pair in results)
     return bounded("\n".join(line for line in lines if line))
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
-    """Return the arguments that are set as JSON; empty if none is."""
+    """Return all arguments that are set, as JSON; an empty string if none is set."""
     found = {name: value for name, value in arguments.items() if value}
     return msgspec.json.encode(found).decode() if found else ""

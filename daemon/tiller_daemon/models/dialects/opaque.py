@@ -2,14 +2,14 @@
 
 Every adapter seals `Reasoning.opaque` here. The first line names the API, the base URL and the
 model; the adapter's own data follows. Only a request with the same origin gets the data back. Any
-other server would refuse it with every request from then on, because it stays in history.
+other server would refuse the data and, since it stays in the history, every later request.
 """
 
 from msgspec import Struct
 
 
 class Origin(Struct, frozen=True):
-    """Where opaque data came from; `api` is the provider's setting of that name."""
+    """The source of opaque data; `api` is the provider's setting of that name."""
 
     api: str
     base_url: str
@@ -20,7 +20,7 @@ class Origin(Struct, frozen=True):
         return self._head + content
 
     def unseal(self, opaque: str) -> str | None:
-        """Return what was sealed, or None if it has another origin."""
+        """Return the sealed content, or None if it has another origin."""
         return opaque[len(self._head) :] if opaque.startswith(self._head) else None
 
     @property

@@ -13,20 +13,20 @@ NO_RESULT = "This call has no result: it did not run to its end."
 NO_OUTPUT = "(no output)"
 
 DOCUMENT_NAME = "document.pdf"
-"""What PDF documents are called; their own names are not known."""
+"""The file name given to PDF documents, whose own names are not known."""
 
 NAME_CHARS_MAX = 64
 """The longest function name that OpenAI's own servers accept."""
 
 NAMES_CACHED_MAX = 256
-"""Function names whose usable form is cached; more than there are tools."""
+"""Maximum number of function names whose usable form is cached; more than there are tools."""
 
-# Created once, because it is used for every call in the history.
+# Created only once, because every call in the history uses this decoder.
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def user_text(item: UserMessage) -> str:
-    """The text of a user message, and the names of its files."""
+    """Return the text of a user message, and the names of its files."""
     if not item.files:
         return item.text
     names = "\n".join(f"- {name}" for name in item.files)
@@ -34,17 +34,17 @@ def user_text(item: UserMessage) -> str:
 
 
 def notice_text(item: Notice) -> str:
-    """A notice of the daemon, for a user message."""
+    """Return a notice from the daemon as text for a user message."""
     return f'<notice code="{item.code}">\n{item.text}\n</notice>'
 
 
 def summary_text(item: Compaction) -> str:
-    """The summary of the compacted history, for a user message."""
+    """Return the summary of the compacted history as text for a user message."""
     return f"<summary>\n{item.summary}\n</summary>"
 
 
 def result_text(call: ToolCall) -> str:
-    """The result of a call; never empty."""
+    """Return the result of a call, which is never empty."""
     if call.state in ("pending", "running"):
         return f"{NO_RESULT}\n{call.output}".rstrip()
     if call.output:
@@ -54,7 +54,7 @@ def result_text(call: ToolCall) -> str:
 
 @lru_cache(NAMES_CACHED_MAX)
 def usable_name(name: str) -> str:
-    """Return `name` in a form that servers accept: models invent names such as `functions.read`."""
+    """Return `name` in a form that servers accept. Models invent names such as `functions.read`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"
 
 
@@ -70,7 +70,7 @@ def usable_arguments(arguments: str) -> str:
 class CallIds:
     """Makes the call ids of one request unique and valid.
 
-    `fits` returns something true for a valid id. `make` returns a valid id for a number.
+    `fits` returns a true value for a valid id. `make` returns a valid id for a number.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Splits a sequence of model items into responses. Pure.
 
-Only calls record to which response they belong. Text and thinking belong to the same response as
-the next call, or as the calls around them; what follows the last call of a response belongs to the
-next response.
+Only calls record to which response they belong. Text and thinking belong to the response of the
+next call. So items after the last call of a response belong to the next response.
 """
 
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -21,7 +20,7 @@ class ResponseSplitter:
         return ResponseSplitter(self._items.copy())
 
     def add(self, item: ModelItem) -> list[ModelItem]:
-        """Append an item; return the response before it if that is complete now, else nothing."""
+        """Append an item; return the previous response if the item completes it, else nothing."""
         ended: list[ModelItem] = []
         last = self._last_call
         if isinstance(item, ToolCall) and last is not None and last[1].ordinal != item.ordinal:

@@ -1,6 +1,6 @@
-"""Repairs text from servers that split it between UTF-16 code units, within an emoji. Pure.
+"""Repairs text from servers that split an emoji between its two UTF-16 code units. Pure.
 
-JSON can express half a surrogate pair, but `msgspec` rejects it, and it can't be encoded as UTF-8.
+JSON can express half a surrogate pair, but `msgspec` rejects it, and UTF-8 can't encode it.
 """
 
 import json
@@ -14,7 +14,7 @@ class SurrogateMender:
         self._surrogates: dict[object, str] = {}
 
     def mend(self, channel: object, text: str) -> str:
-        """Return `text` with pairs joined. Half a pair at its end waits for the next piece."""
+        """Return `text` with pairs joined. Half a pair at the end is kept for the next piece."""
         text = self._surrogates.pop(channel, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self._surrogates[channel], text = text[-1], text[:-1]

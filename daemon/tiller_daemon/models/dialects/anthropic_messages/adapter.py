@@ -1,6 +1,6 @@
 """The client for the Messages API.
 
-`request` builds the request, `stream` decodes the response, `models.http` transports both.
+`request` builds the request, `stream` decodes the response, and `models.http` transports both.
 """
 
 from collections.abc import AsyncGenerator
@@ -14,14 +14,14 @@ PATH = "/messages"
 VERSION_PATH = "/v1"
 
 HEADERS = {"anthropic-version": "2023-06-01"}
-"""The version that every compatible server supports. The next one, 2026-10-21, has nothing that is
-used here, and it refuses options such as `temperature` that older models accept."""
+"""The version that every compatible server supports. The next version, 2026-10-21, adds nothing we
+need, and it refuses options such as `temperature` that older models accept."""
 
 
 class AnthropicMessages:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` may end with `/v1` or not. The caller must close `http`, after the last
+    The base URL of `http` may end with `/v1` or not. The caller must close `http` after the last
     stream has ended.
     """
 
@@ -44,7 +44,7 @@ class AnthropicMessages:
                     if decoder.finished:
                         break
         except ModelError:
-            # The response is complete, so a connection that breaks now does no harm.
+            # If the response is complete, a connection that breaks now does no harm.
             if not decoder.finished:
                 raise
         for event in decoder.end():

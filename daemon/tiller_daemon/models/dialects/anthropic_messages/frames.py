@@ -1,6 +1,6 @@
 """The frames of a Messages stream. Pure.
 
-Only the fields that are used are defined.
+Only the fields that we use are defined.
 Format: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
@@ -14,7 +14,7 @@ class UsageFrame(Struct, gc=False):
     """Token counts of the response so far. None means unchanged."""
 
     input_tokens: int | None = None
-    """Input tokens, without those of the next two fields."""
+    """Input tokens, without the tokens that the next two fields count."""
 
     cache_creation_input_tokens: int | None = None
     """Input tokens written to the cache."""
@@ -39,50 +39,50 @@ class Delta(Struct):
     """A piece of a block, or the end of the message."""
 
     type: str | None = None
-    """Says which of the other fields there is; absent in a `message_delta`."""
+    """Determines which other field is present; absent in a `message_delta`."""
 
     text: str | None = None
-    """In a `text_delta`."""
+    """The text in a `text_delta`."""
 
     thinking: str | None = None
-    """In a `thinking_delta`."""
+    """The thinking in a `thinking_delta`."""
 
     signature: str | None = None
-    """In a `signature_delta`; complete."""
+    """The complete signature in a `signature_delta`."""
 
     partial_json: str | None = None
-    """In an `input_json_delta`."""
+    """A piece of a call's arguments in an `input_json_delta`."""
 
     citation: Any = None
-    """In a `citations_delta`."""
+    """The citation in a `citations_delta`."""
 
     stop_reason: str | None = None
-    """In a `message_delta`."""
+    """The reason for the end of the message, in a `message_delta`."""
 
 
 class Frame(Struct):
     """One event of the stream."""
 
     type: str | None = None
-    """Says which of the other fields there are."""
+    """Determines which other fields are present."""
 
     index: int = 0
-    """The block to which the frame belongs."""
+    """The number of the block to which the frame belongs."""
 
     message: Message | None = None
-    """In `message_start`."""
+    """Present in a `message_start`."""
 
     content_block: dict[str, Any] | None = None
-    """In `content_block_start`."""
+    """The new block in a `content_block_start`."""
 
     delta: Delta | None = None
-    """In `content_block_delta` and `message_delta`."""
+    """Present in a `content_block_delta` and a `message_delta`."""
 
     usage: UsageFrame | None = None
-    """In `message_delta`."""
+    """Present in a `message_delta`."""
 
     error: Any = None
-    """In `error`; some servers send it without a type."""
+    """Present in an `error`; some servers send an error without a `type`."""
 
 
 decode_frame = msgspec.json.Decoder(Frame).decode

@@ -1,13 +1,13 @@
 """Builds the `messages` of a Messages request from a history. Pure.
 
-The result is valid for any items: roles alternate, and the user has the first and the last message;
-each call has one result; the results of a message's calls are at the start of the next message, in
-the order of the calls; no text is blank. A longer history begins with the same messages, so that
-the provider's prompt cache can be used.
+The result is valid for any items: roles alternate, and the first and the last message are the
+user's; each call has one result; the results of a message's calls are at the start of the next
+message, in the order of the calls; no text is blank. A longer history begins with the same
+messages, so that the provider's prompt cache can be used.
 
-Newer models refuse earlier thinking if anything before it has changed, such as pruned output, a
-summary or other tools. So the digest of the request is stored with each response, and its thinking
-is sent again only if the same content still precedes it.
+Newer models refuse earlier thinking if any content before it has changed, for example because of
+pruned output, a summary or other tools. So each response is stored with the digest of its request,
+and its thinking is sent again only if the same content still precedes it.
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
@@ -55,12 +55,12 @@ from tiller_protocol.items import (
 )
 
 CONTINUE_PROMPT = "Go on."
-"""The user message that is added where the user said nothing, but the API requires one."""
+"""The user message that is added where the API requires a user message but the history has none."""
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_BASE64_BYTES_MAX = 5 * 1024 * 1024
-"""The images that the API accepts. Any other is left out: it would stay in the history, so the API
-would refuse every request from then on."""
+"""The images that the API accepts. Any other image is left out, because it would stay in the
+history, so that the API would refuse every later request."""
 
 DIGEST_CHARS = 24
 """How much of a digest is stored: enough to make accidental matches impossible in practice."""
@@ -74,7 +74,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class EncodedMessage:
-    """A message and its encoded blocks. Never changed, so that histories can share it."""
+    """A message and its encoded blocks. It never changes, so that histories can share it."""
 
     def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
         self.role: Role = role
@@ -105,8 +105,8 @@ class EncodedMessage:
 class MessageHistory:
     """Builds messages item by item.
 
-    `fixed` is what precedes the messages: tools and system prompt. Thinking is included only if
-    `includes_thinking`, and if `is_prefix_bound`, only where nothing before it has changed.
+    `fixed` is the content before the messages: tools and system prompt. Thinking is included only
+    if `includes_thinking`; with `is_prefix_bound`, only if the content before it is unchanged, too.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class MessageHistory:
         self._responses = ResponseSplitter()
         self._is_last = False
         self._paused_at: str | None = None
-        """The digest before the response at which the API has paused, if it is the last one."""
+        """The digest before the last response, if the API has paused in that response."""
         self.messages: list[EncodedMessage] = []
 
     def add(self, item: Item) -> None:
@@ -145,7 +145,7 @@ class MessageHistory:
     def finish(self) -> "MessageHistory":
         """Return a copy that ends with a user message. More items can be added to the original.
 
-        Where the API has paused, it ends with the response, exactly as it came, to be continued.
+        If the API has paused, the copy ends with the unchanged response, which the API continues.
         """
         # Messages are never changed, so copying the list is enough.
         snapshot = copy(self)
@@ -179,13 +179,13 @@ class MessageHistory:
         if self._is_last and blocks and blocks[-1]["type"] == PAUSE:
             self._paused_at = self._prefix_of_response()
         blocks = _sendable(blocks, is_paused=self._paused_at is not None)
-        if blocks and not self.messages:  # the first message must be the user's
+        if blocks and not self.messages:  # the first message must be a user message
             self._append("user", _text(CONTINUE_PROMPT))
         self._append("assistant", blocks)
         self._append("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
 
     def _append(self, role: Role, blocks: list[Block]) -> None:
-        """Append blocks to the last message if it has this role, else to a new one."""
+        """Append blocks to the last message if it has this role, else to a new message."""
         if blocks and self._last_role != role:
             self.messages.append(EncodedMessage(role, [], []))
             self._update_digest(role.encode())
@@ -218,10 +218,10 @@ class MessageHistory:
         yield from (b for b in opaque.blocks if includes_thinking or b["type"] not in THINKING)
 
     def _prefix_of_response(self) -> str:
-        """The digest before the current response.
+        """Return the digest before the current response.
 
-        A response that continues an assistant message was not generated in this form, so its digest
-        is one that never matches.
+        If the response continues an assistant message, the model did not generate it in this form.
+        The digest is then a value that never matches.
         """
         return "-" if self._last_role == "assistant" else self.prefix
 
@@ -231,10 +231,10 @@ class MessageHistory:
 
 
 def _sendable(blocks: list[Block], *, is_paused: bool) -> list[Block]:
-    """Return the blocks of a response that the API accepts: where it has paused, all.
+    """Return the blocks of a response that the API accepts, with citations merged into their text.
 
-    Elsewhere, a call of a server tool needs its result and vice versa; thinking must not be at the
-    end. Citations are merged into their text.
+    If the API has paused, it accepts all blocks. Otherwise, a call of a server tool needs its
+    result and vice versa, and thinking must not be at the end.
     """
     accepted: list[Block] = []
     unanswered: list[Block] = []
@@ -266,7 +266,7 @@ def _sendable(blocks: list[Block], *, is_paused: bool) -> list[Block]:
 
 
 def _divided(text: str, texts: Iterable[tuple[int, list[Any]]]) -> list[Block]:
-    """Divide a text into the blocks in which it came; a blank one is joined to the one before."""
+    """Divide a text into its original blocks; join a blank block to the block before it."""
     blocks: list[Block] = []
     position = 0
     for chars, citations in texts:
@@ -306,9 +306,9 @@ def _tool_use(call: ToolCall, id_: str) -> Block:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Return the arguments as an object; an empty one if they are invalid.
+    """Return the arguments as an object, which is empty if the arguments are invalid.
 
-    The result of the call tells the model what was wrong with them.
+    The result of the call tells the model why they were invalid.
     """
     try:
         return _decode_object(arguments)

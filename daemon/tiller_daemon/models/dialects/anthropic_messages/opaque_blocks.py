@@ -1,8 +1,8 @@
-"""Stores blocks that the Messages API wants back unchanged in `Reasoning.opaque`. Pure.
+"""Stores, in `Reasoning.opaque`, blocks that the Messages API wants back unchanged. Pure.
 
 Thinking has a signature; redacted thinking is encrypted; calls of server tools must be next to
 their results; text may have citations. The blocks are stored in order. The text of thinking is
-already in the item, so only its length is stored.
+already in the item, so only the length of that text is stored.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ API = "anthropic_messages"
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 PAUSE = "pause"
-"""The type of a block of our own, which is never sent: the API has paused here."""
+"""The type of our own block that marks where the API has paused. This block is never sent."""
 
 Block = dict[str, Any]
 
@@ -27,9 +27,9 @@ Block = dict[str, Any]
 class OpaqueBlocks(Struct, frozen=True):
     """Blocks of one response in order.
 
-    `prefix` is the digest of the request for that response. A block of type `text` has only the
-    lengths and the citations of the blocks that the text before it came in (`texts`), or, in older
-    logs, the citations of the last one.
+    `prefix` is the digest of the request for that response. A block of type `text` describes the
+    text before it: `texts` has the length and the citations of each original block. In older logs,
+    the block has the citations of the last original block instead.
     """
 
     prefix: str
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(OpaqueBlocks).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
-    """Return the origin for blocks of a model: only that model at that URL gets them back."""
+    """Return the origin for blocks of a model. Only that model at that URL gets the blocks back."""
     return Origin(API, base_url, model)
 
 
@@ -60,7 +60,10 @@ def seal_blocks(origin: Origin, prefix: str, blocks: list[Block]) -> str:
 
 
 def unseal_blocks(item: Reasoning, origin: Origin) -> OpaqueBlocks | None:
-    """Return the blocks that an item stores, restored; None if they have another origin."""
+    """Return the blocks that an item stores, with the text of thinking restored.
+
+    Returns None if they have another origin or can't be decoded.
+    """
     content = origin.unseal(item.opaque)
     if content is None:
         return None

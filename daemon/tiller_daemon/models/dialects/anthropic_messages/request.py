@@ -34,14 +34,14 @@ from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import ToolCall
 
 MAX_TOKENS: dict[ThinkingStyle, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
-"""`max_tokens` if no limit is configured, because the API requires one. Every Claude of the style
-supports this number (https://platform.claude.com/docs/en/about-claude/models/overview)."""
+"""`max_tokens` if no limit is configured, because the API requires a limit. Every Claude of the
+style supports this number (https://platform.claude.com/docs/en/about-claude/models/overview)."""
 
 CACHE_POINT = {"type": "ephemeral"}
 CACHED_ENDS = 2
-"""How many user messages end with a cache point: the last one, and the one with which the previous
-request ended, because the API looks back only a few blocks. The tools and the system prompt have
-one each; the API refuses more than four."""
+"""How many user messages end with a cache point: the last message, and the last message of the
+previous request, because the API looks back only a few blocks. The tools and the system prompt have
+one cache point each; the API refuses more than four."""
 
 TYPES = HOSTED_TOOLS["anthropic_messages"]
 
@@ -51,7 +51,7 @@ in the history."""
 
 
 class BuiltRequest(NamedTuple):
-    """A body, and the digest of its content, to be stored with the thinking in the response."""
+    """A body, and the digest of its content, which is stored with the thinking in the response."""
 
     body: bytes
     prefix: str
@@ -68,7 +68,7 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     fixed = msgspec.json.encode([tools, system])
     cache = request.history_cache or HistoryCache()
     history = _build_history(request, cache, base_url, fixed, thinking, style)
-    # The messages decide whether the model may think, and they depend on whether it does.
+    # Whether the model may think depends on the messages, which depend on whether it does.
     if style == "budget" and thinking is not None and not _may_think(history.messages):
         thinking = None
         history = _build_history(request, cache, base_url, fixed, thinking, style)
@@ -100,7 +100,7 @@ def _build_history(
     thinking: Thinking | None,
     style: ThinkingStyle,
 ) -> MessageHistory:
-    """The messages of the request; `fixed` is the content before them."""
+    """Return the messages of the request; `fixed` is the content before the messages."""
     includes_thinking = accepts_earlier_thinking(thinking, style)
 
     def create() -> MessageHistory:
@@ -124,13 +124,13 @@ def _tools(request: ModelRequest) -> list[Block]:
 
 
 def _called(request: ModelRequest) -> list[str]:
-    """The tools with calls in the history."""
+    """Return the tools with calls in the history."""
     called = {usable_name(item.name) for item in request.items if isinstance(item, ToolCall)}
     return sorted(called)
 
 
 def _may_call(request: ModelRequest) -> bool:
-    """Whether tools are offered, and not only defined for the calls in the history."""
+    """Whether tools are offered, rather than only defined for the calls in the history."""
     if request.tools:
         return True
     return request.purpose == "turn" and bool(request.hosted_tools) and not _called(request)
@@ -149,7 +149,7 @@ def _tool(spec: ToolSpec) -> Block:
 def _thinking(
     request: ModelRequest, options: Options, style: ThinkingStyle, max_tokens: object
 ) -> Any:  # noqa: ANN401 - an option may be anything
-    """The field `thinking`: by the variant, else from the options, else the model's default."""
+    """Return the field `thinking`: by the variant, else from the options, else a default."""
     limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[style]
     if request.variant in EFFORTS or request.variant == NO_THINKING:
         return thinking_field(request.variant, style, limit)
@@ -173,9 +173,9 @@ def _output_config(request: ModelRequest, options: Options, style: ThinkingStyle
 
 
 def _may_think(messages: list[EncodedMessage]) -> bool:
-    """Whether a Claude with a budget may think: not if the current series of calls began without.
+    """Whether a Claude with a budget may think.
 
-    The API refuses thinking in the middle of such a series.
+    If the current series of calls began without thinking, the API refuses thinking within it.
     """
     first: EncodedMessage | None = None
     for message in reversed(messages):
@@ -192,7 +192,7 @@ def _set_cache_points(
     for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT
-    # From the end, as a long history has many more.
+    # Search from the end, because a long history has many user messages.
     ends = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role == "user")
     for number in islice(ends, CACHED_ENDS):
         messages[number] = messages[number].with_fields(cache_control=CACHE_POINT)

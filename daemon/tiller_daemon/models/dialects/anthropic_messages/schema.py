@@ -1,8 +1,8 @@
 """Converts a JSON Schema to the subset that the Messages API supports. Pure.
 
-The API refuses keywords outside its subset. They are moved to a description, which the model may
-follow; the turn validates the answer against the original schema anyway. A schema that can't be
-converted, such as a recursive one, is not sent at all.
+The API refuses keywords outside its subset. Such keywords are moved to a description, which the
+model may follow; the turn validates the answer against the original schema anyway. A schema that
+can't be converted, such as a recursive one, is not sent at all.
 Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
 """
 
@@ -17,7 +17,7 @@ FORMATS = frozenset(
 )
 TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 DEFINITION_KEYS = ("$defs", "definitions")
-"""The keywords under which a schema has definitions to refer to."""
+"""The keywords under which a schema has definitions that `$ref` can name."""
 
 
 class _Unsupported(Exception):
@@ -124,7 +124,7 @@ class _Rewriter:
                 return {}
 
     def _object(self, rest: Schema) -> Schema:
-        """Convert an object. The API allows no properties beyond those that are listed."""
+        """Convert an object. The API allows only the listed properties."""
         properties = rest.pop("properties", {})
         others = rest.pop("additionalProperties", None)
         if others is not False and not properties:

@@ -1,6 +1,6 @@
-"""What is shown of server tools: their calls, results and citations. Pure.
+"""Shows people the calls, results and citations of server tools. Pure.
 
-The blocks themselves are stored in `opaque_blocks`, since the API wants them back unchanged.
+`opaque_blocks` stores the blocks themselves, because the API wants them back unchanged.
 Format: https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool
 """
 
@@ -23,7 +23,7 @@ RESULT_SUFFIX = "_tool_result"
 
 
 def started_call(block: Block) -> HostedCall | None:
-    """Return the call that a block makes; None if it makes none."""
+    """Return the call that a block starts; None if the block starts no call."""
     if not is_server_use(block) or not _text(block, "id"):
         return None
     name = _text(block, "name") or str(block["type"])
@@ -33,9 +33,9 @@ def started_call(block: Block) -> HostedCall | None:
 
 
 def finished_call(block: Block, calls: Mapping[str, HostedCall]) -> HostedCall | None:
-    """Return the finished call that a block has the result of; None if it has none.
+    """Return the call whose result is in a block; None if the block holds no result.
 
-    The call itself is in an earlier response if the API had paused.
+    If the API had paused, the block that started the call is in an earlier response.
     """
     call_id = _text(block, "tool_use_id")
     if not call_id:
@@ -49,7 +49,7 @@ def finished_call(block: Block, calls: Mapping[str, HostedCall]) -> HostedCall |
 
 
 def cited(citation: object) -> Citation:
-    """Return a citation in the form of the wire."""
+    """Convert a citation to the protocol's form."""
     table = _table(citation)
     return Citation(
         _text(table, "url") or _text(table, "source"),
@@ -59,7 +59,7 @@ def cited(citation: object) -> Citation:
 
 
 def sendable_citation(citation: object) -> object:
-    """Return a citation as the API accepts it: without a field that only its responses have."""
+    """Return a citation without `file_id`, a field that the API sends but does not accept."""
     table = _table(citation)
     return {k: v for k, v in table.items() if k != "file_id"} if table else citation
 

@@ -1,7 +1,7 @@
 """Decodes a Messages stream to `ModelEvent`s. Pure.
 
-A stream is complete at `message_stop`; anything less is a `ModelError`. Unknown events, blocks and
-deltas are ignored, as the API's documentation requires.
+A stream is complete at `message_stop`. If it ends earlier, the decoder raises a `ModelError`.
+Unknown events, blocks and deltas are ignored, as the API's documentation requires.
 Format: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
@@ -57,7 +57,7 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "content_filter",
     "pause_turn": "paused",
 }
-"""Finish reasons. `pause_turn` is for server tools that take long; the next request goes on."""
+"""Finish reasons. `pause_turn` is for slow server tools: the next request continues their work."""
 
 
 class _OpenBlock:
@@ -68,7 +68,7 @@ class _OpenBlock:
         self.start = start
         self.pieces: list[str] = []
         self.chars = 0
-        """The length of the text of a text block."""
+        """The length of the text in a text block."""
         self.signature = str(start.get("signature") or "")
         citations = start.get("citations")
         self.citations: list[Any] = [*citations] if isinstance(citations, list) else []
@@ -76,14 +76,14 @@ class _OpenBlock:
 
     @property
     def text(self) -> str:
-        """The text so far."""
+        """The text received so far."""
         return "".join(self.pieces)
 
 
 class MessagesDecoder:
-    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
+    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
+    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
     `ordinal`, the number of the request in its session. `prefix` is the digest of the request.
     """
 
@@ -105,10 +105,10 @@ class MessagesDecoder:
         self._usage = UsageFrame()
         self._reason: FinishReason = "unknown"
         self.finished = False
-        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
+        """Whether `Finished` was returned. Later data from the server is ignored."""
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes; raises `ModelError` for an invalid frame or an error event."""
+        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error event."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
@@ -116,7 +116,7 @@ class MessagesDecoder:
         return self._decode_frames(frames)
 
     def end(self) -> list[ModelEvent]:
-        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
+        """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
         events = [] if self.finished else self._decode_frames(self._splitter.end())
         if not self.finished:
             raise self._broken_stream("ended the stream before the response was complete")
@@ -157,7 +157,7 @@ class MessagesDecoder:
                 pass
 
     def _decode_leniently(self, data: bytes) -> Frame:
-        """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
+        """Decode a frame with half a surrogate pair, since some servers split text in UTF-16."""
         try:
             frame = msgspec.convert(json.loads(data), Frame)
         except DECODING_FAILS:
@@ -173,7 +173,7 @@ class MessagesDecoder:
         return frame
 
     def _update_usage(self, usage: UsageFrame | None) -> None:
-        """Update the counts. They are cumulative; a count that is absent has not changed."""
+        """Update the token counts, which are cumulative. An absent count has not changed."""
         for field in UsageFrame.__struct_fields__:
             if (value := getattr(usage, field, None)) is not None:
                 setattr(self._usage, field, value)
@@ -251,16 +251,16 @@ class MessagesDecoder:
         self._deltas.add_text(THINKING, piece)
 
     def _add_opaque(self, block: Block) -> None:
-        """Store a block, together with the others since the last text or call: in one item."""
+        """Store a block in one item with the other blocks since the last text or call."""
         self._opaque_blocks.append(block)
         self._deltas.add_event(
             ReasoningDelta("", seal_blocks(self._origin, self._prefix, self._opaque_blocks))
         )
 
     def _end_text(self) -> None:
-        """Store how the text since the last other block was divided, if that has citations.
+        """Store how the text since the last other block was divided, if it has citations.
 
-        It is one item for the turn, but the API wants back the blocks.
+        For the turn, the text is one item, but the API wants the original blocks back.
         """
         texts, self._texts = self._texts, []
         if any(citations for _, citations in texts):
@@ -301,7 +301,7 @@ class MessagesDecoder:
 
     def _complete_call(self, block: _OpenBlock) -> None:
         if not block.text.strip():
-            # Most servers start with an empty input and send deltas; some send all at the start.
+            # Most servers start with an empty input and send deltas. Some send all input at once.
             self._add_arguments(block, msgspec.json.encode(block.start.get("input") or {}).decode())
         if block.call is not None:
             self._deltas.add_event(ToolCallDone(block.call))
@@ -332,7 +332,7 @@ def _is_object(text: str) -> bool:
 
 
 def _usage_of(usage: UsageFrame) -> Usage:
-    """Convert the counts. Unlike the API's, the input tokens of `Usage` include cached ones."""
+    """Convert the token counts. In `Usage`, unlike in the API, input includes cached tokens."""
     cached = usage.cache_read_input_tokens or 0
     written = usage.cache_creation_input_tokens or 0
     thought = (usage.output_tokens_details or {}).get("thinking_tokens")

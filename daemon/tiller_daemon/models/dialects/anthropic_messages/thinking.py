@@ -1,7 +1,7 @@
 """The request fields for thinking, which depend on the model's name. Pure.
 
-Claude 4.6 and later decide how much to think, accept an effort and refuse a token budget. Older
-Claude models need a budget and refuse an effort. Other models with this API accept budgets.
+Claude 4.6 and later models decide how much to think, accept an effort and refuse a token budget.
+Older Claude models need a budget and refuse an effort. Other models with this API accept budgets.
 Source: https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
 """
 
@@ -9,7 +9,7 @@ import re
 from typing import Any, Literal
 
 ThinkingStyle = Literal["adaptive", "budget", "foreign"]
-"""How thinking is requested: a new Claude, a Claude with a budget, or another model."""
+"""How thinking is requested: from a new Claude, from a Claude with a budget, or another model."""
 
 ADAPTIVE_SINCE = (4, 6)
 
@@ -31,13 +31,13 @@ BUDGET_TOKENS = {
     "xhigh": 31_000,
     "max": 31_000,
 }
-"""The budget for each variant. According to the API's documentation, larger ones cause timeouts."""
+"""The budget for each variant. The API's documentation says that larger budgets cause timeouts."""
 
 BUDGET_TOKENS_MIN = 1_024
 """The smallest budget that the API accepts."""
 
 ANSWER_TOKENS_MIN = 1_000
-"""The part of `max_tokens` that a budget leaves for the answer; the API requires some."""
+"""The part of `max_tokens` that a budget leaves for the answer; the API requires such a rest."""
 
 NO_THINKING = "none"
 
@@ -62,7 +62,7 @@ def thinking_field(variant: str, style: ThinkingStyle, max_tokens: int) -> Think
     if variant == NO_THINKING:
         return {"type": "disabled"}
     if style == "adaptive":
-        # Without `display`, newer models think for minutes and stream nothing meanwhile.
+        # Without `display`, newer models think for minutes without streaming anything.
         return {"type": "adaptive", "display": "summarized"}
     budget = min(BUDGET_TOKENS.get(variant, 0), max_tokens - ANSWER_TOKENS_MIN)
     return {"type": "enabled", "budget_tokens": budget} if budget >= BUDGET_TOKENS_MIN else None
@@ -71,8 +71,8 @@ def thinking_field(variant: str, style: ThinkingStyle, max_tokens: int) -> Think
 def accepts_earlier_thinking(thinking: Thinking | None, style: ThinkingStyle) -> bool:
     """Whether a request with this field may contain the thinking of earlier responses.
 
-    A Claude refuses it unless thinking is enabled. Other models always want it, unless thinking is
-    disabled.
+    A Claude refuses earlier thinking unless thinking is enabled. Other models want it unless
+    thinking is disabled.
     """
     if thinking is None:
         return style == "foreign"

@@ -1,6 +1,6 @@
 """The client for the Chat Completions API.
 
-`request` builds the request, `stream` decodes the response, `models.http` transports both.
+`request` builds the request, `stream` decodes the response, and `models.http` transports both.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -16,14 +16,14 @@ PATH = "/chat/completions"
 OPENAI_HOST = "api.openai.com"
 
 TRAILING_FRAMES_S = 5.0
-"""How long to wait for usage and `[DONE]` after a finish reason. Servers that send them do so at
-once; one that sends neither may keep the connection open."""
+"""How long to wait for usage and `[DONE]` after a finish reason. Servers send these at once or not
+at all, and then may keep the connection open."""
 
 
 class OpenAIChat:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` usually ends with `/v1`. The caller must close `http`, after the last
+    The base URL of `http` usually ends with `/v1`. The caller must close `http` after the last
     stream has ended.
     """
 
@@ -46,7 +46,7 @@ class OpenAIChat:
                     for event in await _trailing_events(chunks, decoder):
                         yield event
         except ModelError:
-            # The response is complete, so a connection that breaks now does no harm.
+            # If the response is complete, a connection that breaks now does no harm.
             if not decoder.whole:
                 raise
         for event in decoder.end():

@@ -15,9 +15,9 @@ from tiller_daemon.models.dialects.openai_chat.frames import CallDelta, Function
 class Call:
     """One call.
 
-    `sent_id` is the server's id, `number` the place among the calls that were reported. A call is
-    reported (`started`) with its first arguments, because its name may continue until then. `extra`
-    is what the provider wants back with the call.
+    `sent_id` is the server's id, `number` the place among the reported calls. A call is reported
+    (`started`) with its first arguments, because its name may be incomplete until then. `extra` is
+    data that the provider wants back with the call.
     """
 
     def __init__(self, sent_id: str) -> None:
@@ -31,7 +31,7 @@ class Call:
 
     @property
     def arguments(self) -> str:
-        """The arguments so far."""
+        """The arguments received so far."""
         return "".join(self.pieces)
 
     @property
@@ -62,7 +62,7 @@ class Calls:
         self._by_index: dict[int | None, Call] = {}
 
     def find(self, delta: CallDelta, piece: str) -> tuple[Call, bool]:
-        """Return the call to which a delta belongs, and whether it is a new one."""
+        """Return the call to which a delta belongs, and whether the call is new."""
         call = self._by_index.get(delta.index)
         if call is not None and not _begins_another(call, delta, piece):
             return call, False
@@ -85,7 +85,7 @@ def _extend_name(name: str, piece: str) -> str:
 
 
 def _begins_another(call: Call, delta: CallDelta, piece: str) -> bool:
-    """Whether a delta starts a new call, although its index is that of `call`.
+    """Whether a delta starts a new call, although the delta has the index of `call`.
 
     Some servers use index 0 or no index for every call of a response.
     """

@@ -1,6 +1,6 @@
-"""The frames of a Chat Completions stream, and what their values mean. Pure.
+"""The frames of a Chat Completions stream, and the meaning of their values. Pure.
 
-Every field is optional: compatible servers leave out fields of OpenAI's and add their own.
+Every field is optional, because compatible servers omit some of OpenAI's fields and add their own.
 Format: https://platform.openai.com/docs/api-reference/chat-streaming
 """
 
@@ -36,7 +36,7 @@ REASONS: dict[str, FinishReason] = {
     "prohibited_content": "content_filter",
     "sensitive": "content_filter",
 }
-"""Finish reasons in lower case: OpenAI's, Mistral's (`model_length`), Gemini's, z.ai's."""
+"""Finish reasons in lower case, from OpenAI, Mistral (`model_length`), Gemini and z.ai."""
 
 FAILED_REASONS: dict[str, ModelErrorKind] = {
     "error": "server",
@@ -45,18 +45,18 @@ FAILED_REASONS: dict[str, ModelErrorKind] = {
     "malformed_function_call": "server",
     "insufficient_system_resource": "overloaded",
 }
-"""Finish reasons of a failed response: OpenRouter's, vLLM's, z.ai's, Gemini's, DeepSeek's."""
+"""Finish reasons of a failed response, from OpenRouter, vLLM, z.ai, Gemini and DeepSeek."""
 
 
 class Function(Struct, gc=False):
-    """A function's name and a piece of its arguments; some servers send them as an object."""
+    """A function's name and a piece of its arguments. Some servers send arguments as an object."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class CallDelta(Struct):
-    """A piece of a call. `extra_content` is what Gemini wants back with the call."""
+    """A piece of a call. `extra_content` is data that Gemini wants back with the call."""
 
     index: int | None = None
     id: str | None = None
@@ -68,22 +68,22 @@ class Delta(Struct):
     """A piece of the message."""
 
     content: str | list[Any] | None = None
-    """Text, or parts: Mistral sends thinking as a part."""
+    """Text, or a list of parts, since Mistral sends thinking as a part."""
 
     refusal: str | None = None
     """Text in place of `content`, if the model refuses to answer."""
 
     reasoning_content: str | None = None
-    """Thinking, as DeepSeek, Moonshot and others name it."""
+    """Thinking, under the name that DeepSeek, Moonshot and others use."""
 
     reasoning: str | None = None
-    """Thinking, as OpenRouter, Groq and others name it."""
+    """Thinking, under the name that OpenRouter, Groq and others use."""
 
     reasoning_details: list[dict[str, Any]] | None = None
     """OpenRouter's form of thinking, which must be sent back."""
 
     extra_content: Any = None
-    """What Gemini wants back with the message."""
+    """Data that Gemini wants back with the message."""
 
     tool_calls: list[CallDelta] | None = None
     """Pieces of calls."""
@@ -110,7 +110,7 @@ class UsageFrame(Struct):
     """Output tokens, including thinking."""
 
     prompt_cache_hit_tokens: int | None = None
-    """DeepSeek's name for the input tokens that were read from the cache."""
+    """Input tokens that were read from the cache, under DeepSeek's name."""
 
     prompt_tokens_details: _InputDetails | None = None
     """How many of the input tokens were read from the cache."""
@@ -132,10 +132,10 @@ class Choice(Struct):
     """Present when the answer has ended."""
 
     usage: UsageFrame | None = None
-    """Moonshot's place for token counts."""
+    """Token counts, in the place where Moonshot sends them."""
 
     error: Any = None
-    """An error of this answer, from gateways."""
+    """An error in this answer, sent by gateways."""
 
 
 class Frame(Struct):
@@ -155,7 +155,7 @@ _decode_name = msgspec.json.Decoder(_Name).decode
 
 
 def is_named_error(data: bytes) -> bool:
-    """Whether a frame without choices is an error by its `object`, as in older versions of vLLM."""
+    """Whether a frame without choices has `object` "error", as from older versions of vLLM."""
     try:
         return _decode_name(data).object == "error"
     except DECODING_FAILS:

@@ -1,7 +1,7 @@
-"""Stores the fields that Chat servers want back with a message in `Reasoning.opaque`. Pure.
+"""Stores, in `Reasoning.opaque`, the fields that Chat servers want back with a message. Pure.
 
-Thinking is sent back in the field in which it came. OpenRouter wants its `reasoning_details`
-unchanged, Gemini the signatures in `extra_content`.
+Thinking is sent back in the field in which it arrived. OpenRouter wants its `reasoning_details`
+back unchanged, and Gemini wants the signatures in `extra_content`.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ class OpaqueFields(Struct, frozen=True, omit_defaults=True):
     """The fields to send back with a message."""
 
     field: str = ""
-    """The field for the thinking; empty means that it is not sent back."""
+    """The field for the thinking; empty means that the thinking is not sent back."""
 
     details: tuple[Detail, ...] = ()
     """`reasoning_details` of the message."""
@@ -35,17 +35,17 @@ class OpaqueFields(Struct, frozen=True, omit_defaults=True):
     """`extra_content` of the message."""
 
     calls: dict[str, Any] = {}
-    """`extra_content` of the message's calls, by their ids."""
+    """`extra_content` of the message's calls, by call id."""
 
     after: str = ""
-    """The last call before these fields. They belong to the message of that call."""
+    """The id of the last call before these fields, which belong to the message of that call."""
 
 
 _decode = msgspec.json.Decoder(OpaqueFields).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
-    """Return the origin for fields of a model: only that model at that URL gets them back."""
+    """Return the origin for fields of a model. Only that model at that URL gets the fields back."""
     return Origin(API, base_url, model)
 
 

@@ -1,8 +1,8 @@
 """Builds the body of a Chat Completions request from a `ModelRequest`. Pure.
 
 The result is valid for any items: every call has one result; the results of a message's calls
-follow it directly, in the order of the calls. There are no two user messages in a row, which the
-chat templates of many local models refuse.
+directly follow the message, in the order of the calls. There are never two user messages in a row,
+which the chat templates of many local models refuse.
 Format: https://platform.openai.com/docs/api-reference/chat/create
 """
 
@@ -49,18 +49,18 @@ from tiller_protocol.items import (
 fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
 fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
 fits_as_call_id_of_mistral = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
-"""Whether a call id can be sent. Other servers make longer ids than OpenAI's own accept, and
-Mistral's models accept only ids in their own format."""
+"""Whether a call id can be sent. OpenAI's own servers accept only shorter ids than other servers
+make, and Mistral's models accept only ids in their own format."""
 
 is_mistral = re.compile(r"(mi|mini|dev|magi|code)stral|pixtral", re.IGNORECASE).search
-"""Whether a model is one of Mistral's, on any server: their chat templates refuse what Mistral's
-own API refuses."""
+"""Whether Mistral made a model, on any server: the models' chat templates refuse the same requests
+as Mistral's own API."""
 
 RESULTS_READ = "I have read the results."
-"""An assistant message between results and a user message: Mistral models need one there."""
+"""The assistant message that Mistral's models need between results and a user message."""
 
 WEB_SEARCH = "web_search"
-"""The hosted tool that is not among the tools of a request, but a field of its own."""
+"""The hosted tool that has its own field in a request and is not among the tools."""
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """The variants that are sent as `reasoning_effort`."""
@@ -71,7 +71,7 @@ Message = dict[str, Any]
 def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = False) -> bytes:
     """Return the body that requests a streamed response from the server at `base_url`.
 
-    `for_openai` is for OpenAI's own servers, which are stricter than compatible ones and have
+    `for_openai` is for OpenAI's own servers, which are stricter than compatible servers and have
     renamed `max_tokens`.
     """
     cache = request.history_cache or HistoryCache()
@@ -126,8 +126,8 @@ def build_messages(
 class _MessageHistory:
     """Builds messages item by item.
 
-    Messages are never changed, only replaced: earlier requests may share them. A response is held
-    back until it is complete, because later items may still belong to its message.
+    Messages are replaced, never changed, because earlier requests may share them. A response is
+    held back until it is complete, because later items may still belong to its message.
     """
 
     def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
@@ -187,7 +187,7 @@ class _MessageHistory:
             self._messages.append(_user_message(parts))
 
     def _add_thinking(self, item: Reasoning) -> None:
-        """Add thinking to send back. What came after a call belongs to that call's message."""
+        """Add thinking to send back. Thinking after a call belongs to the message of that call."""
         opaque = None if item.state == "discarded" else unseal_fields(item, self._origin)
         if opaque and opaque.after:
             self._fields_by_call[opaque.after] = (
@@ -198,7 +198,7 @@ class _MessageHistory:
             self._add_response(self._responses.add(item))
 
     def _end_turn(self) -> None:
-        """Append the remaining responses, each with its results."""
+        """Append the remaining responses, each with the results of its calls."""
         for response in self._responses.end():
             self._add_response(response)
         self._fields_by_call.clear()
@@ -232,7 +232,7 @@ class _MessageHistory:
             self._add_user_parts([note, *shown])
 
     def _opaque_fields_of(self, response: list[ModelItem]) -> tuple[Message, dict[str, Any]]:
-        """Return the opaque fields of a message with calls, and those of each call by its id."""
+        """Return the opaque fields of a message, and the opaque field of each call by its id."""
         fields: Message = {}
         details: list[Any] = []
         extras: dict[str, Any] = {}
@@ -261,7 +261,7 @@ class _MessageHistory:
 
 
 def _user_message(parts: list[Message]) -> Message:
-    """Make a user message. Without images it is plain text, which every server accepts."""
+    """Make a user message. A message without images is plain text, which every server accepts."""
     if all(part["type"] == "text" for part in parts):
         return {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
     return {"role": "user", "content": parts}

@@ -1,8 +1,8 @@
 """Decodes a Chat Completions stream to `ModelEvent`s, as compatible servers really send it. Pure.
 
-A stream is complete at a finish reason or at `[DONE]`: some servers send only one of them. Anything
-less is a `ModelError`. So is `[DONE]` within a call, which gateways send when the server behind
-them breaks off.
+A stream is complete at a finish reason or at `[DONE]`, since some servers send only one of these.
+If the stream ends earlier, the decoder raises a `ModelError`. It also does so at `[DONE]` within a
+call, which gateways send when the server behind them fails.
 """
 
 import json
@@ -51,9 +51,9 @@ from tiller_protocol.items import Usage
 
 
 class ChatDecoder:
-    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
+    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
+    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
     `ordinal`, the number of the request in its session.
     """
 
@@ -74,7 +74,7 @@ class ChatDecoder:
         self._reason: FinishReason | None = None
         self._is_done = False
         self.finished = False
-        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
+        """Whether `Finished` was returned. Later data from the server is ignored."""
 
     @property
     def whole(self) -> bool:
@@ -82,7 +82,7 @@ class ChatDecoder:
         return self._is_done or self._reason is not None
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes; raises `ModelError` for an invalid frame or an error object."""
+        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error object."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
@@ -91,11 +91,11 @@ class ChatDecoder:
         return self._deltas.drain()
 
     def end(self) -> list[ModelEvent]:
-        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
+        """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
         try:
             self._handle_frames(self._splitter.end())
         except ModelError:
-            # What follows the finish reason is dispensable.
+            # Frames after the finish reason are dispensable.
             if not self.whole:
                 raise
         if not self.whole:
@@ -107,7 +107,7 @@ class ChatDecoder:
         for data in frames:
             if self._is_done:
                 break
-            # The cheap test comes first, as this runs for every delta.
+            # The cheap test comes first, because this runs for every delta.
             if data.startswith(b"[") and data.strip() == b"[DONE]":
                 self._is_done = True
                 self._finish()
@@ -141,7 +141,7 @@ class ChatDecoder:
             self._handle_finish_reason(choice.finish_reason)
 
     def _decode_leniently(self, data: bytes) -> Frame:
-        """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
+        """Decode a frame with half a surrogate pair, since some servers split text in UTF-16."""
         try:
             frame = msgspec.convert(json.loads(data), Frame)
         except DECODING_FAILS:
@@ -153,7 +153,7 @@ class ChatDecoder:
         return frame
 
     def _mend(self, delta: Delta) -> None:
-        """Join split surrogate pairs in all fields of a delta that are used."""
+        """Join split surrogate pairs in all fields of a delta that we use."""
         for field in ("content", "reasoning_content", "reasoning"):
             if isinstance(text := getattr(delta, field), str) and text:
                 setattr(delta, field, self._surrogates.mend(field, text))
@@ -201,7 +201,7 @@ class ChatDecoder:
         self._deltas.add_text(THINKING, piece)
 
     def _flush_opaque(self, calls: dict[str, Any] | None = None) -> None:
-        """Report what the provider wants back of the deltas so far. Not called within a text."""
+        """Report the fields that the provider wants back so far. Must not be called within text."""
         if self._thinking_field or self._details or self._extra is not None or calls:
             after = self._call_ids[-1] if self._call_ids else ""
             fields = OpaqueFields(
@@ -229,7 +229,7 @@ class ChatDecoder:
             self._start_calls_until(call)
 
     def _start_calls_until(self, call: Call) -> None:
-        """Report the start of a call, after that of all earlier calls: their order matters."""
+        """Report the start of all earlier calls and then of `call`, because the order matters."""
         for earlier in self._calls.all[: self._calls.all.index(call)]:
             if earlier.name and not earlier.started:
                 self._start_call(earlier)

@@ -1,6 +1,6 @@
 """The client for the Responses API.
 
-`request` builds the request, `stream` decodes the response, `models.http` transports both.
+`request` builds the request, `stream` decodes the response, and `models.http` transports both.
 """
 
 import re
@@ -17,8 +17,8 @@ OPENAI_HOST = "api.openai.com"
 _refuses_opaque = re.compile(
     r"encrypted content|required following item|items are not persisted", re.IGNORECASE
 ).search
-"""Recognizes the errors of OpenAI's servers about encrypted items: the model does not support them,
-or they were encrypted for another organization."""
+"""Recognizes the errors of OpenAI's servers about encrypted items: the model does not support such
+items, or they were encrypted for another organization."""
 
 _never_encrypts = re.compile(r"encrypted content is not supported", re.IGNORECASE).search
 
@@ -26,7 +26,7 @@ _never_encrypts = re.compile(r"encrypted content is not supported", re.IGNORECAS
 class OpenAIResponses:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` usually ends with `/v1`. The caller must close `http`, after the last
+    The base URL of `http` usually ends with `/v1`. The caller must close `http` after the last
     stream has ended.
     """
 
@@ -34,15 +34,15 @@ class OpenAIResponses:
         self._http = http
         self._is_openai = http.host == OPENAI_HOST
         self._without_opaque: set[str] = set()
-        """The models that have turned out not to support encrypted reasoning."""
+        """The models that turned out not to support encrypted reasoning."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; see `ModelClient.stream`.
 
-        A request that is refused because of its encrypted items is sent again without them. They
-        stay in the history, so every later request would be refused too.
+        A request that is refused because of its encrypted items is sent again without these items.
+        They stay in the history, so every later request would be refused, too.
         """
-        # Nothing is yielded before such a refusal, because it comes as an HTTP status.
+        # Such a refusal comes as an HTTP status, so no event has been yielded before it.
         endpoint = self._http.endpoint
         opaque = request.model not in self._without_opaque
         while True:

@@ -1,8 +1,9 @@
 """Builds the events of one response. Pure.
 
-The turn makes one item of consecutive text, and one of consecutive thinking. Some of the provider's
-items can't be told from that: two messages in a row, a message with a phase, a call of a hosted
-tool. What is needed to send them back unchanged is stored in the `opaque` of a reasoning item.
+The turn joins consecutive text to one item, and consecutive thinking to another. Some of the
+provider's items can't be restored from these: two messages in a row, a message with a phase, a call
+of a hosted tool. The data for sending them back unchanged is stored in the `opaque` of a reasoning
+item.
 """
 
 import msgspec
@@ -19,8 +20,8 @@ from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
 
 _NOTHING = -3
-"""No item, or a hosted call. Otherwise, the turn's current item is text, thinking or the number of
-a call."""
+"""The value of the turn's current item if there is none or if it is a hosted call. Otherwise the
+value is `TEXT`, `THINKING` or the number of a call."""
 
 
 class EventBuilder:
@@ -54,7 +55,7 @@ class EventBuilder:
         self._deltas.add_text(TEXT, piece)
 
     def add_thinking(self, part: object, piece: str) -> None:
-        """Append a piece of thinking, of the paragraph that `part` identifies."""
+        """Append a piece of thinking to the paragraph that `part` identifies."""
         if self._item != THINKING:
             self._begin(THINKING)
         elif part != self._paragraph and self._paragraph is not None:
@@ -70,7 +71,7 @@ class EventBuilder:
         self.add_event(ReasoningDelta("", seal_items(self._origin, self._opaque_items)))
 
     def add_hosted_call(self, call: HostedCall) -> None:
-        """Append the state of a hosted call. What follows belongs to a new item."""
+        """Append the state of a hosted call. The start of a call ends the current item."""
         if call.state == "running":
             self._begin(_NOTHING)
         self.add_event(call)

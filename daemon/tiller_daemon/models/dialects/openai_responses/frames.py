@@ -1,6 +1,6 @@
 """The frames of a Responses stream. Pure.
 
-Only the fields that are used are defined.
+Only the fields that we use are defined.
 Format: https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
@@ -37,8 +37,7 @@ KNOWN_TYPES = frozenset(
         "response.cancelled",
     }
 )
-"""The types of frames that are used. The content of all others is repeated in an
-`output_item.done`."""
+"""The types of frames that we use. An `output_item.done` repeats the content of all other types."""
 
 
 DELTAS = frozenset(kind for kind in KNOWN_TYPES if kind.endswith(".delta"))
@@ -48,10 +47,10 @@ class Frame(Struct, gc=False):
     """One frame of any type. `Raw` fields are decoded when they are needed."""
 
     type: str = ""
-    """Says which of the other fields there are."""
+    """Determines which other fields are present."""
 
     item_id: str | None = None
-    """The item's id; some servers use another one in each frame."""
+    """The item's id; some servers use a new id in each frame."""
 
     output_index: int | None = None
     """The item's place in the output."""
@@ -87,10 +86,10 @@ class Frame(Struct, gc=False):
     """A `WholeResponse`."""
 
     error: Raw = NOTHING
-    """An error, in any form."""
+    """An error; servers use various forms."""
 
     object: str | None = None
-    """`error` in the errors of some servers."""
+    """Has the value `error` in the errors of some servers."""
 
     @property
     def place(self) -> tuple[str, int | None, str | None, int | None, int | None]:
@@ -127,13 +126,13 @@ class OutputItem(Struct):
     """An item of the output."""
 
     type: str = ""
-    """Its kind, such as `message`, `reasoning` or `function_call`."""
+    """The kind of the item, such as `message`, `reasoning` or `function_call`."""
 
     id: str | None = None
-    """Its id."""
+    """The id of the item."""
 
     status: str | None = None
-    """`incomplete` if it was cut off."""
+    """`incomplete` if the item was cut off."""
 
     phase: str | None = None
     """Whether a message is a commentary or the final answer."""
@@ -151,7 +150,7 @@ class OutputItem(Struct):
     """The id of a call, to be sent with its result."""
 
     name: str | None = None
-    """The function of a call."""
+    """The name of the called function."""
 
     arguments: str | None = None
     """The arguments of a call."""
@@ -191,10 +190,10 @@ class WholeResponse(Struct):
     """`completed`, `incomplete`, `failed` or `cancelled`."""
 
     error: Raw = NOTHING
-    """Why it failed."""
+    """Why the response failed."""
 
     incomplete_details: IncompleteDetails | None = None
-    """Why it is incomplete."""
+    """Why the response is incomplete."""
 
     output: list[Raw] | None = None
     """All items of the output; empty from some servers."""
@@ -204,7 +203,7 @@ class WholeResponse(Struct):
 
 
 class _Typed(Struct):
-    """A frame of which only the type is read."""
+    """The type of a frame; all other fields are ignored."""
 
     type: str = ""
 
@@ -222,10 +221,10 @@ def is_set(raw: Raw) -> bool:
 
 
 def decode_leniently(data: bytes, surrogates: SurrogateMender) -> Frame:
-    """Decode a frame that `decode_frame` refuses; raises one of `DECODING_FAILS`.
+    """Decode a frame that `decode_frame` refuses. Raises one of `DECODING_FAILS`.
 
-    Split surrogate pairs are joined with the help of `surrogates`. A frame of a type that is not
-    used may contain anything.
+    Split surrogate pairs are joined with the help of `surrogates`. Frames of types that we do not
+    use may have any content.
     """
     mended = mend(data, surrogates)
     try:

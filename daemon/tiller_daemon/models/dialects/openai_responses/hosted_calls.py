@@ -1,6 +1,6 @@
-"""What is shown of hosted tools: their calls, results and citations. Pure.
+"""Shows people the calls, results and citations of hosted tools. Pure.
 
-The items themselves go into `opaque`, since they are sent back unchanged.
+The items themselves are stored in `opaque`, because they are sent back unchanged.
 Format: https://platform.openai.com/docs/api-reference/responses/object
 """
 
@@ -35,24 +35,24 @@ KINDS = frozenset(
 """The types of items that are calls of hosted tools."""
 
 IMAGE_BASE64_CHARS_MAX = 5 * 1024 * 1024
-"""The largest image that is shown; it stays in the history."""
+"""The largest image that is shown. Images stay in the history, so they must not be too large."""
 
 
 class _Item(Struct):
     """The fields of a hosted call that are shown. They may be of any type."""
 
     status: Any = None
-    """`failed` or `incomplete` if it did not succeed."""
+    """`failed` or `incomplete` if the call did not succeed."""
     action: Any = None
-    """What a web search did."""
+    """The action of a web search: its query or address, and its sources."""
     queries: Any = None
-    """What a file search looked for."""
+    """The queries of a file search."""
     results: Any = None
-    """What a file search found, if that was requested."""
+    """The results of a file search, if the request asked for them."""
     code: Any = None
     """The code that the code interpreter ran."""
     outputs: Any = None
-    """What that code printed, if that was requested."""
+    """The output of that code, if the request asked for it."""
     revised_prompt: Any = None
     """The prompt of an image generation, as the model revised it."""
     result: Any = None
@@ -69,7 +69,7 @@ _decode = msgspec.json.Decoder(_Item).decode
 
 
 def finished_call(kind: str, call: HostedCall, raw: Raw) -> HostedCall:
-    """Return a call with its result, as the item of this kind describes it."""
+    """Return a call with the arguments, result and images from its item, which has this kind."""
     try:
         item = _decode(raw)
     except DECODING_FAILS:
@@ -87,7 +87,7 @@ def finished_call(kind: str, call: HostedCall, raw: Raw) -> HostedCall:
 
 
 def citation_of(annotation: object) -> Citation | None:
-    """Return an annotation in the form of the wire; None if it names no source."""
+    """Convert an annotation to the protocol's form; return None if it names no source."""
     table = _table(annotation)
     url, title = table.get("url"), table.get("title") or table.get("filename")
     if not url and not title:

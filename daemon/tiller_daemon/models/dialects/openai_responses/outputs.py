@@ -1,8 +1,8 @@
 """Assembles the items of a Responses output. Pure.
 
 A server sends each text three times: in pieces, complete at the end of its part and item, and again
-in the last frame. Pieces are passed on as they arrive. Missing text at the end is added; any other
-difference is an error of the stream.
+in the last frame. Pieces are passed on as they arrive. If the pieces lack the end of a text, it is
+added; any other difference is a stream error.
 """
 
 import json
@@ -27,20 +27,23 @@ from tiller_daemon.models.dialects.surrogates import SurrogateMender
 
 
 class StreamMismatch(ValueError):
-    """The pieces don't match the complete item. The message is a predicate: what the server did."""
+    """The pieces don't match the complete item.
+
+    The message is a predicate whose subject is the server, such as "left out parts of a text".
+    """
 
 
 class PartialOutput:
     """An item that is being streamed.
 
-    `phase` is for messages. `number` is a call's place among the calls that were reported.
+    `phase` is for messages. `number` is a call's place among the reported calls.
     """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.phase = ""
         self.pieces: dict[tuple[str, int], list[str]] = {}
-        """The pieces of text by channel and part. The arguments of a call are a channel too."""
+        """The pieces of text by channel and part. The arguments of a call are a channel, too."""
         self.whole: set[tuple[str, int]] = set()
         """The parts that have been compared with the complete text."""
         self.is_done = False
@@ -53,7 +56,7 @@ class PartialOutput:
         """The hosted call, once it has started."""
 
     def text_of(self, part: tuple[str, int]) -> str:
-        """Return the text of a part so far."""
+        """Return the text of a part that has been received so far."""
         return "".join(self.pieces.get(part, ()))
 
     def add(self, part: tuple[str, int], piece: str) -> None:
@@ -68,7 +71,7 @@ ARGUMENTS = ("arguments", 0)
 
 
 class OutputAssembler:
-    """All items so far, in order. Methods raise `StreamMismatch` and `DECODING_FAILS`.
+    """All items received so far, in order. Methods raise `StreamMismatch` and `DECODING_FAILS`.
 
     `ordinal` is the number of the request in its session, for calls without an id.
     """
@@ -86,7 +89,7 @@ class OutputAssembler:
         return [output for output in self._outputs if output.kind == "function_call"]
 
     def open(self, kind: str, *places: int | str | None) -> PartialOutput:
-        """Add a new item, which replaces any other with the same index or ids."""
+        """Add a new item, which replaces any other item with the same index or ids."""
         output = PartialOutput(kind)
         self._outputs.append(output)
         for place in places:
@@ -95,10 +98,10 @@ class OutputAssembler:
         return output
 
     def find(self, kind: str, *places: int | str | None) -> PartialOutput:
-        """Return the item with this index or one of these ids; if none are given, the last item.
+        """Return the item with this index or one of these ids; without either, the last item.
 
-        If there is no such item, or it has another kind, a new one is added. Some servers send no
-        indices, some another id in each frame, some both.
+        If there is no such item, or it has another kind, a new item is added. Some servers send no
+        indices, some send a new id in each frame, and some do both.
         """
         given = [place for place in places if place is not None]
         known = [self._places[place] for place in given if place in self._places]
@@ -111,8 +114,8 @@ class OutputAssembler:
     def find_done(self, index: int | None, item: OutputItem) -> PartialOutput:
         """Return the item that is complete now.
 
-        It is a new one if the item at its index is already complete and has another id: some
-        servers use the same index for all items.
+        If the item at its index is already complete and has another id, a new item is added,
+        because some servers use the same index for all items.
         """
         output = self.find(item.type, index, item.id, item.call_id)
         if output.is_done and item.id is not None and self._places.get(item.id) is not output:
@@ -120,7 +123,7 @@ class OutputAssembler:
         return output
 
     def start_hosted_call(self, output: PartialOutput, item: OutputItem) -> None:
-        """Report the start of a hosted call, unless that is done."""
+        """Report the start of a hosted call, unless it was already reported."""
         if output.kind not in KINDS or output.hosted is not None:
             return
         call_id = item.id or f"hosted_{self._ordinal}_{self._outputs.index(output)}"
@@ -129,7 +132,7 @@ class OutputAssembler:
         self._events.add_hosted_call(output.hosted)
 
     def complete_all(self, output: list[Raw]) -> None:
-        """Complete all items from the last frame: by call id, else each kind in its order."""
+        """Complete all items from the last frame, matched by call id or by order within a kind."""
         waiting = list(self._outputs)
         for raw in output:
             item = decode_item(raw)
@@ -142,7 +145,7 @@ class OutputAssembler:
                 self.complete(self.open(item.type, item.id), item, raw)
 
     def complete(self, output: PartialOutput, item: OutputItem, raw: Raw) -> None:
-        """Complete an item: add what the pieces left out, and store it if it must be sent back."""
+        """Complete an item: add missing text, and store the item if it must be sent back."""
         if output.is_done:
             return
         output.is_done = True
@@ -190,21 +193,21 @@ class OutputAssembler:
             raise StreamMismatch("left out parts of a text")
 
     def add_thinking(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
-        """Add a piece of thinking. Of the full text and the summary, only the first is used."""
+        """Add a piece of thinking. If both full text and a summary come, only the first is used."""
         if any(channel != part[0] for channel, _ in output.pieces):
             return
         output.add(part, piece)
         self._events.add_thinking((output, part), piece)
 
     def complete_thinking(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
-        """Complete a part of thinking. It is only for display, so a mismatch is ignored."""
+        """Complete a part of thinking. Thinking is only displayed, so a mismatch is ignored."""
         so_far = output.text_of(part)
         is_elsewhere = any(whole == output.text_of(other) for other in output.pieces)
         if len(whole) > len(so_far) and whole.startswith(so_far) and not is_elsewhere:
             self.add_thinking(output, part, whole[len(so_far) :])
 
     def start_call(self, output: PartialOutput, call_id: str | None, name: str | None) -> None:
-        """Report the start of a call if it has a name by now."""
+        """Report the start of a call as soon as its name is known."""
         output.name = output.name or name or ""
         output.call_id = output.call_id or call_id or ""
         if output.is_started or not output.name:
@@ -241,7 +244,7 @@ class OutputAssembler:
         output.whole.add(ARGUMENTS)
 
     def complete_call(self, output: PartialOutput) -> None:
-        """Report the end of a call: it can run."""
+        """Report the end of a call, so that the call can run."""
         if not output.is_started:
             raise StreamMismatch("sent a tool call without a name")
         if output.is_complete:
@@ -261,7 +264,7 @@ def _is_same_json(one: str, other: str) -> bool:
 
 
 def _clean(raw: Raw) -> bytes:
-    """Return an item unchanged, unless it could not be decoded again and must be repaired."""
+    """Return an item unchanged, or repaired if it could not be decoded again."""
     item = bytes(raw)
     try:
         msgspec.json.decode(item)

@@ -1,9 +1,9 @@
 """Builds the body of a Responses request from a `ModelRequest`. Pure.
 
-Nothing is stored at the provider, so each request contains the whole history. Opaque items, such as
+The provider stores nothing, so each request contains the whole history. Opaque items, such as
 encrypted reasoning and calls of hosted tools, are sent back unchanged, but only if another item of
-the same response follows: the servers refuse reasoning without the item after it. For any history,
-every call has one output; the outputs follow the response, in the order of the calls.
+the same response follows, because servers refuse reasoning without the item after it. For any
+history, every call has one output; the outputs follow the response, in the order of the calls.
 Format: https://platform.openai.com/docs/api-reference/responses/create
 """
 
@@ -51,7 +51,7 @@ INCLUDED = {
     "file_search": "file_search_call.results",
     "code_interpreter": "code_interpreter_call.outputs",
 }
-"""What OpenAI's own servers include in the calls of hosted tools only if it is requested."""
+"""Details that OpenAI's own servers add to the calls of hosted tools only on request, by tool."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """Required fields of hosted tools."""
@@ -77,10 +77,9 @@ InputItem = dict[str, Any]
 
 
 class OpaqueItem(Struct, omit_defaults=True):
-    """The fields that are read of an item to be sent back unchanged.
+    """The fields that we read from an item that is sent back unchanged.
 
-    A message is stored only as its `phase` and the fact that a new one starts; its text comes from
-    the history.
+    Of a message, only the start and the `phase` are stored; its text comes from the history.
     """
 
     type: str = ""
@@ -140,7 +139,7 @@ def seal_items(origin: Origin, items: list[bytes]) -> str:
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-    """Return the body, overridden by the configured options, then by what the turn requests."""
+    """Return the body, overridden by the configured options, then by the turn's own request."""
     options = {
         name: value for name, value in request.options.items() if name not in PROTECTED_FIELDS
     }
@@ -159,7 +158,7 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
 class _InputBuilder:
     """Builds the input item by item; the outputs of calls follow at the end of their response.
 
-    Items of the input are never changed, only replaced: earlier requests may share them.
+    Items of the input are replaced, never changed, because earlier requests may share them.
     """
 
     def __init__(self, origin: Origin | None) -> None:
@@ -171,7 +170,7 @@ class _InputBuilder:
         self._outputs: list[InputItem] = []
         self._ordinal = -1
         self._after_calls: list[AssistantMessage | Reasoning] = []
-        """The items after a call. If another call of its response follows, they belong to that."""
+        """The items after a call. If its response has another call, they belong before that."""
 
     def add(self, item: Item) -> None:
         """Append the next item of the history."""
@@ -206,7 +205,7 @@ class _InputBuilder:
 
     def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
-        self._pending.clear()  # nothing of their response follows any more
+        self._pending.clear()  # no more items of their response follow
         parts: list[InputItem] = [{"type": "input_text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if last := self._last_message("user"):

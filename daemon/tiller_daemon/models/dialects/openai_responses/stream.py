@@ -1,8 +1,8 @@
 """Decodes a Responses stream to `ModelEvent`s. Pure.
 
-A response is complete at a terminal frame; anything less is a `ModelError`. Compatible servers may
-send no indices, another id in each frame, no deltas, no usage, or no output in the last frame.
-`outputs` assembles the items.
+A response is complete at a terminal frame. If the stream ends earlier, the decoder raises a
+`ModelError`. Compatible servers may send no indices, a new id in each frame, no deltas, no usage,
+or no output in the last frame. `outputs` assembles the items.
 Format: https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
@@ -45,9 +45,9 @@ _REASONS: dict[str | None, FinishReason] = {
 
 
 class ResponsesDecoder:
-    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
+    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
+    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
     `ordinal`, the number of the request in its session. `output_tokens_max` is the limit in the
     request, if there is one.
     """
@@ -64,12 +64,12 @@ class ResponsesDecoder:
         self._run_place: tuple[object, ...] | None = None
         self._run_output = PartialOutput("")
         self._run_part = ARGUMENTS
-        """The part and the item to which the current run of deltas belongs."""
+        """The part to which the current run of deltas belongs, in the item `_run_output`."""
         self.finished = False
-        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
+        """Whether `Finished` was returned. Later data from the server is ignored."""
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes; raises `ModelError` for an invalid frame or an error object."""
+        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error object."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
@@ -78,14 +78,14 @@ class ResponsesDecoder:
         return self._events.drain()
 
     def end(self) -> list[ModelEvent]:
-        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
+        """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
         self._handle_frames(self._splitter.end())
         if not self.finished:
             raise self._broken_stream("ended the stream before the response was complete")
         return self._events.drain()
 
     def _handle_frames(self, chunk: list[bytes]) -> None:
-        """Handle the frames of a chunk. Consecutive deltas of one text are joined, for speed."""
+        """Handle the frames of a chunk. For speed, consecutive deltas of one text are joined."""
         pieces: list[str] = []
         for data in chunk:
             if self.finished:
@@ -108,7 +108,7 @@ class ResponsesDecoder:
         self._end_run(pieces)
 
     def _start_run(self, frame: Frame) -> None:
-        """Start a run of deltas: determine to which part of which item they belong."""
+        """Start a run of deltas: determine the item and the part to which the deltas belong."""
         match frame.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._run_output = self._find(frame, "message")
@@ -208,7 +208,7 @@ class ResponsesDecoder:
         reason = self._reason(frame, response)
         for call in self._outputs.calls:
             self._outputs.start_call(call, None, None)
-            # With any other reason the last call may be cut off, so it must not run.
+            # For any other reason, the last call may be cut off, so it must not run.
             if reason == "tool_calls" or not call.is_started:
                 self._outputs.complete_call(call)
         if response.usage is not None:
@@ -217,7 +217,10 @@ class ResponsesDecoder:
         self.finished = True
 
     def _reason(self, frame: Frame, response: WholeResponse) -> FinishReason:
-        """The finish reason. Some servers report `completed` when the limit cut the response."""
+        """Return the finish reason.
+
+        Some servers report `completed` even if the limit has cut off the response.
+        """
         if "incomplete" in (response.status, frame.type.removeprefix("response.")):
             details = response.incomplete_details
             return _REASONS.get(details.reason if details else None, "unknown")
