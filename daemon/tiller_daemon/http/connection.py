@@ -16,7 +16,7 @@ WRITE_BYTES: Final = 64 * 1024
 """How much of a request is sent at a time."""
 
 EARLY_BYTES: Final = 256 * 1024
-"""While a longer request is sent, we also listen: servers refuse large requests early.
+"""While a longer request is sent, we listen for a response: servers refuse large requests early.
 A shorter request fits into the system's buffers."""
 
 FRAMING_BYTES_MAX: Final = 256 * 1024
@@ -156,7 +156,7 @@ _Read = tuple[ResponseHead, bytes] | None
 
 
 async def _send(wire: Wire, exchange: Exchange, reader: HeadReader) -> tuple[_Read, bool]:
-    """Send a request; return any early head of a response, and whether the whole request went."""
+    """Send a request. Return the head of an early response, and whether all data was sent."""
     data = exchange.data
     if len(data) <= EARLY_BYTES:
         return None, await _write(wire, data, exchange.write_s)

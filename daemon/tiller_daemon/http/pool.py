@@ -36,11 +36,11 @@ class Pool:
         self._slots = trio.Semaphore(CONNECTIONS_MAX)
 
     async def request(self, data: bytes) -> Response:
-        """Send a request; return its response, which the caller must close, when the head is there.
+        """Send a request and return the response once its head is there. The caller must close it.
 
-        A request that fails on a kept connection before the response has begun is sent once more
-        on a new one: a server may close an idle connection just when a request arrives on it.
-        Raises `HttpFailure`.
+        If the request fails on a kept connection before the response begins, it is sent once more
+        on a new connection: a server may close an idle one just when a request arrives. Raises
+        `HttpFailure`.
         """
         try:
             self._slots.acquire_nowait()

@@ -24,7 +24,7 @@ CA_FILES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/ssl/ca-bundle.pem",
 )
-"""Where Linux distributions keep certificates, for an OpenSSL that was built for another one."""
+"""Where Linux distributions keep certificates; needed if OpenSSL was built for another one."""
 
 _HASHED: Final = re.compile(r"[0-9a-fA-F]{8}\.\d")
 

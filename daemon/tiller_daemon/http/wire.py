@@ -20,7 +20,7 @@ class Wire(Protocol):
     """The interface of both kinds of wire. One task may receive while another sends."""
 
     async def receive(self) -> bytes:
-        """Wait for data and return it; return no bytes at the end. Raises `Broken`.
+        """Wait for data and return it; empty at the end of the connection. Raises `Broken`.
 
         Cancellation loses no data.
         """

@@ -1,4 +1,4 @@
-"""Which language servers exist, and which of them handle a file. Starts nothing.
+"""Lists the language servers and finds those that handle a file. Does not start servers.
 
 A program inside a repository may be hostile. Such programs, and servers that would run them, are
 never chosen automatically: only the user's configuration can name them.
@@ -58,9 +58,10 @@ def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDe
 def find_servers(
     definitions: Iterable[ServerDefinition], file: Path, workspace: Path, search: str
 ) -> tuple[ServerMatch, ...]:
-    """Return the installed servers for a file: all configured ones, or else one built-in server.
+    """Return the installed servers to use for a file.
 
-    The first built-in server counts, and only if none is configured. `search` is the value of PATH.
+    If the configuration names servers for such files, all of these are used; otherwise only the
+    first built-in server. `search` is the value of PATH.
     """
     candidates = [definition for definition in definitions if definition.language_of(file)]
     if not candidates:

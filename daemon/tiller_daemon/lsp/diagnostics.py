@@ -20,7 +20,7 @@ def new_errors(
 ) -> list[Diagnostic]:
     """Return the errors that were not there before. An error whose line has only moved is not new.
 
-    Two errors are the same if their messages are equal and so is the text of their lines.
+    Two errors are the same if both their messages and the texts of their lines are equal.
     Therefore an error on a changed line counts as new.
     """
     lines_before, lines = text_before.splitlines(), text.splitlines()
@@ -38,7 +38,7 @@ def new_errors(
 
 
 def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
-    """Return one line for each diagnostic, by position. Of too many, the least severe are cut."""
+    """Return one line per diagnostic, by position. Beyond `SHOWN_MAX`, drop the least severe."""
     worst = sorted(diagnostics, key=lambda one: one.severity)[:SHOWN_MAX]
     by_position = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
     lines = [_line(one) for one in by_position]

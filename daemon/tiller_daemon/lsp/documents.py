@@ -9,7 +9,8 @@ import trio
 from tiller_daemon.lsp.messages import Diagnostic
 
 OPEN_MAX: Final = 32
-"""Maximum number of files open in a server. Of other files, it gets only changes by our tools."""
+"""Maximum number of files that are open in a server. The server is notified of other files only
+when a tool changes them."""
 
 PUBLISH_DEBOUNCE_S: Final = 0.15
 """How long to wait for more diagnostics: servers publish syntax errors before type errors."""
@@ -68,7 +69,7 @@ class Document:
             self.diagnostics = diagnostics
 
     async def wait_published(self, version: int) -> Diagnostics | None:
-        """Wait until the server has published diagnostics, then a moment longer for more."""
+        """Wait for published diagnostics, and briefly for more. None if the text has changed."""
         await self._publish_event.wait()
         await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None

@@ -40,7 +40,7 @@ IDLE_S: Final = 600.0
 
 RETRY_S: Final = 0.1
 RETRIES_MAX: Final = 50
-"""How often to repeat a request that a server has postponed, and the pause between them."""
+"""How often to repeat a request that a server has postponed, and the pause between attempts."""
 
 FILE_CREATED: Final = 1
 FILE_CHANGED: Final = 2
@@ -75,7 +75,7 @@ class LanguageServerProcess:
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
-        """Start the server; return when it exits, was idle for `IDLE_S`, or `end` is called."""
+        """Start the server. Return when it exits, is idle for `IDLE_S`, or `end` is called."""
         try:
             with self._scope:
                 await self._serve()
@@ -103,7 +103,7 @@ class LanguageServerProcess:
         self._scope.cancel()
 
     def baseline(self, path: Path, before: str) -> str:
-        """Return the text of a file before its first unreported change, which may be `before`."""
+        """Return the text of a file before its first unreported change, by default `before`."""
         if len(self.unreported) >= OPEN_MAX and path not in self.unreported:
             del self.unreported[next(iter(self.unreported))]
         return self.unreported.setdefault(path, before)

@@ -40,7 +40,7 @@ SERVERS_MAX: Final = 8
 
 CRASHES_MAX: Final = 3
 CRASH_FORGOTTEN_S: Final = 600.0
-"""After `CRASHES_MAX` crashes within this time, a server is not restarted until one has expired."""
+"""After `CRASHES_MAX` crashes within this time, a server is not restarted until one is older."""
 
 WARNING: Final = 2
 

@@ -1,4 +1,4 @@
-"""What the daemon gives a server: variables, a directory, its key, but never a provider's key."""
+"""Builds a server's environment: variables, a directory, its key, but never a provider's key."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -56,7 +56,7 @@ class LoginAuth(httpx2.Auth):
 
 
 def check_secret(secret: str, what: str) -> None:
-    """Raise `HttpTransportProblem`, which does not show the secret, if no header can carry it."""
+    """Raise `HttpTransportProblem` if a header can't hold the secret, which is never shown."""
     if not (secret.isascii() and secret.isprintable()):
         raise HttpTransportProblem(
             f"{what} has characters that can't be sent in a header, such as a line break."
@@ -66,7 +66,7 @@ def check_secret(secret: str, what: str) -> None:
 class HttpTransport:
     """The HTTP client of one connection; see `McpTransport`.
 
-    Without a key, `auth` authenticates the requests; `advice` says what to do if it is rejected.
+    Without a key, `auth` authenticates the requests; `advice` says what to do if that fails.
     """
 
     def __init__(

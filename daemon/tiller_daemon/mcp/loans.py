@@ -16,7 +16,7 @@ from tiller_daemon.session.services import Lent
 from tiller_protocol.lending import LEASE_S
 
 LENDERS_MAX = 8
-"""Maximum number of frontends that lend to one session; each server is a process."""
+"""Maximum number of frontends that lend to one session; each lent server is a process."""
 
 LENT_ADVICE = "Set its key in the editor that lends this server to the session."
 

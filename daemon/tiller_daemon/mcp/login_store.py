@@ -27,7 +27,7 @@ class StoredLogin(Struct, frozen=True):
     url: str
     """The server's address."""
     tokens: dict[str, Any]
-    """The latest answer of the token endpoint."""
+    """The latest answer from the token endpoint."""
     client: dict[str, Any]
     """Our registration as an OAuth client."""
     expires_at: float | None = None

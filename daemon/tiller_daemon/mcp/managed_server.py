@@ -1,4 +1,4 @@
-"""One configured or lent server. It starts when needed; once ended, the next call restarts it.
+"""One configured or lent server, started when needed and restarted by the next call if it ends.
 
 The connection itself is in `client`, which is imported when the first server starts.
 """
@@ -109,7 +109,7 @@ class ManagedServer:
         return self._cleaned(await connection.prompt(name, read_arguments(prompt, given)))
 
     async def resource(self, uri: str) -> ToolResult:
-        """Return the content of a resource; raises `ToolFailure`."""
+        """Return the content of a resource. Raises `ToolFailure`."""
         return self._cleaned(await (await self._ensure_connected()).resource(uri))
 
     def _cleaned(self, content: ToolResult) -> ToolResult:
@@ -138,7 +138,7 @@ class ManagedServer:
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
     async def _ensure_connected(self) -> McpConnection:
-        # Wait until the old program has ended: two at the same time could disturb each other.
+        # Wait until the old program has ended: two running at once could disturb each other.
         while self._connection and self._connection.is_over:
             await self._connection_over.wait()
         self.start()

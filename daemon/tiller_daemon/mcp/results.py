@@ -17,7 +17,7 @@ IMAGES_MAX = 20
 
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
-    """Return the result of a call. If the text is too long for a model, a file gets all of it."""
+    """Return the result of a call. A text too long for a model is stored whole in a file."""
     texts, images = await _read_blocks(answer.content)
     parts = [text for text in texts if text]
     if not parts and not images and answer.structured_content is not None:

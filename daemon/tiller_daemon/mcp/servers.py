@@ -159,7 +159,7 @@ class McpServers:
         self.loans.share(owner_id, session_id)
 
     def unload(self, session_id: str) -> None:
-        """Forget a session that leaves memory, except the loans to it."""
+        """Forget a session that leaves memory, but keep its loans."""
         self.loans.unshare(session_id)
         self._offered_to.pop(session_id, None)
 

@@ -1,4 +1,4 @@
-"""Names the tools of servers for models: unique, and valid for every provider. Pure."""
+"""Gives the tools of servers names that are unique and valid for every provider. Pure."""
 
 import hashlib
 import re

@@ -51,7 +51,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     """Everything a model gets for one step."""
 
     model: str
-    """The provider's name of the model."""
+    """The provider's name for the model."""
 
     system: str
     """The system prompt; may be empty."""
@@ -145,7 +145,7 @@ class HostedCall(Struct, frozen=True):
     """The name of the tool."""
 
     state: Literal["running", "completed", "failed"]
-    """The last two are final."""
+    """The state of the call; `completed` and `failed` are final."""
 
     arguments: str = ""
     """The arguments as a JSON object, once they are known."""

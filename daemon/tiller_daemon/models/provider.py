@@ -134,7 +134,7 @@ class ActiveProvider:
         return self._client
 
     def rate_limits(self, model: str) -> tuple[RateLimit, ...]:
-        """Return the limits that the server last reported for `model`, a name of the provider."""
+        """Return the limits last reported by the server for `model`, the provider's name for it."""
         return self._http.rate_limits.get(model, ()) if self._http else ()
 
     async def list_models(self) -> Listing:

@@ -116,7 +116,7 @@ class RecordingModel:
         self._directory = directory
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the response of `inner`; see `ModelClient.stream`."""
+        """Stream the response from `inner`; see `ModelClient.stream`."""
         received: list[ModelEvent] = []
         exchange = Exchange(
             request.purpose,

@@ -43,7 +43,7 @@ class RedactedModel:
         self._secrets = secrets
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the response of `inner`; see `ModelClient.stream`."""
+        """Stream the response from `inner`; see `ModelClient.stream`."""
         redaction: _Redaction | None = None
         try:
             async with aclosing(self._inner.stream(request)) as events:
@@ -73,7 +73,7 @@ class _Redaction:
         self._has_no_secrets = not matcher
         self._text = TextRedactor(matcher)
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
-        """The kind of event that held the last text."""
+        """The type of the event that held the last text."""
         self._arguments: dict[int, TextRedactor] = {}
 
     def feed_if_clean(self, event: ModelEvent) -> bool:

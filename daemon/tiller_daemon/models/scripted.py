@@ -140,7 +140,7 @@ class Failure(Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of the error."""
 
     message: str = ""
-    """The sentence for the user; empty means a default one."""
+    """The sentence for the user; if empty, a default sentence is used."""
 
     status: int | None = None
     """The HTTP status of the error."""

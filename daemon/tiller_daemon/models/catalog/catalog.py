@@ -48,7 +48,7 @@ PASSED_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
 
 
 class CatalogFile(Struct):
-    """The content of the file. `_key` makes the keys of both tables."""
+    """The content of the file. The keys of both tables are made by `_key`."""
 
     package: str = ""
     """The version of the package from which `packaged` was read."""

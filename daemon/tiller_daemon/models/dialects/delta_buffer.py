@@ -8,7 +8,7 @@ from tiller_daemon.models.base import ModelEvent, ReasoningDelta, TextDelta, Too
 
 TEXT = -1
 THINKING = -2
-"""The kind of a piece. Any other number is a call's, and the piece belongs to the arguments."""
+"""Kinds of pieces. Any other kind is the number of a call, to whose arguments the piece belongs."""
 
 
 class DeltaBuffer:

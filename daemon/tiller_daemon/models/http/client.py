@@ -152,7 +152,7 @@ class HttpClient:
             response.close()
 
     async def get(self, path: str, shape: type[T], *, from_root: bool = False) -> T:
-        """GET `path` under the base URL, or `from_root` of the server; return the JSON as `shape`.
+        """GET `path` below the base URL, or below `/` (`from_root`); return the JSON as `shape`.
 
         Raises `ModelError`. The only time limits are the provider's `timeouts`.
         """
@@ -194,8 +194,8 @@ class HttpClient:
     ) -> ResponseStream:
         """Send a request and receive the head of the response.
 
-        If the server rejects the key, the key is fetched again. If it has changed, the request is
-        sent once more.
+        If the server rejects the key, the key is fetched again. If that yields another key, the
+        request is sent once more.
         """
         target = self._head.target_for(path, model, from_root=from_root)
         key = await self._read_key()

@@ -17,7 +17,7 @@ FIELDS_MAX = 200
 """Limits for the search through a body; real bodies have some dozen fields."""
 
 TEXT_CHARS_MAX = 8_000
-"""How much of a text is examined. The message is at the beginning."""
+"""How much of a text is examined; messages are at the beginning."""
 
 _SENTENCES = ("message", "msg", "detail", "error_description", "error", "raw", "title", "errors")
 _CODES = ("code", "type", "status", "reason", "__type", "error_code", "status_code", "quotaId")

@@ -26,7 +26,7 @@ class UsageFrame(Struct, gc=False):
     """Output tokens, including thinking."""
 
     output_tokens_details: dict[str, Any] | None = None
-    """Has `thinking_tokens`."""
+    """Contains `thinking_tokens`, the number of output tokens spent on thinking."""
 
 
 class Message(Struct):

@@ -59,8 +59,8 @@ CONTINUE_PROMPT = "Go on."
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_BASE64_BYTES_MAX = 5 * 1024 * 1024
-"""The images that the API accepts. Any other image is left out, because it would stay in the
-history, so that the API would refuse every later request."""
+"""The images that the API accepts. Any other image is left out: it would stay in the history, and
+because of it the API would refuse every later request."""
 
 DIGEST_CHARS = 24
 """How much of a digest is stored: enough to make accidental matches impossible in practice."""

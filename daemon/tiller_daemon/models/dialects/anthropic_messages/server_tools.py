@@ -1,4 +1,4 @@
-"""Shows people the calls, results and citations of server tools. Pure.
+"""Converts the calls, results and citations of server tools for display. Pure.
 
 `opaque_blocks` stores the blocks themselves, because the API wants them back unchanged.
 Format: https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool

@@ -9,7 +9,7 @@ import re
 from typing import Any, Literal
 
 ThinkingStyle = Literal["adaptive", "budget", "foreign"]
-"""How thinking is requested: from a new Claude, from a Claude with a budget, or another model."""
+"""How to request thinking: as for a new Claude, an older Claude with a budget, or another model."""
 
 ADAPTIVE_SINCE = (4, 6)
 
@@ -37,7 +37,7 @@ BUDGET_TOKENS_MIN = 1_024
 """The smallest budget that the API accepts."""
 
 ANSWER_TOKENS_MIN = 1_000
-"""The part of `max_tokens` that a budget leaves for the answer; the API requires such a rest."""
+"""How many of `max_tokens` a budget leaves for the answer; the API does not allow zero."""
 
 NO_THINKING = "none"
 

@@ -16,8 +16,8 @@ PATH = "/chat/completions"
 OPENAI_HOST = "api.openai.com"
 
 TRAILING_FRAMES_S = 5.0
-"""How long to wait for usage and `[DONE]` after a finish reason. Servers send these at once or not
-at all, and then may keep the connection open."""
+"""How long to wait for usage and `[DONE]` after a finish reason. Servers send both at once, if at
+all; a server that sends neither may keep the connection open."""
 
 
 class OpenAIChat:

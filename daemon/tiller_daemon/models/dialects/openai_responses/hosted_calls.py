@@ -1,4 +1,4 @@
-"""Shows people the calls, results and citations of hosted tools. Pure.
+"""Converts the calls, results and citations of hosted tools for display. Pure.
 
 The items themselves are stored in `opaque`, because they are sent back unchanged.
 Format: https://platform.openai.com/docs/api-reference/responses/object
@@ -69,7 +69,7 @@ _decode = msgspec.json.Decoder(_Item).decode
 
 
 def finished_call(kind: str, call: HostedCall, raw: Raw) -> HostedCall:
-    """Return a call with the arguments, result and images from its item, which has this kind."""
+    """Return a call with the arguments, result and images from its item, of type `kind`."""
     try:
         item = _decode(raw)
     except DECODING_FAILS:

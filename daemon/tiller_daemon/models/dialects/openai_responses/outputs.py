@@ -56,7 +56,7 @@ class PartialOutput:
         """The hosted call, once it has started."""
 
     def text_of(self, part: tuple[str, int]) -> str:
-        """Return the text of a part that has been received so far."""
+        """Return the text of a part as received so far."""
         return "".join(self.pieces.get(part, ()))
 
     def add(self, part: tuple[str, int], piece: str) -> None:

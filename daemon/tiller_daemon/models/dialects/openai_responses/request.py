@@ -139,7 +139,7 @@ def seal_items(origin: Origin, items: list[bytes]) -> str:
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-    """Return the body, overridden by the configured options, then by the turn's own request."""
+    """Return the body, overridden by the configured options, then by the fields of the request."""
     options = {
         name: value for name, value in request.options.items() if name not in PROTECTED_FIELDS
     }
@@ -170,7 +170,7 @@ class _InputBuilder:
         self._outputs: list[InputItem] = []
         self._ordinal = -1
         self._after_calls: list[AssistantMessage | Reasoning] = []
-        """The items after a call. If its response has another call, they belong before that."""
+        """Items after a call. They precede the next call if that belongs to the same response."""
 
     def add(self, item: Item) -> None:
         """Append the next item of the history."""
