@@ -38,7 +38,7 @@ _ADDRESS_BYTES: Final = {1: 4, 4: 16}
 """The length of an address in a reply, by its type: 1 is IPv4, 4 is IPv6."""
 
 _VERSION: Final = b"\x05"
-_EARLY: Final = "the proxy sent something before the server was asked"
+_EARLY: Final = "the proxy sent unexpected data after its reply"
 _MALFORMED: Final = "Malformed reply"
 _REFUSED_LOGIN: Final = "Invalid username/password"
 

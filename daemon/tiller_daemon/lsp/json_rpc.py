@@ -139,7 +139,7 @@ class JsonRpcConnection:
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
         if self._outgoing_bytes > OUTGOING_BYTES_MAX:
-            self.close("It does not read what it is sent.")
+            self.close("It does not read the messages sent to it.")
         self._outgoing_added.set()
 
     async def _read(self) -> None:

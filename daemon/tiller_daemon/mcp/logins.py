@@ -61,7 +61,8 @@ class Logins:
         settings, store = servers.get(op.server), environment.logins
         if settings is None:
             known = ", ".join(sorted(servers)) or "none"
-            raise RejectionError("not_found", f"No MCP server {op.server}. Configured: {known}.")
+            message = f"There is no MCP server {op.server}. Configured: {known}."
+            raise RejectionError("not_found", message)
         match op.action:
             case "begin":
                 _check(op.server, settings)

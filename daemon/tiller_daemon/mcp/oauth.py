@@ -208,14 +208,15 @@ class LoginAttempt:
                 await self._log_in()
                 self.problem = ""
         except trio.TooSlowError:
-            self.problem = f"Nobody logged in within {LOGIN_S_MAX / 60:g} minutes."
+            limit = f"{LOGIN_S_MAX / 60:g} minutes"
+            self.problem = f"Nobody logged in within {limit}. Run: tiller mcp login {self._name}"
         except OAuthRegistrationError as error:
             reason = str(error)[:REASON_CHARS_MAX].rstrip(".")
             self.problem = f"{reason}. {REGISTER.format(name=self._name)}"
         except (LoginFailed, HttpTransportProblem, OAuthFlowError, KeyUnavailable) as error:
             self.problem = str(error)[:REASON_CHARS_MAX]
         except ValidationError:
-            self.problem = "The server sent invalid OAuth metadata."
+            self.problem = f"The MCP server {self._name} sent invalid OAuth metadata."
         except (httpx2.HTTPError, OSError) as error:
             self.problem = f"The login failed: {error or type(error).__name__}."
         finally:
@@ -253,7 +254,8 @@ class LoginAttempt:
         if not self.address and response.is_success:
             raise LoginFailed(f"The MCP server {self._name} needs no login.")
         if response.is_error:
-            raise LoginFailed(f"The server answered with status {response.status_code}.")
+            message = f"The MCP server {self._name} answered with status {response.status_code}."
+            raise LoginFailed(message)
         log.info("mcp_logged_in", server=self._name)
 
     async def _registered(self, client: OAuthClient, redirect: str) -> OAuthClientInformationFull:
@@ -305,7 +307,8 @@ class LoginAttempt:
             found.update(await self._pasted_later.receive())
             nursery.cancel_scope.cancel()
         if problem := found.get("error_description") or found.get("error"):
-            raise LoginFailed(f"The server refused the login: {problem.rstrip('.')}.")
+            server = f"The MCP server {self._name}"
+            raise LoginFailed(f"{server} refused the login: {problem.rstrip('.')}.")
         return AuthorizationCodeResult(
             code=found.get("code", ""), state=found.get("state"), iss=found.get("iss")
         )

@@ -170,7 +170,7 @@ def key_from_command(
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):
             return ""
-        return f"The {described} was not found."
+        return f"The {described} was not found. Install it, or correct the configuration."
 
     async def fetch() -> str:
         try:

@@ -96,7 +96,8 @@ class Catalog:
                 if facts != Facts():
                     _store(self._saved.listed, _key(ModelRef(base_url, name)), facts)
             return listing
-        raise ModelError("timeout", f"Provider {provider} did not list its models in time.")
+        limit = f"{LISTING_TIMEOUT_S:g} s"
+        raise ModelError("timeout", f"Provider {provider} did not list its models within {limit}.")
 
     async def run(self) -> None:
         """Look up facts that `facts` lacked, until cancelled. If that fails, they stay unknown."""

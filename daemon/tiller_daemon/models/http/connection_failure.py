@@ -33,7 +33,7 @@ def connection_error(
         case ConnectTimedOut():
             kind, what = "timeout", f"can't be reached within {connect_s:g} seconds"
         case WriteTimedOut():
-            kind, what = "timeout", "did not take the request in time"
+            kind, what = "timeout", "did not accept the request in time"
         case ProxyFailed(rejects_credentials=True) if proxy:
             return proxy_error(endpoint, proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         case ProxyFailed() if proxy:
