@@ -144,7 +144,7 @@ T = TypeVar("T")
 
 
 def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
-    """Decode `data`, which an error calls `what`. Raises `MalformedMessage`."""
+    """Decode `data` as a `kind`. Raises `MalformedMessage`, whose text calls the data `what`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

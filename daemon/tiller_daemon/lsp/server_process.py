@@ -183,7 +183,7 @@ class LanguageServerProcess:
         log.info("language_server_up", server=self.name, root=str(root), pulls=self._pulls)
 
     async def _end_when_idle(self, nursery: trio.Nursery) -> None:
-        while (until := self.used_at + IDLE_S) > trio.current_time():  # noqa: ASYNC110 - it moves
+        while (until := self.used_at + IDLE_S) > trio.current_time():  # noqa: ASYNC110 - the end moves
             await trio.sleep_until(until)
         log.info("language_server_idle", server=self.name)
         nursery.cancel_scope.cancel()

@@ -355,7 +355,7 @@ def _describe_error(error: MCPError, transport: McpTransport) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions inside nested groups, into which the package's task groups wrap them."""
+    """Yield the exceptions inside nested groups; the package's task groups make such groups."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         for inner in group.exceptions:

@@ -29,8 +29,8 @@ DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description of a tool; it is part of every request."""
 
 SCHEMAS_BYTES_MAX: Final = 512 * 1024
-"""Maximum size of a server's schemas together, as JSON. They are part of every request, too, and
-this many fill the largest context windows."""
+"""Maximum total size of a server's schemas, as JSON. Schemas are part of every request, too, and
+this size fills the largest context windows."""
 
 
 async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:

@@ -46,7 +46,7 @@ def summary(server: str, prompt: ListedPrompt) -> CommandSummary:
     """Return the entry of a prompt in the list of commands."""
     shown = (
         f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.parameters
-    )  # as usages of commands show them
+    )  # in the notation that shows the usage of commands
     about = " ".join((*shown, *prompt.description.split()))
     return CommandSummary(f"{PREFIX}{server}:{prompt.name}", about)
 

@@ -201,7 +201,7 @@ def key_from_file(path: Path) -> Key:
 
     async def fetch() -> str:
         await trio.lowlevel.checkpoint()
-        with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - a line, a descriptor
+        with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - reads one line
             return _first_line(opened.read(KEY_BYTES_MAX), f"The file {path} contains no key.")
 
     return Key(KeySource(f"the file {path}", fetch, problem))

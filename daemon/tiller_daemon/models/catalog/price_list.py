@@ -23,7 +23,7 @@ NICENESS = 10
 """Low priority, so that the session's first turn, which usually runs meanwhile, is not slowed."""
 
 COLUMNS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
-"""The package's names of the prices in a `Price`, in the same order."""
+"""The package's names for the prices in a `Price`, in the same order."""
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ _QUOTA = _any_of(
 """The words "quota" and "billing" alone don't count: they also stand for temporary limits."""
 
 _DAILY = _any_of(r"perday|free-models-per-day")
-"""Limits of Gemini and OpenRouter that last until the next day, whatever delay they ask for."""
+"""Limits at Gemini and OpenRouter that last until the next day, despite any requested delay."""
 
 _POLICY = _any_of(
     r"content[ _-]?filter|content_policy|content policy|responsibleaipolicyviolation",
@@ -177,7 +177,7 @@ def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
 
 
 def _overflows(status: int, text: str) -> bool:
-    """Whether a request is too long: for the model, or for the server's limit on one request."""
+    """Whether a request is too long for the model or for the server's limit on one request."""
     if "request too large" in text:
         return True
     return bool(_OVERFLOW.search(text)) and status != 429 and not _RATE.search(text)

@@ -1,8 +1,8 @@
 """Builds the `messages` of a Messages request from a history. Pure.
 
-The result is valid for any items: roles alternate, and the first and the last message are the
-user's; each call has one result; the results of a message's calls are at the start of the next
-message, in the order of the calls; no text is blank. A longer history begins with the same
+The result is valid for any items. Roles alternate, and the first and the last message are the
+user's. Each call has one result; the results of a message's calls are at the start of the next
+message, in the order of the calls. No text is blank. A longer history begins with the same
 messages, so that the provider's prompt cache can be used.
 
 Newer models refuse earlier thinking if any content before it has changed, for example because of

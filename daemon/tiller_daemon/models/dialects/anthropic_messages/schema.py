@@ -86,7 +86,7 @@ class _Rewriter:
         return self._root[place][name]
 
     def _convert_type(self, rest: Schema) -> Schema:
-        """Remove the keywords that define the type from `rest` and return them converted."""
+        """Take the keywords that define the type out of `rest`, and return them converted."""
         for word in ("anyOf", "oneOf", "allOf"):
             if word in rest:
                 converted = "allOf" if word == "allOf" else "anyOf"

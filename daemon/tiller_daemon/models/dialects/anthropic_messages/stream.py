@@ -258,7 +258,7 @@ class MessagesDecoder:
         )
 
     def _end_text(self) -> None:
-        """Store how the text since the last other block was divided, if it has citations.
+        """Store the division into blocks of the text so far, if the text has citations.
 
         For the turn, the text is one item, but the API wants the original blocks back.
         """

@@ -53,8 +53,8 @@ fits_as_call_id_of_mistral = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
 make, and Mistral's models accept only ids in their own format."""
 
 is_mistral = re.compile(r"(mi|mini|dev|magi|code)stral|pixtral", re.IGNORECASE).search
-"""Whether Mistral made a model, on any server: the models' chat templates refuse the same requests
-as Mistral's own API."""
+"""Whether a model is one of Mistral's, whichever server runs it. The chat templates of these models
+refuse the same requests as Mistral's own API."""
 
 RESULTS_READ = "I have read the results."
 """The assistant message that Mistral's models need between results and a user message."""

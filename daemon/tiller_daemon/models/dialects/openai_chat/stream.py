@@ -1,8 +1,8 @@
 """Decodes a Chat Completions stream to `ModelEvent`s, as compatible servers really send it. Pure.
 
 A stream is complete at a finish reason or at `[DONE]`, since some servers send only one of these.
-If the stream ends earlier, the decoder raises a `ModelError`. It also does so at `[DONE]` within a
-call, which gateways send when the server behind them fails.
+If the stream ends earlier, the decoder raises a `ModelError`. A `[DONE]` within a call also raises
+this error, because gateways send that when the server behind them fails.
 """
 
 import json
