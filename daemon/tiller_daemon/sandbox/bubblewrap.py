@@ -1,8 +1,8 @@
-"""Bubblewrap: a command sees a file system that is assembled for it, in its own namespaces.
+"""Bubblewrap runs a command in its own namespaces, on a file system that is assembled for it.
 
 Processes, network and shared memory have namespaces too. `--die-with-parent` is not used, because
-it would kill what the shell leaves behind before it can finish (the end of a pipeline, a trap). The
-reaper of the command ends the namespace with everything else.
+it would kill processes that outlive the shell for a moment (the end of a pipeline, a trap). The
+command's reaper ends the namespace and everything in it.
 """
 
 import os
@@ -36,20 +36,21 @@ from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 from tiller_daemon.stamps import StampedCache, look_along
 
 NULL_DEVICE: Final = "/dev/null"
-"""Mounted over files that can't be read: devices can't be opened through such a mount."""
+"""Mounted over hidden files: opening such a file fails, because the mount allows no devices."""
 
 PYTHON: Final = Path(sys.executable).resolve()
-"""Not a link of a virtual environment, which may be hidden; the launcher uses no packages."""
+"""The Python for the launcher. It is not the link in a virtual environment, which may be hidden
+from commands; the launcher uses no packages."""
 
 SCOPE_LAUNCHER: Final = (str(PYTHON), "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
-"""Keeps a command that has the machine's network from connecting to abstract sockets of others."""
+"""Keeps a command that can use the machine's network from other processes' abstract sockets."""
 
 SCOPE_PATHS: Final = (Path(sys.base_prefix).resolve(), PYTHON, Path(sandbox_launcher.__file__))
-"""What the launcher needs inside."""
+"""The paths that the launcher needs inside the sandbox."""
 
 HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
-"""Options behind `--proc /proc`. They hide memory, variables and descriptors of the sandbox's
-own process; the seccomp filter forbids tracing it."""
+"""Options that follow `--proc /proc`. They hide the memory, variables and descriptors of the
+sandbox's own process; the seccomp filter forbids tracing that process."""
 
 STATUS_BYTES_MAX: Final = 4096
 
@@ -68,7 +69,7 @@ class Mount(NamedTuple):
 
 
 class Bubblewrap:
-    """The sandbox of Linux.
+    """The sandbox on Linux.
 
     Paths that must not be created get a placeholder while the command runs.
     """
@@ -81,7 +82,7 @@ class Bubblewrap:
         overlays: bool = True,
         scopes: bool = True,
     ) -> None:
-        """Run commands with `program`, as root if `root`; by default as the daemon runs.
+        """Run commands with `program`; `root` tells whether as root (default: as the daemon).
 
         Without `overlays` (bubblewrap before 0.11) git directories are read-only. `scopes` tells
         whether Landlock can keep commands from abstract sockets.
@@ -102,7 +103,7 @@ class Bubblewrap:
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> Generator[WrappedCommand]:
-        """Give what to run instead of `arguments`; leave the context when the command has ended."""
+        """Yield the command to run instead of `arguments`; leave the context when it has ended."""
         absent = [
             path
             for path in (*confinement.absent, *confinement.absent_files)
@@ -149,7 +150,7 @@ class Bubblewrap:
         def make() -> Sequence[str]:
             return options(confinement, overlays, absent, sockets, root=self._root)
 
-        # Each command gets an overlay of its own.
+        # Each command has its own overlays, so options with overlays can't be reused.
         if overlays:
             return make()
         return self._options_made.get((confinement, absent, sockets), make)
@@ -168,7 +169,10 @@ class Bubblewrap:
 
 @contextmanager
 def _readable(data: bytes) -> Generator[tuple[int, ...]]:
-    """Give a descriptor to read `data` from once (it must fit into a pipe); none if empty."""
+    """Yield a descriptor from which `data` can be read once; no descriptor if `data` is empty.
+
+    `data` must fit into a pipe.
+    """
     if not data:
         yield ()
         return
@@ -185,7 +189,7 @@ def _readable(data: bytes) -> Generator[tuple[int, ...]]:
 
 @contextmanager
 def _pipe() -> Generator[tuple[int, int]]:
-    """Give both ends of a pipe; reading from it never blocks."""
+    """Yield both ends of a pipe; reading from it never blocks."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
@@ -213,7 +217,7 @@ def options(
 ) -> list[str]:
     """Return the options for `bwrap`, which applies them in this order.
 
-    `sockets` are hidden too. Notes what it looks at (`stamps`).
+    `sockets` are hidden too. Records the paths that the options depend on (see `stamps`).
     """
     words: list[str] = []
     mounts = _mounts(confinement, overlays, absent, sockets)
@@ -221,11 +225,11 @@ def options(
         words += ["--ro-bind", "/", "/"]
     words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
-        # Otherwise root could change every kernel setting in there.
+        # Otherwise root could change every kernel setting in `/proc`.
         words += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
-        # What is shown in a hidden directory is mounted inside it, so the directory must be
+        # Paths that are shown in a hidden directory are mounted inside it, so it must be
         # accessible.
         is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
@@ -284,7 +288,7 @@ def _mounts(
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
-    """Return the mounts for a system path; a link stays one, and its target is visible too."""
+    """Return the mounts for a system path; a link stays a link, and its target is visible too."""
     look_along(path)
     if not path.is_symlink():
         return ((path, _read(path)),)
@@ -313,7 +317,7 @@ def _temporary(path: Path, private: Path | None) -> Mount:
 
 
 def _sockets(confinement: Confinement) -> Iterable[Path]:
-    """Return the listening sockets outside of the workspace."""
+    """Return the listening sockets outside the workspace."""
     return (
         path
         for path in dict.fromkeys(bound_sockets())
@@ -322,7 +326,7 @@ def _sockets(confinement: Confinement) -> Iterable[Path]:
 
 
 def _is_socket(path: Path) -> bool:
-    """Whether there is a socket at a path; False where this user, and so a command, can't look."""
+    """Whether a path is a socket; False if this user, and so any command, can't access it."""
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
@@ -338,10 +342,10 @@ def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> b
 
 
 def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
-    """Add mounts for the directories on the way to all mounts in writable directories.
+    """Add mounts for all directories between a writable directory and a mount inside it.
 
-    A mount can't be renamed. Otherwise a command could move `.git` away with all that is protected
-    in it, and create another one.
+    A mount can't be renamed. Otherwise a command could move a directory such as `.git` away, with
+    the protected files in it, and create another one.
     """
     pins: dict[Path, Mount] = {}
     for path in mounts:
@@ -351,7 +355,7 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
 
 
 def _without_repetitions(mounts: dict[Path, Mount]) -> dict[Path, Mount]:
-    """Leave out what a mount above shows read-only anyway: each mount takes 0.2 ms."""
+    """Leave out paths that a mount above shows read-only anyway, as each mount takes 0.2 ms."""
     return {
         path: mount
         for path, mount in mounts.items()

@@ -1,8 +1,8 @@
 """Confinements, and the interface of the sandboxes that enforce them.
 
-A `Confinement` describes what one command may do, a `Sandbox` is a mechanism that enforces it.
-Which mechanism works on this machine is found out in `detect`. A confinement holds whatever the
-command turns out to do, so nothing here looks at the command itself.
+A `Confinement` describes what one command may do; a `Sandbox` is a mechanism that enforces it. The
+module `detect` finds the mechanism that works on this machine. A confinement holds whatever the
+command does, so nothing here examines the command itself.
 """
 
 import os
@@ -19,7 +19,7 @@ from tiller_daemon.sandbox.known_paths import between, root_of
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
-"""Where every program expects to be able to write; a directory of the session replaces them."""
+"""Directories that every program expects to be writable; each session has its own instead."""
 
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
@@ -28,8 +28,9 @@ ROOT_CAPABILITIES: Final[Mapping[str, int]] = {
     "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_SETGID": 6,
     "CAP_SETUID": 7,
 }  # fmt: skip
-"""What root needs to use other users' files and to install packages, with the kernel's numbers.
-Root loses what could undo a sandbox: mounting, tracing, devices, file handles."""
+"""The capabilities that root needs to use other users' files and to install packages, with the
+kernel's numbers. Root loses those that could undo a sandbox: mounting, tracing, devices, file
+handles."""
 
 DENIALS: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
@@ -37,25 +38,25 @@ DENIALS: Final = re.compile(
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type",
     re.IGNORECASE,
 )
-"""What programs print when namespaces stop them. Some print it for other reasons."""
+"""Messages that programs print when namespaces stop them, and sometimes for other reasons."""
 
 DENIED_WRITE: Final = re.compile(r"Read-only file system|EROFS|Errno 30\b", re.IGNORECASE)
-"""What they print when a write fails. Some of them go on and succeed."""
+"""Messages that programs print when a write fails. Some programs continue and succeed."""
 
 NO_NETWORK: Final = re.compile(
     r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
     r"|Name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|Errno 101\b",
     re.IGNORECASE,
 )
-"""Denials that a sandbox with network does not cause: outside, the command fails as well."""
+"""Messages that a sandbox with network does not cause: outside, the command would fail as well."""
 
 HIDDEN_LOGIN: Final = re.compile(
     r"Host key verification failed|Permission denied \(publickey|could not read (?:User|Pass)"
     r"|ENEEDAUTH|Cannot connect to the Docker daemon",
     re.IGNORECASE,
 )
-"""What programs print that reach a server, but not the keys, logins and sockets for it, which are
-hidden: ssh, git, npm, docker."""
+"""Messages of ssh, git, npm and docker when they lack the keys, logins and sockets for a server,
+because the sandbox hides them."""
 
 
 REFUSALS: Final = (
@@ -64,12 +65,13 @@ REFUSALS: Final = (
     b"emporary failure in name resolution", b"ame or service not known", b"EACCES", b"EPERM",
     b"EAFNOSUPPORT", b"ENOSYS",
 )  # fmt: skip
-"""What programs print when Landlock or a filter of system calls refuses something, with either kind
-of first letter. Looking for these takes a twentieth of the time of a pattern that ignores case."""
+"""Messages that programs print when Landlock or a system call filter refuses something, without a
+first letter that may be in either case. Searching for these takes a twentieth of the time of a
+pattern that ignores case."""
 
 
 def may_be_refused(output: bytes) -> bool:
-    """Whether a command that prints this may have been refused something, however it ends."""
+    """Whether a command with this output may have been refused something, however it ended."""
     return any(text in output for text in REFUSALS)
 
 
@@ -81,42 +83,41 @@ class Confinement(Struct, frozen=True):
     """What one command may do. All paths are absolute."""
 
     workspace: Path
-    """The directory that it starts in, without links."""
+    """The directory that the command starts in, without links."""
     visible: tuple[Path, ...] | None = None
-    """Everything it can see besides the workspace; None for the whole file system."""
+    """The paths that the command can see besides the workspace; None for the whole file system."""
     writable: tuple[Path, ...] = ()
-    """Directories that it can write to."""
+    """Directories that the command can write to."""
     read_only: tuple[Path, ...] = ()
-    """What it can't write, move or remove even in a writable directory."""
+    """Paths that the command can't write, move or remove, even in a writable directory."""
     absent: tuple[Path, ...] = ()
-    """Directories that it can't create, even in a writable one."""
+    """Directories that the command can't create, even in a writable directory."""
     absent_files: tuple[Path, ...] = ()
-    """Files that it can't create, even in a writable directory."""
+    """Files that the command can't create, even in a writable directory."""
     git: tuple[Path, ...] = ()
-    """Git directories that it writes to through a private copy, of which only data is merged
-    back."""
+    """Git directories of which the command writes to a private copy; only data is merged back."""
     worktree_state: str = ""
-    """The path of this work tree's state in the first of them, with a trailing slash; empty for the
-    main work tree."""
+    """The path of this work tree's state in the first git directory, with a trailing slash; empty
+    for the main work tree."""
     hidden: tuple[Path, ...] = ()
-    """What it can't read, even in what is visible."""
+    """Paths that the command can't read, even in visible directories."""
     shown: tuple[Path, ...] = ()
-    """What it can read, even in what is hidden."""
+    """Paths that the command can read, even in hidden directories."""
     temporary: Path | None = None
-    """The directory that it sees as `/tmp`; None for a new, empty one."""
+    """The directory that the command sees as `/tmp`; None for a new, empty one."""
     network: bool = False
-    """Whether it can use the network of the machine."""
+    """Whether the command can use the machine's network."""
 
     @property
     def writes(self) -> bool:
-        """Whether it can write anywhere but to `/tmp`."""
+        """Whether the command can write anywhere but to `/tmp`."""
         return bool(self.writable)
 
 
 class RestrictedCommand(NamedTuple):
-    """A command for a reaper, which gives up rights (see `launcher.restrict`) before it starts it.
+    """A command for a reaper, which gives up rights (see `launcher.restrict`) before starting it.
 
-    That is quicker than another program that does so.
+    This is quicker than a separate program that gives up the rights.
     """
 
     arguments: Sequence[str]
@@ -124,26 +125,26 @@ class RestrictedCommand(NamedTuple):
     variables: Mapping[str, str]
     """Variables in addition to those of the command."""
     ruleset: int
-    """Landlock's rules, as a descriptor."""
+    """The descriptor of Landlock's rules."""
     capabilities: int
-    """Which of root's capabilities it keeps, as bits."""
+    """The capabilities that the command keeps if it runs as root, as bits."""
     calls: bytes
-    """The filter of system calls."""
+    """The system call filter."""
 
 
 class WrappedCommand(NamedTuple):
-    """What to run instead of a command to have it confined."""
+    """The program to run instead of a command, so that the command is confined."""
 
     arguments: Sequence[str]
     """The program to run, and its arguments."""
     descriptors: tuple[int, ...] = ()
-    """Descriptors that it must inherit."""
+    """Descriptors that the program must inherit."""
     has_started: Callable[[], bool] = lambda: True
     """After a failure: whether the command itself was started."""
     merges_back: bool = False
     """Whether leaving the context takes time, because changes are merged back."""
     restricted: RestrictedCommand | None = None
-    """What a reaper may start instead, unless the command gets a terminal."""
+    """The command that a reaper may start instead of the program, unless a terminal is needed."""
 
 
 class Sandbox(Protocol):
@@ -151,33 +152,33 @@ class Sandbox(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name for users."""
+        """The name that users see."""
         ...
 
     @property
     def helpers(self) -> int:
-        """How many processes of its own it runs besides those of a command."""
+        """How many processes the sandbox runs in addition to those of a command."""
         ...
 
     @property
     def denials(self) -> re.Pattern[str]:
-        """What programs print when it stops them."""
+        """Messages that programs print when the sandbox stops them."""
         ...
 
     @property
     def limits(self) -> str:
-        """What it does not enforce, or breaks; empty if it enforces confinements completely."""
+        """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
         ...
 
     @property
     def loosest_unasked(self) -> Enclosure:
-        """The loosest enclosure that it can enforce for commands that were not approved."""
+        """The loosest enclosure that the sandbox can enforce for commands without approval."""
         ...
 
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> AbstractContextManager[WrappedCommand]:
-        """Give what to run instead of `arguments`; leave the context when the command has ended.
+        """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
         `report` is called with a sentence for each change that was not merged back. Raises
         `NotConfined`.
@@ -186,13 +187,13 @@ class Sandbox(Protocol):
 
 
 class SandboxSearchResult(NamedTuple):
-    """The sandbox that works on this machine."""
+    """The sandbox that works on this machine, if there is one."""
 
     sandbox: Sandbox | None
     problem: str = ""
-    """Why there is none, in whole sentences."""
+    """Why there is no sandbox, in whole sentences."""
     instead: str = ""
-    """Why a better one is not used, in whole sentences."""
+    """Why a better sandbox is not used, in whole sentences."""
 
 
 class CommandSandbox(NamedTuple):
@@ -203,16 +204,16 @@ class CommandSandbox(NamedTuple):
     confinement: Confinement
     """What the command may do."""
     enclosure: Enclosure
-    """The enclosure that was worked out as this confinement."""
+    """The enclosure from which the confinement was made."""
     notices: list[str]
     """Sentences about changes that were not merged back, once the command has ended."""
     first: "CommandSandbox | None" = None
-    """A quicker one to try first, for a command that nothing but time is lost with. Where that may
-    have stopped it, this one decides what the command can do."""
+    """A quicker sandbox to try first, for a command that can safely run twice. If the quicker one
+    may have stopped the command, it runs again in this sandbox."""
 
     @contextmanager
     def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:
-        """Give what to run instead of `arguments`; leave the context when the command has ended.
+        """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
         Raises `NotConfined`.
         """
@@ -222,7 +223,7 @@ class CommandSandbox(NamedTuple):
                 yield wrapped
         finally:
             for path in reversed(made):
-                # What the command has put into it stays.
+                # This fails if the command has put something into the directory, which then stays.
                 with suppress(OSError):
                     path.rmdir()
 
@@ -243,7 +244,7 @@ class CommandSandbox(NamedTuple):
         return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
 
     def explain(self) -> str:
-        """Return sentences for the model about what the sandbox allows a command that failed."""
+        """Return sentences that tell the model what the sandbox allowed a failed command to do."""
         if not self.confinement.writes:
             access = "can read the workspace and system files, and write only to /tmp"
         else:
@@ -263,9 +264,9 @@ class CommandSandbox(NamedTuple):
 
 
 def _make_missing(confinement: Confinement) -> list[Path]:
-    """Make the writable directories of the workspace that are missing; returns what was made.
+    """Make the missing writable directories in the workspace, and return those that were made.
 
-    Only what is there can be mounted.
+    Only existing directories can be mounted.
     """
     made: list[Path] = []
     for place in confinement.writable:
@@ -282,5 +283,5 @@ def _make_missing(confinement: Confinement) -> list[Path]:
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:
-    """Return the mode that allows least."""
+    """Return the mode that allows the least."""
     return min(modes, key=ORDER.index)

@@ -1,8 +1,8 @@
-"""Working out the confinement of a command from its enclosure and the configuration.
+"""Makes the confinement of a command from its enclosure and the configuration.
 
-That takes a look at some hundred paths. So a confinement is reused for later commands, until a
-stamp of something that it was made from has changed. Whatever is looked at here must be noted
-(`stamps`).
+This requires checks of about a hundred paths. So a confinement is reused for later commands until
+the stamp of one of these paths has changed. Every path that is checked must be recorded (see
+`stamps`).
 """
 
 import functools
@@ -43,7 +43,7 @@ SCANNERS_MAX: Final = 64
 
 
 class Confiner:
-    """Makes confinements for the sandbox of this machine, which it looks for on first use."""
+    """Makes confinements for this machine's sandbox, which is searched for on first use."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Confiner:
         current_private: Callable[[], Sequence[Path]] = tuple,
         find_quick: Callable[[], Sandbox | None] = lambda: None,
     ) -> None:
-        """Use the sandbox that `find` returns; in `full_access` try that of `find_quick` first.
+        """Use the sandbox that `find` returns; in `full_access` try `find_quick`'s sandbox first.
 
         Commands can't read `private` and `current_private()`, which belong to daemons, and can't
-        write `protected()`. Both functions must note what they look at (`stamps`). `home` and
-        `environ` lead to credentials and to the user's programs.
+        write `protected()`. Both functions must record the paths that they check (see `stamps`).
+        `home` and `environ` lead to credentials and to the user's programs.
         """
         self._find: Final = find
         self._home: Final = home
@@ -90,19 +90,19 @@ class Confiner:
 
     @property
     def private(self) -> tuple[Path, ...]:
-        """This daemon's own places, which no command can read."""
+        """This daemon's own paths, which no command can read."""
         return self._private
 
     def is_own(self, path: Path) -> bool:
-        """Whether a path without links leads into this daemon's configuration or own places."""
+        """Whether a path (without links) is inside this daemon's configuration or own paths."""
         return any(path.is_relative_to(place) for place in (*self._protected(), *self._private))
 
     def hide(self, files: Sequence[Path]) -> None:
-        """Hide these files from all later commands, in addition to what is private."""
+        """Hide these files from all later commands, in addition to the private paths."""
         self._keys = tuple(files)
 
     def prepare(self) -> None:
-        """Do in a thread what the first turn and command would otherwise do on the loop."""
+        """Do the work that the first turn and command would otherwise do; call this in a thread."""
         self.search_result()
         self._find_quick()
         self._closed_system_files()
@@ -115,26 +115,26 @@ class Confiner:
             return self._found
 
     def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None without a sandbox."""
+        """Return the loosest enclosure for commands without approval; None if nothing sandboxes."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        # A mount can't keep a command from replacing a link by a repository of its own.
+        # A mount can't keep a command from replacing the link with the command's own repository.
         is_link = (workspace / ".git").is_symlink()
-        # There, any file may be one that a shell, a desktop or a program of the user executes.
+        # In a home, a shell, a desktop or one of the user's programs may execute any file.
         holds_home = self._home.is_relative_to(workspace.resolve())
         if policy.mode == "read_only" or is_link or holds_home:
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
-        """Whether the mode of the session is not enforced at all."""
+        """Whether nothing enforces the session's mode."""
         return policy.mode != "full_access" and self.search_result().sandbox is None
 
     def must_ask(self, policy: SandboxPolicy) -> bool:
         """Whether any command that does more than read must be approved, even if a rule allows it.
 
-        This is so if the mode of the session can't be enforced completely.
+        This is so if the session's mode can't be enforced completely.
         """
         if policy.mode == "full_access":
             return False
@@ -146,10 +146,10 @@ class Confiner:
     def describe(
         self, policy: SandboxPolicy, scope: Sequence[str] | None = None, *, asks: bool = False
     ) -> str:
-        """Return what commands may do, for the model; empty if nothing enforces it.
+        """Return a description for the model of what commands may do; empty without a sandbox.
 
-        With a `scope` they can write only there. `asks` tells whether the user is asked to open the
-        network to a command.
+        With a `scope`, commands can write only there. `asks` tells whether the user is asked to
+        allow a command to use the network.
         """
         sandbox = self.search_result().sandbox
         if sandbox is None:
@@ -170,7 +170,10 @@ class Confiner:
         return f"{policy.mode}: {writes}, {network}{sockets}; {reads}"
 
     def holds(self, enclosure: Enclosure, policy: SandboxPolicy, *, limited: bool = False) -> bool:
-        """Whether there is a sandbox around a command in an enclosure, `limited` to some places."""
+        """Whether a command in an enclosure is sandboxed; `limited`: only some paths are writable.
+
+        A limited command is sandboxed in `full_access` too.
+        """
         if enclosure is Enclosure.OUTSIDE or self.search_result().sandbox is None:
             return False
         return limited or enclosure is not Enclosure.SESSION or policy.mode != "full_access"
@@ -190,13 +193,13 @@ class Confiner:
         taken: Sequence[Path] = (),
         network: bool = False,
     ) -> CommandSandbox | None:
-        """Return the sandbox of a command; None if it runs outside.
+        """Return the sandbox of a command; None if the command runs outside any sandbox.
 
-        The command can read `spill`, where its `/tmp` is too, and what is `revealed`, but not what
-        is `masked`. It can't write what is `read_only`. In the `background` it can't write to git
-        directories either. It can write only in `scope`, if there is one, and not in what is
-        `taken`; these hold in the mode `full_access`, too. With `network` it can use the network,
-        unless it can't write anywhere.
+        The command can read `spill`, which contains its `/tmp`, and the `revealed` paths, but not
+        the `masked` ones. It can't write the `read_only` paths and, in the `background`, the git
+        directories. It can write only in `scope`, if there is one, and not in the `taken` paths;
+        both limits hold in the mode `full_access` too. With `network` the command can use the
+        network, unless it can't write anywhere.
         """
         sandbox, limited = self.search_result().sandbox, scope is not None or bool(taken)
         if sandbox is None or not self.holds(enclosure, policy, limited=limited):
@@ -223,7 +226,8 @@ class Confiner:
         if confinement.writes and network:
             confinement = structs.replace(confinement, network=True)
         confined = CommandSandbox(sandbox, confinement, enclosure, [])
-        # In this mode other commands run outside, and this proves only that nothing has changed.
+        # In this mode other commands run outside any sandbox. This command gets one only to prove
+        # that it changed nothing.
         if policy.mode == "full_access" and enclosure is Enclosure.READ_ONLY and not background:
             quick = self._find_quick()
             first = quick and CommandSandbox(quick, confinement, enclosure, [])
@@ -247,7 +251,7 @@ class Confiner:
         readable = tuple(existing(map(Path, policy.readable)))
         named = (path for path in existing(self._secret_paths) if path not in readable)
         hidden = (*existing((*self._private, *self._current_private(), *self._keys)), *named)
-        # Secrets and private files stay hidden, whatever was allowed.
+        # Secrets and private files stay hidden, even if they were revealed.
         allowed = tuple(
             path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
         )
@@ -303,8 +307,8 @@ class Confiner:
         return self._closed
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
-        # Whatever is inside a writable directory is writable already; and a command may have
-        # replaced it by a link to anywhere.
+        # Paths inside a writable directory are writable already, and a command may have replaced
+        # them with links to anywhere.
         named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
         return tuple(path for path in existing((root, *named)) if path != Path("/"))
 
@@ -316,7 +320,7 @@ class Confiner:
 
 
 def _in_place(scope: Sequence[Path]) -> Iterator[Path]:
-    """Yield the places of a scope, except those that a link now leads away from."""
+    """Yield the paths of a scope, except those that have become links or lead through one."""
     for path in scope:
         look_along(path)
         if os.path.realpath(path) == str(path):
@@ -324,12 +328,12 @@ def _in_place(scope: Sequence[Path]) -> Iterator[Path]:
 
 
 def _inside(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the paths in one of the roots: nowhere else could they be created."""
+    """Yield the paths inside the roots; the others can't be created anyway."""
     return (path for path in paths if root_of(path, roots))
 
 
 def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
-    """Return a confinement in which these places can't be written, nor created if missing."""
+    """Return a confinement in which the `taken` paths can't be written, nor created if missing."""
     there = [path for path in taken if os.path.lexists(path)]
     missing = [_first_missing(path) for path in taken if path not in there]
     return structs.replace(
@@ -340,13 +344,13 @@ def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
 
 
 def _first_missing(path: Path) -> Path:
-    """Return the topmost part of a missing path that does not exist."""
+    """Return the topmost missing directory on the way to a missing path, or the path itself."""
     while not os.path.lexists(path.parent):
         path = path.parent
     return path
 
 
 def _absent(root: Path, git: GitPaths) -> Sequence[Path]:
-    """Return missing directories that would make programs execute something."""
+    """Return the missing directories that would make programs execute something."""
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
     return [path for path in (*folders, *git.named) if not is_there(path)]

@@ -1,8 +1,8 @@
-"""The registry of a user's daemons: the directories of each that commands must not access.
+"""The registry of a user's daemons, which lists the directories that commands must not access.
 
-A user may run several daemons with separate directories. A command of one must not reach the
+A user may run several daemons with separate directories. A command of one daemon must not reach the
 sockets, token or log of another. So each daemon registers its directories in one place, and every
-confinement hides all that are registered.
+confinement hides all registered directories.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ ENTRY_BYTES_MAX: Final = 16 * 1024
 def register(home: Path, directories: Sequence[Path]) -> None:
     """Register the directories of a daemon; idempotent.
 
-    If the home can't be written to, the daemon starts all the same, and other daemons don't know of
-    it.
+    If the home is not writable, the daemon starts all the same, but other daemons don't know of its
+    directories.
     """
     text = "".join(f"{directory}\n" for directory in directories)
     name = hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
@@ -47,7 +47,7 @@ def registered(home: Path) -> list[Path]:
             for line in named:
                 look_along(line)
             listed = [Path(line) for line in named if os.path.lexists(line)]
-            # The daemon was removed, with all of its directories.
+            # All directories are gone, so the daemon was removed.
             if not listed:
                 entry.unlink()
             directories += listed

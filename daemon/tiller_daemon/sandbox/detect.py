@@ -1,4 +1,4 @@
-"""Finding the sandbox that works on this machine, by running something in it."""
+"""Finds the sandbox that works on this machine, by running a command in it."""
 
 import os
 import platform
@@ -40,7 +40,7 @@ def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
 
 
 def find_quick_sandbox(system: str) -> Sandbox | None:
-    """Return a sandbox in which a command that only reads starts quickly; None if there is none."""
+    """Return a sandbox in which commands that only read start quickly; None if there is none."""
     return try_out_landlock().sandbox if system == "linux" else None
 
 
@@ -61,23 +61,23 @@ def _bubblewrap(program: str) -> Bubblewrap:
 
 
 def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
-    """Return the fallback after a problem with bubblewrap."""
+    """Return Landlock, the `second` choice, after a `problem` with bubblewrap."""
     if second.sandbox is None:
         return _missing(f"{problem} {second.problem}")
     return SandboxSearchResult(second.sandbox, instead=problem)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:
-    """Run a shell that does nothing in a sandbox."""
+    """Return the sandbox if a shell that does nothing can run in it, or else the problem."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
     problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
     return _missing(f"{problem}{NO_NAMESPACES}") if problem else SandboxSearchResult(sandbox)
 
 
 def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
-    """Check that Landlock denies what it must, as the kernel's version alone proves nothing.
+    """Return Landlock if it denies what it must; its version alone proves nothing.
 
-    `launcher` ends in a Python, two options for it, and the launcher program.
+    `launcher` ends with a Python, two options for it, and the launcher program.
     """
     if platform.machine() not in ARCHITECTURES:
         return _missing(
@@ -111,15 +111,15 @@ attempt("signals", os.kill, int(sys.argv[2]), 0)
 for family in (1, 2, 10, 16, 40):
     attempt("sockets", _socket.socket, family, 1)
 """
-"""Python code that must fail in all attempts. Signal 0 to the daemon and the unchanged mode are
-harmless."""
+"""Python code whose attempts must all fail. Sending signal 0 to the daemon and setting an unchanged
+mode are harmless."""
 
 
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
-    """Run a command in a sandbox; returns what went wrong as a sentence, or nothing."""
+    """Run a command in a sandbox; return a sentence about what went wrong, or an empty string."""
     try:
         with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
-            # In a session of its own, so that its orphans are reaped like others.
+            # In its own process session, so that its orphans are reaped like others.
             completed = subprocess.run(
                 enclosed.arguments,
                 capture_output=True,
@@ -139,7 +139,7 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
 
 
 def _ignore_report(problem: str) -> None:
-    """Do nothing: where nothing can be written, nothing is merged back."""
+    """Do nothing, as nothing is merged back if nothing can be written."""
 
 
 def bubblewrap_program(path: str | None = None) -> str | None:

@@ -1,8 +1,8 @@
-"""The git directories of a workspace, as far as a confinement must know them.
+"""Finds the git directories of a workspace that a confinement must protect.
 
 In a work tree and in a submodule, `.git` is a file that names a directory elsewhere. That directory
-counts only if it names this workspace in turn. Anything unpacked here may contain a `.git` file,
-but only git itself writes to the git directory of another repository.
+counts only if it names this workspace in turn. Any archive that is unpacked here may contain a
+`.git` file, but only git itself writes to the git directory of another repository.
 """
 
 import functools
@@ -39,7 +39,8 @@ class GitPaths(NamedTuple):
     directories: tuple[Path, ...] = ()
     """The git directories; empty if there is no repository."""
     own: str = ""
-    """The path of a second work tree's state in them, with a trailing slash; else empty."""
+    """The path in the git directory of an added work tree's state, with a trailing slash; else
+    empty."""
     root: Path | None = None
     """The top of the work tree; None without a repository."""
     named: tuple[Path, ...] = ()
@@ -72,7 +73,10 @@ def git_paths(workspace: Path) -> GitPaths:
 
 
 def _around(workspace: Path, mark: Path) -> GitPaths:
-    """Return the paths for a workspace inside a work tree, unless that is the user's home."""
+    """Return the git paths of a workspace inside a work tree, or `mark` alone if there is none.
+
+    A work tree that contains the user's home does not count.
+    """
     outer = find_repository(workspace)
     home = _resolved(Path(os.environ.get("HOME") or "/"))
     if outer is None or outer.root in (home, *home.parents) or not (outer.root / ".git").is_dir():
@@ -82,7 +86,7 @@ def _around(workspace: Path, mark: Path) -> GitPaths:
 
 
 def _named(workspace: Path, git: Path) -> Iterator[Path]:
-    """Give the paths in the workspace that the configuration names; hooks need not exist."""
+    """Yield the paths in the workspace that git's configuration names; hooks need not exist."""
     seen: set[Path] = set()
     for origin, key, value in _configuration(workspace, git):
         words = [value, *_words(value)]
@@ -111,7 +115,7 @@ def _words(value: str) -> list[str]:
 def _configuration(workspace: Path, git: Path) -> tuple[tuple[Path | None, str, str], ...]:
     """Return the file, key and value of each line of the repository's configuration.
 
-    git itself reads it, with includes, so that it is read as git reads it. That executes nothing.
+    git itself reads the configuration, with its includes. That executes nothing.
     """
     signature = tuple(_signature(git / name) for name in ("config", "config.worktree"))
     return _configuration_as_it_is(workspace, git, signature)
@@ -157,7 +161,7 @@ def _configuration_as_it_is(
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:
-    """Return the git directory of the repository that has `git` as the directory of a work tree."""
+    """Return the git directory of the repository whose added work tree has its state in `git`."""
     common, back = _named_in(git / "commondir"), _named_in(git / "gitdir")
     if common is None or back is None or not _is_repository(common):
         return None
@@ -175,7 +179,7 @@ def _is_of_submodule(git: Path, workspace: Path) -> bool:
 
 
 def _named_in(file: Path) -> Path | None:
-    """Return the path in a file of git; links are resolved except in the last component."""
+    """Return the path that a file of git contains, with all links but the last part resolved."""
     pointer = read_document(file, None, GIT_FILE_BYTES_MAX)
     if pointer is None or pointer.cut or "\0" in pointer.text:
         return None

@@ -1,13 +1,13 @@
-"""A private copy of a git directory that a command may write to, and what is merged back from it.
+"""Gives a command a private copy of a git directory, and merges data back from the copy.
 
-Git executes what its configuration, hooks and some state files name. So a command never writes to a
-git directory itself. Bubblewrap mounts an overlay over it, in which git works with the repository's
-own hooks. After the command and all its processes have ended, data is merged back from the overlay:
-objects, refs, logs, `HEAD`, the index, messages. The rest is reported and dropped.
+Git executes programs that its configuration, hooks and some state files name. So a command never
+writes to the git directory itself. Bubblewrap mounts an overlay on the directory; git in the
+sandbox still runs the repository's own hooks. When the command and all its processes have ended,
+data is merged back from the overlay: objects, refs, logs, `HEAD`, the index and messages. All other
+changes are dropped and reported.
 
-Nothing is merged if a part would leave the repository in a state that git did not produce: an index
-that names new submodules, a rebase that would execute something, or files that another process has
-changed in the meantime.
+Nothing is merged back if the index names new submodules, if a rebase would execute something, or if
+another process has changed the same files in the meantime.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ NAMED_MAX: Final = 5
 """How many of the dropped files a message names."""
 
 _INNER: Final = r"(?P<inner>modules/(?:[^/]+/)+?)?(?P<tree>worktrees/[^/]+/)?"
-"""The git directory of a submodule or work tree, inside that of the repository."""
+"""A submodule's or work tree's git directory inside the repository's git directory."""
 
 _OBJECTS: Final = re.compile(
     _INNER + r"objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}"
@@ -47,7 +47,7 @@ _DATA: Final = re.compile(
     r"|lfs/objects/.+|BISECT_(?:LOG|NAMES|START|TERMS|EXPECTED_REV|ANCESTORS_OK))\Z"
 )
 _OF_ALL_TREES: Final = re.compile(r"(?:packed-refs|shallow|refs/.+|logs/refs/.+|lfs/.+|info/.+)\Z")
-"""Data that work trees share; all other data belongs to one of them."""
+"""Data that all work trees share; all other data belongs to one work tree."""
 
 _STEPS: Final = re.compile(_INNER + r"(?:rebase-merge|rebase-apply|sequencer)(?:/.+)?\Z")
 _STEP: Final = re.compile(
@@ -55,13 +55,13 @@ _STEP: Final = re.compile(
     r"|b|update-ref|u|revert)\b.*)?\Z"
 )
 _NOT_IN_STEPS: Final = frozenset({"strategy", "strategy_opts", "gpg_sign_opt", "opts"})
-"""State files of a rebase that name programs, or options of programs."""
+"""A rebase's state files that name programs, or options for programs."""
 
 _TRACKING: Final = re.compile(r"branch\..+\.(remote|merge|rebase|pushremote|vscode-merge-base)\Z")
 _NEGLIGIBLE: Final = re.compile(
     r"(?:.*/)?(?:[^/]+\.lock|gc\.(?:pid|log)|tmp_obj_\w+|fsmonitor--daemon.*)\Z|objects/incoming-.*"
 )
-"""Temporary files of git that may be dropped without a message."""
+"""Git's temporary files, which are dropped without a message."""
 
 
 class _OverlayChange(NamedTuple):
@@ -76,11 +76,11 @@ class _OverlayChange(NamedTuple):
 
 
 class GitOverlay:
-    """The overlay of one git directory for one command: a context manager.
+    """The overlay on one git directory for one command: a context manager.
 
-    `own` is the path of the work tree's state in it, if that is not the main one. The overlay is
-    created in `parent`, a directory of the daemon, and removed on exit. `report` is called with a
-    sentence for each change that was not merged back.
+    `own` is the path of an added work tree's state in the git directory; empty for the main work
+    tree. The overlay is created in `parent`, a directory of the daemon, and removed on exit.
+    `report` is called with sentences about changes that were not merged back.
     """
 
     def __init__(self, git: Path, own: str, parent: Path, report: Callable[[str], None]) -> None:
@@ -96,8 +96,8 @@ class GitOverlay:
         self._directory = Path(tempfile.mkdtemp(prefix="git-", dir=self._parent))
         self.upper.mkdir(mode=0o755)
         self._work.mkdir(mode=0o755)
-        # A file that changes in the git directory after this was changed by another process. The
-        # clock of the file system is used, as its timestamps are compared with this one.
+        # If a file in the git directory changes after this time, another process has changed it.
+        # The time is the file system's, because it is compared with the file system's timestamps.
         self._began_ns = self.upper.stat().st_ctime_ns
         return self
 
@@ -111,7 +111,7 @@ class GitOverlay:
             for folder, names, _files in os.walk(self._directory):
                 for name in names:
                     with contextlib.suppress(OSError):
-                        # Overlayfs leaves a directory that no one may read.
+                        # Overlayfs leaves a directory that nobody may read.
                         Path(folder, name).chmod(0o700, follow_symlinks=False)
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -123,7 +123,7 @@ class GitOverlay:
 
     @property
     def upper(self) -> Path:
-        """Where the overlay stores what is written."""
+        """The directory in which the overlay stores changes."""
         assert self._directory
         return self._directory / "upper"
 
@@ -147,7 +147,7 @@ class GitOverlay:
         if problem := self._problem(merged, unsafe):
             self._report(f"The command's changes to {self._git} were discarded: {problem}.")
             return
-        # Objects first and references to them last, in git's own order.
+        # As git does: objects first, then the references to them.
         for change in sorted(merged, key=_order):
             self._copy(change)
         if configured:
@@ -197,7 +197,7 @@ class GitOverlay:
         # An object is named by its content, so an existing one is the same.
         if _OBJECTS.match(change.name) and target.is_file():
             return
-        # Renamed into place, as git does it, so that no one reads a partial file.
+        # Renamed into place, as git does it, so that nobody reads a partial file.
         handle, name = tempfile.mkstemp(prefix="tmp_obj_", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as copy, change.path.open("rb") as source:
@@ -212,7 +212,7 @@ class GitOverlay:
             raise
 
     def _is_data(self, change: _OverlayChange) -> bool:
-        """Whether git executes nothing in a file, and this work tree may change it."""
+        """Whether a file is data: git executes nothing in it, and this work tree may change it."""
         if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
             return True
         named = _OBJECTS.match(change.name) or _DATA.match(change.name)
@@ -226,7 +226,7 @@ class GitOverlay:
         return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
     def _is_safe_step(self, change: _OverlayChange) -> bool:
-        """Whether git executes nothing that a state file of a rebase contains."""
+        """Whether a change is to a rebase's state file in which git executes nothing."""
         if not _STEPS.match(change.name):
             return False
         name = change.name.rpartition("/")[2]
@@ -241,9 +241,9 @@ class GitOverlay:
         return True
 
     def _merge_tracking(self, change: _OverlayChange) -> list[str]:
-        """Merge the upstream branches, the only part of the configuration that is data.
+        """Merge changes of upstream branches, the only part of the configuration that is data.
 
-        Returns the keys that were dropped.
+        Returns the other changed keys, which were dropped.
         """
         before, after = _settings(self._git / "config"), _settings(change.path)
         remotes = {key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key)} | {
@@ -267,7 +267,7 @@ class GitOverlay:
 
 
 def _changes(upper: Path, git: Path) -> Iterator[_OverlayChange]:
-    """Give the changed files in the overlay, including those below removed directories."""
+    """Yield the changed files in the overlay, including those in removed directories."""
     for folder, names, files in os.walk(upper):
         place = Path(folder)
         attributes = {name.rpartition(".")[2] for name in os.listxattr(place)}
@@ -279,20 +279,20 @@ def _changes(upper: Path, git: Path) -> Iterator[_OverlayChange]:
                 yield _OverlayChange(str(place.relative_to(upper) / name), place / name, gone=True)
         for name in (*files, *(one for one in names if (place / one).is_symlink())):
             path = place / name
-            # Overlayfs marks a removed file by a device with the number 0.
+            # Overlayfs marks a removed file with a device whose number is 0.
             gone = stat.S_ISCHR(path.lstat().st_mode)
             yield _OverlayChange(str(path.relative_to(upper)), path, gone)
 
 
 def _order(change: _OverlayChange) -> tuple[bool, int, str]:
     kinds = ("objects/", "logs/", "refs/", "packed-refs", "HEAD", "index")
-    # Removals come last: loose refs and objects go only when the pack is there.
+    # Removals come last: loose refs and objects are removed only when the pack exists.
     ranks = (number for number, kind in enumerate(kinds) if kind in change.name)
     return change.gone, next(ranks, len(kinds)), change.name
 
 
 def _submodules(index: Path) -> set[str]:
-    """Return the paths of submodules in an index, listed by a git without configuration."""
+    """Return the paths of submodules in an index; git lists them without any configuration."""
     if not index.exists():
         return set()
     with tempfile.TemporaryDirectory() as empty:
@@ -305,7 +305,7 @@ def _submodules(index: Path) -> set[str]:
 
 
 def _settings(config: Path) -> dict[str, tuple[str, ...]]:
-    """Return keys and values of a git configuration file, without its includes."""
+    """Return the keys and values of a git configuration file, without its includes."""
     settings: dict[str, tuple[str, ...]] = {}
     clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
     if not config.is_file():

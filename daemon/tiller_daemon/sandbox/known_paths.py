@@ -1,7 +1,7 @@
-"""Paths with a known meaning for confinements: system files, secrets, what programs execute.
+"""Paths with a known meaning for confinements: system files, secrets, and files that get executed.
 
-These are lists because a program can't recognise a secret by looking. How a path is hidden or
-protected is up to the sandbox (`bubblewrap`, `seatbelt`).
+These are lists because a program can't recognise a secret by its content. The sandboxes
+(`bubblewrap`, `seatbelt`) hide and protect the paths.
 """
 
 import os
@@ -39,30 +39,31 @@ VISIBLE_IN_RUN: Final = (
     "/run/systemd/resolve", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
     "/run/resolvconf", "/run/NetworkManager/resolv.conf",
 )  # fmt: skip
-"""What is left of `/run` in every confinement: name resolution, and programs of NixOS. The rest are
-sockets and secrets of services."""
+"""The parts of `/run` that every confinement shows: name resolution, and NixOS's programs. The rest
+are sockets and secrets of services."""
 
 HIDDEN_OF_SYSTEM: Final = ("/var/lib/docker", "/var/lib/containerd", "/private/var/run/docker.sock")
-"""Data and sockets of services elsewhere."""
+"""Services' data and sockets outside `/run`."""
 
 SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS")
-"""Variables with the path of a socket through which a command could have something executed."""
+"""Variables with the path of a socket through which a command could make others execute code."""
 
 BOUND_SOCKETS: Final = Path("/proc/net/unix")
-"""All sockets with a path. A read-only file system does not prevent connecting to them."""
+"""The list of all sockets with a path. Even on a read-only file system they accept connections."""
 
 PROTECTED_FOLDERS: Final = (".tiller", ".claude", ".codex", ".vscode")
-"""What makes tiller, other agents and editors execute something. They can't be written, nor created
-if they are missing. What git executes is in `git_directories`."""
+"""Directories that make tiller, other agents and editors execute something. They can't be written,
+nor created if they are missing. `git_directories` finds the paths that git executes."""
 
 PROTECTED_IF_THERE: Final = (
     ".mcp.json", ".cursor", ".idea", ".zed", ".opencode", ".gemini", ".envrc",
 )  # fmt: skip
-"""The same, but without placeholders, which would disturb other programs: what a build creates is
-renamed when it has ended."""
+"""More such files and directories, which get no placeholders because these would disturb other
+programs. If a build creates one, it is renamed when the build has ended."""
 
 EXECUTED_NAMES: Final = frozenset((*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-"""All of these names. They apply in subdirectories as well, which are opened as projects too."""
+"""All names of `PROTECTED_FOLDERS` and `PROTECTED_IF_THERE`. They count in subdirectories as well,
+because users open those as projects too."""
 
 EXECUTED_AT_HOME: Final = (
     ".ssh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -70,15 +71,15 @@ EXECUTED_AT_HOME: Final = (
     ".config/git", ".config/fish", ".config/systemd", ".config/autostart", ".config/tiller",
     ".local/bin", ".local/share/applications", "Library/LaunchAgents",
 )  # fmt: skip
-"""What shells, desktops, git and service managers execute for a user. A home may be a workspace, or
-a workspace may have the files that a home gets (dotfiles)."""
+"""Files that shells, desktops, git and service managers execute for a user. A workspace may be a
+home, or contain the files for one (dotfiles)."""
 
 _PROTECTED_NAMES: Final = EXECUTED_NAMES | {".git"}
 _EXECUTED: Final = tuple(f"/{name.casefold()}/" for name in EXECUTED_AT_HOME)
 
 
 def is_protected(path: str) -> bool:
-    """Whether a path contains one of these names, at any depth and in any case."""
+    """Whether a path contains a protected name, at any depth and in upper or lower case."""
     folded = path.casefold()
     if not _PROTECTED_NAMES.isdisjoint(folded.split("/")):
         return True
@@ -86,7 +87,7 @@ def is_protected(path: str) -> bool:
 
 
 def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Give the paths to hide in every confinement, whether they exist or not."""
+    """Yield the paths to hide in every confinement, whether they exist or not."""
     yield from (home / name for name in HIDDEN_IN_HOME)
     yield from map(Path, HIDDEN_OF_SYSTEM)
     for name in SOCKET_VARIABLES:
@@ -98,7 +99,7 @@ def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def bound_sockets() -> Iterator[Path]:
-    """Give the listening sockets, as the kernel lists them."""
+    """Yield the paths of listening sockets, as the kernel lists them."""
     try:
         lines = BOUND_SOCKETS.read_bytes().split(b"\n")
     except OSError:
@@ -110,10 +111,10 @@ def bound_sockets() -> Iterator[Path]:
 
 
 def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Give the directories of the user's own programs, from PATH and from this Python.
+    """Yield the directories of the user's own programs, from PATH and from this Python.
 
-    For a directory such as `~/.cargo/bin` this is its parent, where libraries are. The home itself,
-    its parents and some broad directories are left out.
+    A directory such as `~/.cargo/bin` is replaced by its parent, which has the libraries. The home
+    itself, its parents and some broad directories are left out.
     """
     named = [Path(sys.prefix), Path(sys.base_prefix)]
     for text in environ.get("PATH", "").split(os.pathsep):
@@ -135,11 +136,11 @@ TOOLS_IN_HOME: Final = (
     ".local/share/pnpm", "go/bin", "bin", ".gitconfig", ".config/git/config", ".config/git/ignore",
     ".ripgreprc", ".config/ripgrep",
 )  # fmt: skip
-"""Programs in the user's home, and the configuration of those that only read."""
+"""Programs in the user's home, and the configuration of programs that only read."""
 
 
 def closed_system_files() -> Iterator[Path]:
-    """Give files in `/etc` that not everyone may read, which root could read."""
+    """Yield the paths in `/etc` that not everyone may read, but a command run as root could."""
     for folder, names, files in os.walk("/etc"):
         for name in list(names):
             path = Path(folder, name)
@@ -153,7 +154,7 @@ def closed_system_files() -> Iterator[Path]:
 
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
-    """Give those that exist, with links resolved, each once."""
+    """Yield the paths that exist, with links resolved and without duplicates."""
     seen: set[str] = set()
     for path in paths:
         if is_there(path):
@@ -164,13 +165,13 @@ def existing(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists, be it a link that leads nowhere."""
+    """Whether a path exists, even as a link that leads nowhere."""
     look_along(path)
     return os.path.lexists(path)
 
 
 def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
-    """Return the root that contains `path`, if one does; a root does not contain itself."""
+    """Return the root that contains `path`, or None; a root does not contain itself."""
     text = str(path)
     for root in roots:
         if root != path and text.startswith(str(root).rstrip("/") + "/"):
@@ -179,7 +180,7 @@ def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
 
 
 def between(root: Path, path: Path) -> Iterator[Path]:
-    """Give the directories between `root` and `path`, excluding both."""
+    """Yield the directories between `root` and `path`, excluding both."""
     for parent in path.parents:
         if parent == root:
             return

@@ -1,29 +1,28 @@
 """Landlock: a command gives up rights before it begins. For machines without namespaces.
 
 Before the command starts, its process gets a Landlock domain for files and signals and a seccomp
-filter for the rest (`seccomp`). A reaper does that in a thread, from which it starts the command.
-For commands with a terminal or without a reaper, a launcher (`launcher`) does it and becomes the
-command. The rules are made once and count for later commands, until a stamp of what they were made
-from has changed.
+filter for the rest (see `seccomp`). A reaper does this in a thread, from which it starts the
+command. For commands with a terminal or without a reaper, `launcher` does it and becomes the
+command. The rules are reused for later commands until the stamp of a path that they depend on has
+changed.
 
-Landlock can only allow, and what is allowed for a directory is allowed for everything in it.
-Therefore:
+Landlock rules can only allow, and a rule for a directory covers everything in it. Therefore:
 
-- A command that only reads is confined completely. It may list and read what is visible, and write
-  to its temporary directory. Around hidden files, reading is allowed entry by entry.
+- A command that only reads is confined completely. It may list and read visible paths, and write to
+  its temporary directory. Around hidden files, reading is allowed entry by entry.
 - If a command may create files in a directory, single files in there can't be protected. A command
   that writes to the workspace can therefore write to `.git` too, so it must always be approved.
 - Landlock does not cover owners, modes, times and attributes of files. A command that may not write
-  can't change them. One that may write can do so wherever its user can.
+  can't change them. A command that may write can change them wherever its user can.
 - Nor does it cover limits, priorities and processors of other processes. A thread can set them only
   for itself.
 
-No unix socket can be created, because addresses and paths can't be told apart. With `network`,
-internet sockets can, and these also reach this machine. Terminals can't be created either.
+No unix socket can be created, because a filter can't tell one address from another. With `network`,
+internet sockets can be created, and these also reach this machine. Terminals can't be created.
 
-This takes version 6 of Landlock (Linux 6.12). Before, signals reach all processes of the user;
-before version 5, any device control is possible; before 3, files can be truncated; before 2, files
-can't be moved between directories. Older versions don't count as a sandbox.
+This sandbox needs version 6 of Landlock (Linux 6.12). Older versions don't count as a sandbox:
+before version 6, signals reach all processes of the user; before 5, any device control is possible;
+before 3, files can be truncated; before 2, files can't be moved between directories.
 """
 
 import os
@@ -56,15 +55,16 @@ VERSION_NEEDED: Final = 6
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
 DEVICES: Final = Path("/dev")
-"""Disks, cameras, other terminals; the launcher allows the devices that everyone needs."""
+"""Hidden because of disks, cameras and other terminals; the launcher allows harmless devices."""
 
 PROCESSES: Final = Path("/proc")
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
-"""Locks and memory that processes share by name; as public as `/tmp`."""
+"""The directory of locks and memory that processes share by name; as public as `/tmp`."""
 
 SHARED_TEMPORARY: Final = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108
-"""Without namespaces there is no private `/tmp`. Sockets in it can't be reached."""
+"""Writable, because there is no private `/tmp` without namespaces. Sockets in there can't be
+reached."""
 
 DENIALS: Final = re.compile(
     r"Permission denied|Operation not permitted|Address family not supported|Bad system call"
@@ -79,14 +79,14 @@ LIMITS: Final = (
     "owners and times of files elsewhere. /tmp is shared, and other processes are visible. There "
     "are no unix sockets and no terminals, and nothing on localhost can be reached."
 )
-"""How it falls short of bubblewrap, in sentences for users."""
+"""How Landlock falls short of bubblewrap, in sentences for users."""
 
 
 class _Made:
-    """What a confinement becomes: options for the launcher, and the rules that they describe."""
+    """A confinement as options for the launcher, and as the rules that these describe."""
 
     def __init__(self, options: Sequence[str]) -> None:
-        """Raises `OSError`."""
+        """Make the rules that the options describe. Raises `OSError`."""
         self.options: Final = options
         self.restrictions: Final = Restrictions(options)
         for path in (*self.restrictions.readable, *self.restrictions.writable):
@@ -96,10 +96,10 @@ class _Made:
 
 
 class Landlock:
-    """The sandbox of Linux without namespaces."""
+    """The sandbox on Linux without namespaces."""
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
-        """Use this command as the launcher; reapers do its work only if it is the default one."""
+        """Use this launcher; reapers do the work instead only of the default launcher."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS
@@ -115,7 +115,7 @@ class Landlock:
         confinement: Confinement,
         report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
-        """Give what to run instead of `arguments`."""
+        """Yield the command to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
         try:
@@ -140,7 +140,7 @@ class Landlock:
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:
-    """Give the options for the launcher."""
+    """Yield the options for the launcher."""
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=confinement.writes
     )

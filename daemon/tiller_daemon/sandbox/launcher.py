@@ -1,11 +1,11 @@
-"""A separate program: gives up what a command may not do, and becomes the command.
+"""A separate program that gives up the rights that a command must not have, and then becomes it.
 
-`landlock` starts it as `python -I -S launcher.py OPTION VALUE … -- COMMAND …`. Nothing of tiller is
-imported, because each import adds a millisecond to every command. If something can't be given up,
-it reports that and does not run the command.
+`landlock` starts it as `python -I -S launcher.py OPTION VALUE … -- COMMAND …`. The program imports
+nothing of tiller, because each import adds a millisecond to every command. If it can't give up a
+right, it reports that and does not run the command.
 
-A reaper uses its functions instead, which saves the start of this program: the daemon makes the
-ruleset (`make_ruleset`), and a thread of the reaper gives up the rest (`start_restricted`).
+A reaper saves the start of this program by calling its functions: the daemon makes the ruleset
+(`make_ruleset`), and a thread of the reaper gives up the rights (`start_restricted`).
 """
 
 import _thread  # The module `threading` takes 2 ms to import.
@@ -59,12 +59,13 @@ _SYSCALL.restype = ctypes.c_long
 
 
 class Restrictions:
-    """What the command may do: the parsed options, paths in the order they were given."""
+    """What the command may do: the parsed options, with paths in the order they were given."""
 
     def __init__(self, options: Sequence[str]) -> None:
         """Parse pairs of option and value.
 
-        `hidden` can't be read, nor `unwritable` written, except for what is allowed below them.
+        `hidden` paths can't be read and `unwritable` paths can't be written, except for paths in
+        them that are allowed.
         """
         self.readable: list[str] = []
         self.writable: list[str] = []
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stderr.write(f"tiller: the sandbox can't be set up, so nothing was run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
     try:
-        os.execvp(command[0], command)  # noqa: S606 - that is what it is for
+        os.execvp(command[0], command)  # noqa: S606 - the purpose of this program
     except OSError as error:
         sys.stderr.write(f"tiller: {command[0]} could not be run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
@@ -127,10 +128,10 @@ def version() -> int:
 
 
 def confine(restrictions: Restrictions) -> None:
-    """Give up all rights but these, for this process and its descendants."""
+    """Limit this process and its descendants to what the restrictions allow."""
     ruleset = make_ruleset(restrictions)
     for descriptor in range(3):
-        # The terminal that the command inherits.
+        # The command inherits this terminal.
         if os.isatty(descriptor):
             _grant(ruleset, os.ttyname(descriptor), DEVICE, (), _ignore)
     restrict(ruleset, restrictions.capabilities, restrictions.calls)
@@ -138,9 +139,9 @@ def confine(restrictions: Restrictions) -> None:
 
 
 def make_ruleset(restrictions: Restrictions, listing: Callable[[str], None] | None = None) -> int:
-    """Return a descriptor of Landlock's rules for what may be read and written.
+    """Return a descriptor of Landlock's rules for reading and writing.
 
-    `listing` is called with each directory whose entries get separate rules, before it is read.
+    `listing` is called with each directory whose entries get separate rules, before it is listed.
     """
     note = listing or _ignore
     rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
@@ -150,7 +151,7 @@ def make_ruleset(restrictions: Restrictions, listing: Callable[[str], None] | No
         folders = [path for path in hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
         for root in restrictions.readable:
             _grant(ruleset, root, READS, hidden, note)
-            # Directories with hidden files can still be listed, hidden directories can't.
+            # Directories with hidden files can still be listed; hidden directories can't.
             _grant(ruleset, root, LISTS, folders, note)
         for root in restrictions.writable:
             _grant(ruleset, root, READS, hidden, note)
@@ -164,9 +165,10 @@ def make_ruleset(restrictions: Restrictions, listing: Callable[[str], None] | No
 
 
 def restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
-    """Give up what the ruleset does not allow, and make the filter `calls` judge system calls.
+    """Limit this thread to the ruleset, and its system calls to those that the filter allows.
 
-    For this thread and the processes that it starts. Root keeps `capabilities`, as bits.
+    This applies to the processes that the thread starts, too. `calls` is the filter. Root keeps
+    only the `capabilities` (bits).
     """
     _give_up_capabilities(capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
@@ -180,10 +182,10 @@ def restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
 def start_restricted(
     start: Callable[[], int], over: _thread.LockType, ruleset: int, capabilities: int, calls: bytes
 ) -> int:
-    """Call `restrict` and `start` in a new thread; returns the pid, and raises their `OSError`.
+    """Call `restrict` and `start` in a new thread; return the pid, or raise their `OSError`.
 
-    The thread stays until `over` is released: the program that was started may have asked for a
-    signal when its parent ends (`setpriv --pdeathsig`), which for the kernel is this thread.
+    The thread lives until `over` is released. The started program may have asked for a signal when
+    its parent ends (`setpriv --pdeathsig`), and to the kernel this thread is the parent.
     """
     done = _thread.allocate_lock()
     done.acquire()
@@ -202,7 +204,7 @@ def start_restricted(
 
     _thread.start_new_thread(run, ())
     done.acquire()
-    # Empty after a bug, of which Python has reported the traceback.
+    # The list is empty only after a bug, whose traceback Python has printed.
     result = results[0] if results else OSError(EINVAL, "")
     if isinstance(result, OSError):
         raise result
@@ -212,10 +214,10 @@ def start_restricted(
 def _grant(
     ruleset: int, path: str, rights: int, holes: Sequence[str], listing: Callable[[str], None]
 ) -> None:
-    """Allow `rights` for a directory or file except for the holes; nothing if it does not exist.
+    """Allow `rights` for a directory or file, except for `holes`; ignore a missing path.
 
-    A right for a directory covers everything in it. So around a hole each entry gets the right
-    separately, and entries that are created there later get none.
+    A right for a directory covers everything in it. So a directory with a hole gets no rights
+    itself, but each of its present entries does. Entries that are created later get none.
     """
     try:
         opened = os.open(path, _OPEN_PATH)
@@ -250,7 +252,7 @@ def _grant_opened(
         if child in inner:
             continue
         try:
-            # Opened relative to the directory that was listed, so that a new link leads nowhere.
+            # Opened relative to the listed directory, so that no new link on the way is followed.
             deeper = os.open(name, _OPEN_PATH, dir_fd=opened)
         except OSError:
             continue
@@ -261,7 +263,7 @@ def _grant_opened(
 
 
 def _ignore(path: str) -> None:
-    """Note nothing."""
+    """Do nothing."""
 
 
 def _names(directory: int) -> list[str]:
@@ -285,7 +287,7 @@ def _give_up_capabilities(kept: int) -> None:
     if os.geteuid() == 0:
         for number in range(_CAPABILITIES):
             if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
-                break  # There are no more, or this process can't gain any by executing programs.
+                break  # Either no more exist, or executed programs can't give this process any.
     else:
         kept = 0
     low, high = kept & 0xFFFFFFFF, kept >> 32

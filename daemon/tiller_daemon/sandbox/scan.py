@@ -1,8 +1,8 @@
-"""Scanning a workspace before each command, for what its confinement must hide or protect.
+"""Scans a workspace before each command, for paths that the confinement must hide or protect.
 
-Files that rules protect are hidden from commands. Other repositories in the workspace, and what
-editors, shells and agents execute, can't be written by commands that were not approved. A directory
-is read again only if it has changed, which its own timestamps show. So a scan costs one `stat` per
+Files that rules protect are hidden from commands. Commands without approval can't write to other
+repositories in the workspace, nor to files that editors, shells and agents execute. A directory is
+read again only if its timestamps show that it has changed. So a scan costs one `stat` per
 directory, and reads the few that changed.
 """
 
@@ -18,31 +18,33 @@ from typing import Final, NamedTuple
 from tiller_daemon.sandbox.known_paths import EXECUTED_NAMES
 
 PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
-"""Directories of installed packages: published files, and tens of thousands of them."""
+"""Directories of installed packages, which hold tens of thousands of published files. They are not
+scanned."""
 
 FOLDERS_LOOKED_AT: Final = 100
-"""The most directories that are looked at on the event loop: 0.2 ms, where a thread costs 0.1 ms
-and, if the loop is busy, much more."""
+"""The most directories that are checked on the event loop. This takes 0.2 ms, while a thread costs
+0.1 ms, and much more if the loop is busy."""
 
 UNSETTLED_NS: Final = 50_000_000
-"""A directory that changed this shortly before it was read is read again, because timestamps are
-that coarse."""
+"""A directory that changed within this time before it was read is read again, because timestamps
+are this coarse."""
 
 FOLDERS_MAX: Final = 200_000
-"""The most directories in a workspace; a larger one is refused."""
+"""The most directories that a workspace may have; a larger workspace is refused."""
 
 
 DISABLED: Final = ".disabled"
-"""Appended to the name of what other programs would execute, or of what marks a repository."""
+"""Appended to the names of files that programs would execute or that mark a repository."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ScanResult(NamedTuple):
-    """What a scan has found.
+    """The paths that a scan has found.
 
-    `protected` are files. `repositories` are the `.git` (directory or file) or `HEAD` of other
-    repositories. `executed` is what programs execute when they find it (`EXECUTED_NAMES`).
+    `protected` are the files that rules protect. `repositories` are the `.git` (directory or file)
+    or `HEAD` of other repositories. `executed` are paths that make programs execute something
+    (`EXECUTED_NAMES`).
     """
 
     protected: tuple[Path, ...] = ()
@@ -60,29 +62,29 @@ class _Folder(NamedTuple):
     signature: tuple[int, int, int]
     """Its inode and times when it was read."""
     read_ns: int
-    """When it was read, less `UNSETTLED_NS`."""
+    """The time when it was read, minus `UNSETTLED_NS`."""
     folders: tuple[str, ...]
-    """The names of its subdirectories, except for those that are not scanned."""
+    """The names of the subdirectories that are scanned."""
     protected: tuple[str, ...]
     """The names of protected files."""
     repositories: tuple[str, ...]
-    """The names that mark a repository."""
+    """The names of entries that mark a repository."""
     executed: tuple[str, ...]
-    """The names of what programs execute."""
+    """The names of entries that make programs execute something."""
 
 
 class _Scan(NamedTuple):
-    """A scan that has read every directory."""
+    """A scan in which every directory could be read."""
 
     folders: Mapping[str, _Folder]
     result: ScanResult
 
 
 def disable(workspace: Path, path: Path) -> str:
-    """Hide what a scan has found from the programs that execute it; returns its new path.
+    """Rename a path that a scan has found, so that no program executes it; return the new path.
 
-    It is renamed, and of a repository the file that marks it. Follows no links, because other
-    commands may be changing the workspace. Raises `OSError`.
+    In a repository, the file that marks it is renamed. Follows no links, because other commands may
+    be changing the workspace. Raises `OSError`.
     """
     *folders, mark = path.relative_to(workspace).parts
     opened = os.open(workspace, _FOLDER)
@@ -102,12 +104,12 @@ def disable(workspace: Path, path: Path) -> str:
 
 
 def _rename(name: str, folder: int) -> str:
-    """Rename what is in an open directory; returns the new name."""
+    """Rename an entry of an open directory; return its new name."""
     for new in (name + DISABLED, f"{name}{DISABLED}-{token_hex(8)}"):
         try:
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
-            # A directory is not replaced unless it is empty. Nobody can foresee the second name.
+            # The new name is taken by a directory or file. Nobody can foresee the second name.
             if error.errno not in (EEXIST, ENOTEMPTY, EISDIR, ENOTDIR):
                 raise
         else:
@@ -152,16 +154,16 @@ class Scanner:
             repositories += [Path(self._workspace, name, one) for one in folder.repositories]
             executed += [Path(self._workspace, name, one) for one in folder.executed]
         result = ScanResult(tuple(protected), tuple(repositories), tuple(executed))
-        # Set together and not changed afterwards, because this runs in a thread.
+        # Both are set at once and never changed afterwards, because this runs in a thread.
         self._known = known
         self._last = _Scan(known, result) if is_complete else None
         return result
 
     def scan_if_unchanged(self) -> ScanResult | None:
-        """Return the result of the last scan if no directory has changed since; else None.
+        """Return the result of the last scan if no directory has changed since then; else None.
 
-        None, too, if that scan could not read a directory, or if there are more than
-        `FOLDERS_LOOKED_AT`, so that this never takes long.
+        Also returns None if that scan could not read a directory, or found more than
+        `FOLDERS_LOOKED_AT`, so that this call never takes long.
         """
         last = self._last
         if last is None or len(last.folders) > FOLDERS_LOOKED_AT:
@@ -192,7 +194,7 @@ class Scanner:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
-        # Without `name` this is the workspace itself, whose own repository is not listed.
+        # An empty `name` is the workspace itself, whose own repository is not listed.
         repositories = [one for one in (*folders, *files) if one == ".git" and name]
         if name and "HEAD" in files and {"objects", "refs"} <= set(folders):
             repositories.append("HEAD")
@@ -207,7 +209,7 @@ class Scanner:
 
 
 def _signature(path: str) -> tuple[int, int, int] | None:
-    """Return the inode of a directory and its times in nanoseconds; None if it is missing."""
+    """Return a directory's inode and its times in nanoseconds; None if it can't be examined."""
     try:
         state = os.lstat(path)
     except OSError:
@@ -216,5 +218,5 @@ def _signature(path: str) -> tuple[int, int, int] | None:
 
 
 def _is_current(known: _Folder, signature: tuple[int, int, int] | None) -> bool:
-    """Whether a directory is as it was when it was read."""
+    """Whether a directory has not changed since it was read."""
     return known.signature == signature and known.read_ns > known.signature[2]

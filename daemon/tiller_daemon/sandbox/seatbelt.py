@@ -1,6 +1,7 @@
-"""Seatbelt, the sandbox of macOS: a profile in its own language, run by `sandbox-exec`.
+"""Seatbelt, the sandbox on macOS: `sandbox-exec` runs a command under a profile.
 
-The profile is generated here and tested as text. In a profile the last matching rule wins.
+The profile, in Seatbelt's own language, is generated here and tested as text. In a profile the last
+matching rule wins.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -29,7 +30,7 @@ sandbox."""
 
 
 class Seatbelt:
-    """The sandbox of macOS."""
+    """The sandbox on macOS."""
 
     def __init__(self, program: str) -> None:
         self.name: Final = PROGRAM
@@ -46,7 +47,7 @@ class Seatbelt:
         confinement: Confinement,
         report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
-        """Give what to run instead of `arguments`."""
+        """Yield the command to run instead of `arguments`."""
         if confinement.temporary is None:
             yield WrappedCommand((self._program, "-p", profile(confinement), *arguments))
             return
@@ -56,7 +57,7 @@ class Seatbelt:
 
 
 EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
-"""What git executes, or follows, in a git directory."""
+"""The entries of a git directory that git executes or follows."""
 
 USER_FILES: Final = (
     Path("/Users"),
@@ -64,7 +65,7 @@ USER_FILES: Final = (
     Path("/private/tmp"),
     Path("/private/var/tmp"),
 )
-"""Where users keep files: of these, a command that only reads sees just the workspace."""
+"""Where users keep files. A command that only reads sees just the workspace in there."""
 
 
 def profile(confinement: Confinement) -> str:
@@ -74,11 +75,11 @@ def profile(confinement: Confinement) -> str:
     protected = [path for path in named if root_of(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule wins, so deeper paths come later: a protected directory may contain a writable
-    # one.
+    # directory.
     writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
     writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
-    # Renaming a directory would move what is protected in it.
+    # Renaming a directory would move the protected paths in it.
     pins = {
         pin
         for path in protected

@@ -1,9 +1,9 @@
-"""Seccomp filters: system calls that a command may not make, because nothing else restricts them.
+"""Seccomp filters, which refuse system calls that nothing else restricts.
 
-Pure: returns programs for the kernel's filter machine as bytes, which bubblewrap or `launcher`
-installs. Sockets are restricted by their family alone, because a filter sees numbers and no
-addresses. Calls that are not named here are allowed. A call of another architecture (32 bits, x32)
-kills the process, as its numbers mean something else.
+The functions are pure: they return programs for the kernel's filter machine as bytes, which
+bubblewrap or `launcher` installs. Sockets are restricted by their family alone, because a filter
+sees numbers but no addresses. Calls that are not named here are allowed. A call of another
+architecture (32 bits, x32) kills the process, as its numbers have other meanings.
 """
 
 import functools
@@ -27,14 +27,17 @@ _ANY: Final = 0xFFFFFFFF
 
 
 class _Call(NamedTuple):
-    """A system call by its numbers on x86-64 and aarch64; None if it does not exist there."""
+    """The numbers of a system call on x86-64 and aarch64; None where it does not exist."""
 
     x86_64: int | None
     aarch64: int | None
 
 
 class _Check(NamedTuple):
-    """The values an argument must have (or must not, if `forbidden`); `mask` selects its bits."""
+    """The values that an argument may have, or must not have if `forbidden`.
+
+    `mask` selects the bits that are compared.
+    """
 
     argument: int
     values: tuple[int, ...]
@@ -55,16 +58,16 @@ _NEVER: Final = (
     # clone3, whose flags a filter can't see. Without it, programs call clone.
     _Call(435, 435),
 )  # fmt: skip
-"""What no namespace isolates, or nothing needs."""
+"""Calls whose effects no namespace isolates, or that no program needs."""
 
 _CLONE, _UNSHARE = _Call(56, 220), _Call(272, 97)
 _NEW_USER: Final = 0x10000000
-"""The flag for a user namespace. In a namespace of its own a command is root, and
-reaches parts of the kernel that only root can reach: mounting, network filters, and their bugs."""
+"""The flag for a user namespace. In its own user namespace a command is root, and reaches parts of
+the kernel that only root can reach: mounting, network filters, and their bugs."""
 
 _PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
 _PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))
-"""Reading and writing the memory of another process, whose pid is the first argument."""
+"""Calls that read and write the memory of another process, whose pid is the first argument."""
 
 _INIT: Final = 1
 """The first process in a namespace, which belongs to the sandbox."""
@@ -76,7 +79,8 @@ _SHARED: Final = (
     _Call(68, 186), _Call(69, 189), _Call(70, 188), _Call(71, 187),
     _Call(240, 180), _Call(241, 181),
 )  # fmt: skip
-"""What programs share by a number or name. It needs a namespace, or is refused."""
+"""Calls for objects that programs share by a number or name. They are refused if no namespace
+isolates the objects."""
 
 _CHANGES: Final = (
     # chmod, fchmod, fchmodat, fchmodat2
@@ -89,40 +93,40 @@ _CHANGES: Final = (
     _Call(188, 5), _Call(189, 6), _Call(190, 7), _Call(463, 463),
     _Call(197, 14), _Call(198, 15), _Call(199, 16), _Call(466, 466), _Call(469, 469),
 )  # fmt: skip
-"""Changes of a file's metadata, which Landlock does not cover."""
+"""Calls that change a file's metadata, which Landlock does not cover."""
 
 _TERMINAL: Final = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: faking input to a terminal, for whatever program reads there."""
+"""TIOCSTI and TIOCLINUX, which fake input to a terminal for any program that reads from it."""
 
 _TYPE_OF_REQUEST: Final = 0xFF00
 _REQUESTS: Final = (0x5400, 0x8900)
 """The types of `ioctl` requests for terminals, which pipes and files share, and for sockets."""
 
 _READING_REQUESTS: Final = (0x80086601, 0x80087601, 0x801C581F, 0xC020660B, 2)
-"""FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP, FIGETBSZ: what `lsattr` and
-`filefrag` use. Many other requests change a file or a subvolume that was opened for reading, which
-Landlock does not cover, and each file system has its own."""
+"""FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FS_IOC_FIEMAP and FIGETBSZ, which `lsattr`
+and `filefrag` use. Many other requests change a file or subvolume that was opened for reading.
+Landlock does not cover them, and each file system has its own."""
 
 _OF_PROCESSES: Final = (
     # sched_setparam, sched_setscheduler, sched_setaffinity, sched_setattr; and prlimit: a limit of
     # CPU time kills like a signal.
     _Call(142, 118), _Call(144, 119), _Call(203, 122), _Call(314, 274), _Call(302, 261),
 )  # fmt: skip
-"""What changes the process that the first argument names; 0 is the caller."""
+"""Calls that change the process named by the first argument; 0 is the caller."""
 
 _OF_GROUPS: Final = ((_Call(141, 140), 0), (_Call(251, 30), 1))
-"""setpriority and ioprio_set. Their first argument tells whether the second one names a process, as
-these numbers do, a group or a user."""
+"""setpriority and ioprio_set, with the first argument by which the second one names a process.
+Otherwise it names a group or a user."""
 
 
 @functools.cache
 def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
     """Return the filter for a command in namespaces; empty if the machine is unknown.
 
-    There is no namespace for keys, for an inherited terminal, and for some socket families, one of
-    which (vsock) leaves a virtual machine. Without `sockets`, only pairs of unix sockets can be
-    created. The first process of the namespace belongs to the sandbox. It can't be traced, and its
-    descriptors and memory can't be accessed; the command's own processes can be traced.
+    The filter covers what has no namespace: keys, an inherited terminal, and some socket families,
+    one of which (vsock) leads out of a virtual machine. Without `sockets`, unix sockets can be
+    created only in pairs. The first process of the namespace belongs to the sandbox. It can't be
+    traced, and its descriptors and memory can't be accessed; the command's processes can be traced.
     """
     if machine not in ARCHITECTURES:
         return b""
@@ -144,9 +148,10 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
 def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> bytes:
     """Return the filter for a command under Landlock; raises `KeyError` for an unknown machine.
 
-    Without `network`, only socket pairs can be created; with it, internet sockets too. Unix sockets
-    never, as they could connect to any service of the user. Without `writes`, no metadata of a file
-    can be changed. Limits, priorities and processors can only be set by a thread for itself.
+    Without `network`, only socket pairs can be created; with `network`, internet sockets too. Unix
+    sockets can never be created, as they could connect to any of the user's services. Without
+    `writes`, file metadata can't be changed. A thread can set limits, priorities and processors
+    only for itself.
     """
     families = (INET, INET6, NETLINK) if network else ()
     pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
@@ -175,9 +180,9 @@ def _refuse_user_namespaces(machine: str) -> Iterator[bytes]:
 
 
 def _refuse_netlink(machine: str) -> Iterator[bytes]:
-    """Refuse sockets to all of the kernel but its addresses and routes, which programs list.
+    """Refuse netlink sockets except for addresses and routes, which programs list.
 
-    Another refusal for the same call may follow, so the number is loaded again.
+    Another refusal for the same call may follow, so the call's number is loaded again.
     """
     number = _SOCKET.x86_64 if machine == "x86_64" else _SOCKET.aarch64
     assert number is not None
@@ -207,9 +212,10 @@ def _beginning(machine: str) -> Iterator[bytes]:
 
 
 def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
-    """Refuse a call unless its arguments pass all checks; the next step finds its number loaded.
+    """Refuse a call unless its arguments pass all checks; any other call's number stays loaded.
 
-    Only the lower half of an argument is checked, as the kernel takes these as 32-bit numbers.
+    Only the lower half of an argument is checked, as the kernel takes these arguments as 32-bit
+    numbers.
     """
     number = call.x86_64 if machine == "x86_64" else call.aarch64
     if number is None:
@@ -220,12 +226,12 @@ def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
 
 
 def _allow(call: _Call, machine: str, argument: int, values: Sequence[int]) -> bytes:
-    """Allow a call with one of these values; the next step finds the call's number loaded."""
+    """Allow a call with one of these values; otherwise the call's number is left loaded."""
     number = call.x86_64 if machine == "x86_64" else call.aarch64
     assert number is not None
     body = [_instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)]
     for left, value in zip(range(len(values) - 1, -1, -1), values, strict=True):
-        # A match jumps over the remaining values, and the last mismatch over the verdict.
+        # A match jumps over the remaining values, and the last mismatch jumps over the verdict.
         body.append(_instruction(_EQUAL, value, yes=left, no=not left))
     body += (_instruction(_RETURN, _ALLOW), _instruction(_LOAD, _NUMBER_AT))
     return b"".join((_instruction(_EQUAL, number, no=len(body)), *body))
@@ -247,5 +253,5 @@ def _steps(check: _Check, errno: int) -> Iterator[bytes]:
 
 
 def _instruction(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """One `struct sock_filter`; jumps are relative, in instructions."""
+    """Return one `struct sock_filter`; jumps are relative, in instructions."""
     return struct.pack("=HBBI", code, yes, no, value)
