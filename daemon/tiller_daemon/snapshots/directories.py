@@ -1,7 +1,7 @@
-"""What is known of a workspace's files: directories, with stamps that show what has changed.
+"""The known directories and files of a workspace, with stamps that show which have changed.
 
-A stamp that may be as old as an unseen change is not trusted: after a write within one tick of the
-file system's clock, a file can change again without a new time. git calls such a file racy.
+Within one tick of the file system's clock, a file can change twice and have the same time. So a
+stamp that was taken too soon after a change is not trusted. git calls such a file racy.
 """
 
 import os
@@ -34,11 +34,11 @@ class File(NamedTuple):
     """A file or link that no ignore file names."""
 
     stamp: Stamp | None
-    """None if it is not trusted, so that the file must be read again."""
+    """None if the stamp is not trusted, so that the file must be read again."""
     mode: int
     """The mode that git stores."""
     blob: bytes
-    """The id of its content; empty if no snapshot may have it."""
+    """The id of the file's content; empty if no snapshot may store the file."""
 
 
 @dataclass(slots=True)
@@ -46,36 +46,36 @@ class Directory:
     """A directory whose files belong to snapshots."""
 
     path: str
-    """Relative to the workspace, with a slash at the end; empty for the workspace itself."""
+    """The path in the workspace, with a slash at the end; empty for the workspace itself."""
     stamp: Stamp | None = None
-    """Taken before its names were read; None if they must be read again."""
+    """Taken before the directory was listed; None if it must be listed again."""
     files: dict[str, File] = field(default_factory=dict[str, File])
-    """Its files and links by name."""
+    """The files and links in the directory, by name."""
     directories: "dict[str, Directory]" = field(default_factory=dict[str, "Directory"])
     """The subdirectories that may contain files of snapshots, by name."""
     others: dict[str, Kind] = field(default_factory=dict[str, Kind])
-    """What snapshots leave out, with its content: ignored, not a file, a repository."""
+    """The entries that snapshots leave out, by name: ignored, not a file, or a repository."""
     ignore_stamp: Stamp | None = None
-    """The stamp of its ignore file."""
+    """The stamp of the directory's ignore file."""
     patterns: Patterns = ()
-    """The patterns of its ignore file."""
+    """The patterns in the directory's ignore file."""
     tree: bytes = b""
-    """The id of its tree; empty if it must be made again."""
+    """The id of the directory's git tree; empty if the tree must be made again."""
     inode: int = 0
-    """Shows that another directory has taken its place."""
+    """The inode, which shows whether another directory has taken this one's place."""
     is_gone: bool = False
-    """Whether it is no longer in the workspace."""
+    """Whether the directory is no longer in the workspace."""
     watched: int = -1
-    """The number of its watch; negative without one."""
+    """The number of the directory's watch; negative without a watch."""
 
     def kind_of(self, name: str) -> Kind | None:
-        """Return what the entry of this name was; None if there was none."""
+        """Return the kind of the known entry with this name; None if there is none."""
         if file := self.files.get(name):
             return "l" if file.mode == LINK else "f"
         return "d" if name in self.directories else self.others.get(name)
 
     def walk(self) -> "Iterator[Directory]":
-        """Yield this directory and all below it."""
+        """Yield this directory and all directories below it."""
         yield self
         for child in self.directories.values():
             yield from child.walk()
@@ -91,12 +91,12 @@ class Directory:
 
 
 def stamp_of(state: os.stat_result) -> Stamp:
-    """Return what changes when a file does."""
+    """Return the stamp of a file from its `stat` result."""
     return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_mode
 
 
 def stamp_at(path: str) -> Stamp | None:
-    """Return the stamp of what is at a path; None if nothing is."""
+    """Return the stamp of the file or directory at a path; None if it does not exist."""
     try:
         return stamp_of(os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -111,10 +111,10 @@ def trusted(stamp: Stamp, read_ns: int) -> Stamp | None:
 
 
 def changed_names(path: str, files: Mapping[str, File]) -> list[str]:
-    """Return the names of the files in the directory `path/` whose stamps are not the same now."""
+    """Return the names of the files in the directory `path/` whose stamps have changed."""
     changed: list[str] = []
     lstat = os.lstat
-    # This runs for each file of a workspace, so it calls nothing else.
+    # This loop runs for each file of a workspace, so it calls no other function.
     for name, (stamp, _, _) in files.items():
         try:
             now = lstat(path + name)
@@ -140,13 +140,13 @@ def mode_of(state: os.stat_result) -> int:
 
 
 def entries_of(path: Path | str) -> dict[str, tuple[Kind, int]]:
-    """Return kind and inode of each entry of a directory; raises `OSError`."""
+    """Return the kind and inode of each entry of a directory; raises `OSError`."""
     with os.scandir(path) as entries:
         return {entry.name: (_kind(entry), entry.inode()) for entry in entries}
 
 
 def tree_of(directory: Directory, write: Callable[[bytes], bytes]) -> bytes:
-    """Return the id of a directory's tree; `write` gets the content of each new one."""
+    """Return the id of a directory's tree; `write` gets the content of each new tree."""
     if not directory.tree:
         entries = [
             (file.mode, os.fsencode(name), file.blob)

@@ -11,8 +11,8 @@ def files_to_exclude(
 ) -> frozenset[str]:
     """Return the files that no snapshot may store.
 
-    These contain one of the secret values, can't be read, are neither regular files nor links, or
-    lie behind a link.
+    These are files that contain a secret value, can't be read, are neither regular files nor links,
+    or are reached through a linked directory.
     """
     parents = {(workspace / path).parent for path in paths}
     behind_links = {parent for parent in parents if os.path.realpath(parent) != str(parent)}

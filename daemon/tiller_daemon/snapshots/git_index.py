@@ -16,28 +16,31 @@ _LOW: Final = 0xFFFFFFFF
 
 
 class IndexEntry(NamedTuple):
-    """A file as git last looked at it."""
+    """The state of a file when git last checked it."""
 
     mode: int
     """The mode that git stores."""
     blob: bytes
-    """The id of its content."""
+    """The id of the file's content."""
     times_ns: tuple[int, int]
     """Modification and change time."""
     inode: int
-    """Its lower 32 bits."""
+    """The lower 32 bits of the inode."""
     size: int
-    """Its lower 32 bits."""
+    """The lower 32 bits of the size."""
 
     def is_of(self, stamp: Stamp) -> bool:
-        """Return whether git saw the file as it is with this stamp."""
+        """Return whether the file had this stamp when git checked it."""
         modified_ns, changed_ns, size, inode, _ = stamp
         here = ((modified_ns, changed_ns), inode & _LOW, size & _LOW)
         return here == (self.times_ns, self.inode, self.size)
 
 
 def read_index(store: Path) -> dict[bytes, IndexEntry] | None:
-    """Return the files in the index by path; None if it has another version. Raises `OSError`."""
+    """Return the files in the index, by path; None if the index has another version.
+
+    Raises `OSError`.
+    """
     try:
         data = (store / "index").read_bytes()
     except FileNotFoundError:
@@ -53,6 +56,6 @@ def read_index(store: Path) -> dict[bytes, IndexEntry] | None:
         end = data.index(b"\0", begin)
         times_ns = (m_s * SECOND_NS + m_ns, c_s * SECOND_NS + c_ns)
         entries[data[begin:end]] = IndexEntry(mode, blob, times_ns, inode, size)
-        # Between one and eight NULs bring the next entry to a multiple of eight.
+        # One to eight NULs follow, so that an entry's length is a multiple of eight.
         at = end + _ALIGNED_BYTES - (end - at) % _ALIGNED_BYTES
     return entries

@@ -1,4 +1,4 @@
-"""Trees in a shadow repository: writing one from the index, comparing two, reading blobs."""
+"""Writes and compares the trees in a shadow repository, and reads blobs."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from tiller_daemon.files.restore import GitEntry
 from tiller_daemon.snapshots.shadow_repository import ShadowRepository
 
 PATHS_AT_ONCE: Final = 500
-"""How many paths go on one command line: Linux takes 2 MiB, and a path has at most 4 KiB."""
+"""How many paths go on one command line; Linux allows 2 MiB, and 4 KiB for each path."""
 
 _CHANGES: Final = ("diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--raw", "--numstat")
 _DIFF: Final = (
@@ -24,19 +24,19 @@ class TreeChange(NamedTuple):
     """A file that differs between two trees."""
 
     path: str
-    """Relative to the workspace."""
+    """The path in the workspace."""
     before: GitEntry | None
     """None if the file was added."""
     after: GitEntry | None
     """None if the file was removed."""
     added: int | None
-    """Lines; None if the file is not text."""
+    """The number of added lines; None if the file is not text."""
     removed: int | None
-    """Lines; None if the file is not text."""
+    """The number of removed lines; None if the file is not text."""
 
 
 async def write_tree(shadow: ShadowRepository) -> str:
-    """Write a tree of the index of the workspace. All functions here raise `GitProblem`."""
+    """Write a tree of the workspace's index. All functions of this module raise `GitProblem`."""
     if not shadow.prefix:
         return (await shadow.run("write-tree")).decode().strip()
     if not await shadow.run("ls-files", "-z", on_files=True):
@@ -45,8 +45,8 @@ async def write_tree(shadow: ShadowRepository) -> str:
 
 
 async def put_into_index(files: Mapping[str, GitEntry | None], shadow: ShadowRepository) -> None:
-    """Put these files of the workspace into the index, and remove those that are None."""
-    # What is removed may be in the way of a new file.
+    """Put these files into the workspace's index, and remove files whose entry is None."""
+    # Removals come first, because they may be in the way of a new file.
     ordered = sorted(files.items(), key=lambda item: item[1] is not None)
     lines = [
         b"%o %b\t%b\0"
@@ -62,9 +62,9 @@ async def put_into_index(files: Mapping[str, GitEntry | None], shadow: ShadowRep
 
 
 async def ignored_paths(paths: Sequence[str], shadow: ShadowRepository) -> set[str]:
-    """Return which of these new paths of the workspace an ignore file names."""
+    """Return the ones of these new paths in the workspace that git ignores."""
     arguments = ("check-ignore", "--no-index", "-z", "--stdin")
-    # A colon at the beginning would have a meaning.
+    # A path with a colon at its beginning would have a special meaning.
     stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)
     output = await shadow.run(*arguments, stdin=stdin, on_files=True, may_find_nothing=True)
     return {os.fsdecode(path[2:]) for path in output.split(b"\0") if path}
@@ -78,7 +78,7 @@ async def compare(before: str, after: str, shadow: ShadowRepository) -> tuple[Tr
 async def differences(
     before: str, after: str, paths: Sequence[str], shadow: ShadowRepository
 ) -> str:
-    """Return the differences of these files as `git apply` takes them."""
+    """Return the differences between two trees in these files, as a diff for `git apply`."""
     results: list[bytes] = []
     for start in range(0, len(paths), PATHS_AT_ONCE):
         some = paths[start : start + PATHS_AT_ONCE]
@@ -87,7 +87,7 @@ async def differences(
 
 
 async def contents(blobs: Sequence[str], shadow: ShadowRepository) -> dict[str, bytes]:
-    """Return the bytes of these blobs; missing ones are left out."""
+    """Return the bytes of these blobs; missing blobs are left out."""
     if not blobs:
         return {}
     output = await shadow.run(

@@ -1,9 +1,9 @@
-"""Decides which names are always left out, and which no pattern of an ignore file can match.
+"""Decides which names are always left out, and which names no ignore file can match.
 
-About all others git is asked.
+git decides about all other names.
 
-The test errs on one side only: a pattern whose literal parts are all in a path may match it, and
-then git decides.
+The test errs on one side only: if a path contains all literal parts of a pattern, it may match, so
+git decides.
 """
 
 import os
@@ -14,16 +14,20 @@ from typing import Final
 from tiller_daemon.files.whole_files import TEMPORARY
 
 Patterns = tuple[tuple[str, ...], ...]
-"""The literal parts of each pattern: a path that lacks one of them does not match."""
+"""The literal parts of each pattern. A path that lacks one of a pattern's parts does not match."""
 
 _WILDCARD: Final = re.compile(r"[*?/]+")
 
-# Begins a set or an escape, or ends the pattern; what follows is not taken apart.
+# Begins a set or an escape, or ends the pattern; the text after it is not examined.
 _COMPLEX: Final = re.compile(r"[\[\\\0]")
 
 
 def is_left_out(name: str, kind: str) -> bool:
-    """Return whether an entry is always left out: not a file, one of ours, or refused by git."""
+    """Return whether an entry is always left out.
+
+    This holds for anything but files, links and directories, for tiller's temporary files, and for
+    names that git refuses.
+    """
     lower = name.lower()
     return (
         kind == "o"
@@ -36,7 +40,7 @@ def is_left_out(name: str, kind: str) -> bool:
 def parse_patterns(data: bytes) -> Patterns:
     """Return the literal parts of each pattern of an ignore file."""
     lines = os.fsdecode(data.removeprefix(b"\xef\xbb\xbf")).split("\n")
-    # `!` takes files out again, which matters only to a file that another pattern matches.
+    # `!` excepts files from other patterns, so it matters only to a file that another one matches.
     patterns = (line.rstrip() for line in lines if line[:1] not in ("#", "!"))
     return tuple({_literal_parts(pattern) for pattern in patterns if pattern})
 

@@ -1,12 +1,12 @@
-"""A workspace whose files are known, so that a look reads only what has changed.
+"""A workspace whose files are known, so that a snapshot reads only changed files.
 
-`learning` makes it from a snapshot by git. From then on `check` compares stamps: of all files, or
-only in directories where the watch saw changes. Whatever it can't decide alone raises `Unclear`,
-and git takes the next snapshot.
+`learning` fills a known workspace from a snapshot by git. From then on `check` compares the stamps
+of all files, or only in directories where the watch saw changes. If it can't tell what has changed,
+it raises `Unclear`, and git takes the next snapshot.
 
-The watch alone is enough only while one turn works, as it misses a write through a mapping that
-stays open, or through another name of the file elsewhere. So a turn begins and ends with a look at
-all stamps.
+The watch alone is enough only while one turn works, because it misses a write through an open
+memory mapping, or through another name of the file elsewhere. So the first and last snapshots of a
+turn compare all stamps.
 """
 
 import os
@@ -38,13 +38,13 @@ from tiller_daemon.snapshots.surroundings import IGNORE_FILE, REPOSITORY, Surrou
 from tiller_daemon.snapshots.watch import Watch
 
 CHANGED_FILES_MAX: Final = 500
-"""From here on git is quicker, as it writes all files into one pack."""
+"""If more files have changed, git is quicker, as it writes all files into one pack."""
 
 CHANGED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The most that one look reads itself."""
+"""The most bytes that one check reads without git."""
 
 LEVELS_MAX: Final = 100
-"""How deep directories may be nested: each level takes up to four of Python's 1,000 frames."""
+"""How deep directories may be nested; each level takes up to four of Python's 1,000 frames."""
 
 
 class Unclear(Exception):
@@ -52,17 +52,17 @@ class Unclear(Exception):
 
 
 class FoundChange(NamedTuple):
-    """A file that is not what it was."""
+    """A change of a file between two snapshots."""
 
     before: GitEntry | None
     after: GitEntry | None
     lines: int | None
-    """Number of lines of the file now; None if it is gone or not text."""
+    """The file's number of lines now; None if the file is gone or not text."""
 
 
 @dataclass
 class Findings:
-    """What a look has found so far."""
+    """What a check of the workspace has found so far."""
 
     unsure: list[tuple[Directory, str, Kind]] = field(
         default_factory=list[tuple[Directory, str, Kind]]
@@ -71,26 +71,27 @@ class Findings:
     to_read: dict[str, tuple[Directory, str]] = field(
         default_factory=dict[str, tuple[Directory, str]]
     )
-    """Files that are new or have another stamp, with directory and name, by path."""
+    """The directory and name of each file that is new or has another stamp, by path."""
     bytes_to_read: int = 0
     changes: dict[str, FoundChange] = field(default_factory=dict[str, FoundChange])
     """The changes by path."""
 
 
 class Rules(NamedTuple):
-    """What a snapshot may not have."""
+    """What a snapshot must not store."""
 
     is_secret: Callable[[Path, str], bool]
-    """Whether a file must not be stored, by workspace and path."""
+    """Whether the file with this workspace and path must not be stored."""
     secrets: tuple[bytes, ...]
     """Values that no stored file may contain."""
 
 
 class KnownWorkspace:
-    """The files of a workspace; `close` it. `store` is the git directory for objects.
+    """The known files of a workspace; call `close` at the end.
 
-    Each file that changes goes into `not_in_index`, with its path. After any exception it is of no
-    use any more. All methods block for as long as the disk takes.
+    `store` is the git directory for objects. Each file that changes is added to `not_in_index` by
+    its path. After any exception the object must not be used. All methods block for as long as the
+    disk takes.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class KnownWorkspace:
         self._store: Final = store
         self._base: Final = f"{root}/"
         self._seen: dict[str, Directory] = {}
-        # While it became known, files may have changed before they were watched.
+        # While the workspace was learned, files may have changed before they were watched.
         self._all_seen = True
         self.device: Final = os.lstat(root).st_dev
         self.has_links = False
-        """Whether a file has several names, of which the watch sees only the one that is used."""
+        """Whether a file has several names; the watch sees a write only through the name used."""
 
     def close(self) -> None:
         """Stop watching."""
@@ -123,7 +124,7 @@ class KnownWorkspace:
             self.watch = None
 
     def directories_seen(self) -> list[Directory] | None:
-        """Return the directories where the watch saw changes; None if it may be any."""
+        """Return the directories where the watch saw changes; None if any may have changed."""
         changed = self.watch.changed() if self.watch else None
         self._all_seen = self._all_seen or changed is None or self.has_links
         self._seen.update((directory.path, directory) for directory in changed or ())
@@ -131,12 +132,12 @@ class KnownWorkspace:
         return None if self._all_seen else [self._seen[path] for path in sorted(self._seen)]
 
     def check(self, directories: Iterable[Directory] | None) -> Findings:
-        """Compare stamps in these directories, or in all. Raises `Unclear` and `OSError`."""
+        """Compare stamps in these directories, or in all if None. Raises `Unclear`, `OSError`."""
         if not self.around.are_the_same():
             raise Unclear("a repository or an ignore file above the workspace has changed")
         here = os.lstat(self.root)
         if (here.st_ino, here.st_dev) != (self.top.inode, self.device):
-            # No watch reports that a directory above it was replaced.
+            # No watch reports that a directory above the workspace was replaced.
             raise Unclear("the workspace was replaced by another directory")
         found = Findings()
         everything = directories is None
@@ -144,7 +145,7 @@ class KnownWorkspace:
             self._check(directory, found)
             self._seen.pop(directory.path, None)
             if everything:
-                # A rule may now allow what was left out before.
+                # A rule may now allow a file that was left out before.
                 for name, file in directory.files.items():
                     if not file.blob:
                         self._must_read(directory, name, found)
@@ -160,7 +161,7 @@ class KnownWorkspace:
         return self.check([one for one in self.top.walk() if one.path not in left])
 
     def decide(self, found: Findings, ignored: set[str]) -> None:
-        """Add the new entries, now that git has said which of them are ignored."""
+        """Add the unsure entries, except for the paths that git says are `ignored`."""
         unsure, found.unsure = found.unsure, []
         for directory, name, kind in unsure:
             if directory.path + name in ignored:
@@ -169,7 +170,7 @@ class KnownWorkspace:
                 self._admit(directory, name, kind, found)
 
     def read(self, found: Findings) -> None:
-        """Read what is new or has changed, and store it. Raises `Unclear` and `OSError`."""
+        """Read and store all files that are new or changed. Raises `Unclear` and `OSError`."""
         for path, (directory, name) in found.to_read.items():
             file, lines = self._read(path)
             before = directory.files.pop(name, None)
@@ -178,12 +179,12 @@ class KnownWorkspace:
             self._note(path, before, file, lines, found)
 
     def write_tree(self) -> str:
-        """Store the trees that have changed, and return the id of the whole one."""
+        """Store the trees that have changed, and return the id of the workspace's tree."""
         return tree_of(self.top, lambda data: write_object(self._store, "tree", data)).hex()
 
     def _check(self, directory: Directory, found: Findings) -> None:
         if directory.is_gone:
-            # A directory above it has already shown that.
+            # A directory above it is gone, and `_forget` has recorded that.
             return
         read_ns = time.time_ns()
         path = self._base + directory.path
@@ -197,7 +198,7 @@ class KnownWorkspace:
         if self.watch and (directory.inode != state.st_ino or not self.watch.has(directory)):
             self.watch.remove(directory)
             self.watch.add(self.root, directory)
-            # The stamp is that of the old directory; a new one may have any.
+            # The known stamp is the old directory's; the new directory may have any stamp.
             directory.stamp = None
         directory.inode = state.st_ino
         if stamp != directory.stamp:
@@ -267,18 +268,18 @@ class KnownWorkspace:
             raise Unclear("there are many changes")
 
     def patterns(self, path: str) -> Iterator[Patterns]:
-        """Yield those of all ignore files that decide about a path."""
+        """Yield the patterns of each ignore file that may apply to a path."""
         yield from self.around.patterns
         for directory in self.top.way_to(path):
             yield directory.patterns
 
     def _read(self, path: str) -> tuple[File | None, int | None]:
-        """Return a file as it is now, with its number of lines; None if it is gone."""
+        """Return a file's current state and number of lines; None if the file is gone."""
         read_ns = time.time_ns()
         location = Location(self.root / path, inside=True, text=path)
         try:
             with opened_parent(location) as (parent, name):
-                # A change from here on shows in the next stamp.
+                # A change after this `stat` shows in the next stamp.
                 state = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 stamp, mode = trusted(stamp_of(state), read_ns), mode_of(state)
                 self.has_links = self.has_links or state.st_nlink > 1
@@ -305,7 +306,7 @@ class KnownWorkspace:
     def _note(
         self, path: str, before: File | None, after: File | None, lines: int | None, found: Findings
     ) -> None:
-        """Note a change unless the snapshot stays the same."""
+        """Record a change of a file, unless the snapshot stays the same."""
         old, new = _entry(before), _entry(after)
         if old == new:
             return
@@ -313,14 +314,14 @@ class KnownWorkspace:
         for directory in self.top.way_to(path):
             directory.tree = b""
         if path in found.changes:
-            # It has gone, and is back as something else.
+            # The file was recorded as gone, and has come back as something else.
             old = found.changes.pop(path).before
         if old != new:
             found.changes[path] = FoundChange(old, new, lines)
 
 
 def _is_same(directory: Directory, name: str, kind: Kind) -> bool:
-    """Whether an entry is of the same kind; a known file may have become a link."""
+    """Whether an entry has its known kind; a file that became a link counts as the same kind."""
     return directory.kind_of(name) == kind or (name in directory.files and kind in "fl")
 
 

@@ -1,4 +1,4 @@
-"""Getting to know a workspace: from what git has in its index, and a walk of all directories."""
+"""Learns the files of a workspace from git's index and a walk through all directories."""
 
 import os
 from typing import Final
@@ -25,18 +25,19 @@ from tiller_daemon.snapshots.surroundings import (
 )
 
 DIRECTORIES_MAX: Final = 5_000
-"""The most directories that are known of one workspace; each takes a watch of the system."""
+"""The most directories that a known workspace may have; each takes one of the system's watches."""
 
 FILES_MAX: Final = 20_000
-"""The most files that are known of one workspace; each takes some 500 bytes."""
+"""The most files that a known workspace may have; each takes some 500 bytes of memory."""
 
 
 class Learner:
     """Fills a `KnownWorkspace` right after git took a snapshot.
 
-    `index` is git's index. `listed` are the names that git listed before it updated the index: new,
-    changed or not to be stored; repositories end with a slash. `began_ns` is a time before that.
-    All methods block, and raise `Unclear` and `OSError`.
+    `index` is git's index. `listed` are the names that git listed before it updated the index: new
+    and changed files, files that must not be stored, and repositories with a slash at the end.
+    `began_ns` is a time before git listed them. All methods block, and raise `Unclear` and
+    `OSError`.
     """
 
     def __init__(
@@ -56,16 +57,16 @@ class Learner:
         }
         self._count = 0
         self.unsure: list[tuple[Directory, str, Kind]] = []
-        """Entries that git does not have and an ignore file may name."""
+        """Entries that are not in git's index and that an ignore file may name."""
 
     def begin(self) -> None:
-        """Walk all directories with files that git has."""
+        """Walk all directories that are not ignored for sure; entries may remain unsure."""
         if len(self._index) > FILES_MAX:
             raise Unclear("there are many files")
         self._visit(self._known.top)
 
     def decide(self, ignored: set[str]) -> None:
-        """Continue, now that git has said which of the unclear entries are ignored."""
+        """Continue with the unsure entries, except for the paths that git says are `ignored`."""
         unsure, self.unsure = self.unsure, []
         for directory, name, kind in unsure:
             if directory.path + name in ignored:
@@ -74,7 +75,7 @@ class Learner:
                 self._admit(directory, name, kind)
 
     def finish(self, tree: str) -> None:
-        """Compare the result with the tree that git wrote."""
+        """Compare the result with the tree that git wrote; raise `Unclear` if they differ."""
         if tree_of(self._known.top, lambda data: object_of("tree", data)[0]).hex() != tree:
             raise Unclear("the workspace has changed while it was read")
 
@@ -123,7 +124,7 @@ class Learner:
         elif path in self._index or path in self._listed:
             directory.files[name] = self._file(path)
         else:
-            # It is newer than what git has read; the next look finds it.
+            # The file was created after git listed the names; the next snapshot finds it.
             directory.stamp = None
 
     def _add_repository(self, mark: str) -> None:
@@ -132,7 +133,7 @@ class Learner:
     def _file(self, path: str) -> File:
         state = os.lstat(self._base + path)
         self._known.has_links = self._known.has_links or state.st_nlink > 1
-        # A change since git began to read must show.
+        # A change after git began to read must show in the stamp.
         stamp = trusted(stamp_of(state), self._began_ns)
         entry = self._index.get(path)
         if entry is None:
@@ -144,7 +145,7 @@ class Learner:
 def known_workspace_after(
     known: KnownWorkspace, index: dict[bytes, IndexEntry], listed: set[str], began_ns: int
 ) -> Learner:
-    """Return the learner for a workspace whose project has this index."""
+    """Return the learner for a workspace in the project that has this index."""
     prefix = os.fsencode(known.around.prefix)
     inside = {
         os.fsdecode(path.removeprefix(prefix)): entry

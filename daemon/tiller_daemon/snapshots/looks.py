@@ -1,7 +1,7 @@
-"""Snapshots of one workspace: by git, or by stamps once the workspace is known.
+"""Takes the snapshots of one workspace: by git, or by stamps once the workspace is known.
 
-git reads whatever it is given, and takes three processes for a change of one file. From
-`LEARN_FROM` on, `KnownWorkspace` takes the snapshots, and git only those that are unclear to it.
+git needs three processes for a change of one file. After `LEARN_FROM` snapshots `KnownWorkspace`
+takes over, and git takes only the snapshots for which stamps are not enough.
 """
 
 import os
@@ -34,27 +34,27 @@ from tiller_daemon.snapshots.watch import Watch, is_local
 
 NEW_BYTES_MAX: Final = 512 * 1024 * 1024
 NEW_FILES_MAX: Final = 100_000
-"""The most that one snapshot adds. A workspace with more new data gets no snapshots."""
+"""The most files and bytes that one snapshot adds. A workspace with more gets no snapshots."""
 
 LIST_S_MAX: Final = 15.0
-"""How long listing the workspace may take; 5,000 files take 0.02 s. In a whole home directory the
-first call that may write waits this long, and then there are no snapshots."""
+"""How long listing the workspace may take; 5,000 files take 0.02 s. If the workspace is a whole
+home directory, the first call that may write waits this long, and there are no snapshots."""
 
 PACKED_FROM: Final = 200
-"""From this many new files on, all go into one pack, as git does with large files. Writing 5,000
-loose objects takes four times as long."""
+"""If a snapshot has at least this many new files, they go into one pack. Writing 5,000 loose
+objects takes four times as long."""
 
 LEARN_FROM: Final = 3
-"""The snapshot by git with which the workspace becomes known. That takes as long as two or three
-of them, so it is not worthwhile for a single step."""
+"""How many snapshots git takes until the workspace is learned. Learning takes as long as two or
+three snapshots, so it is not worthwhile for a single step."""
 
 LEARN_AGAIN_S: Final = 60.0
-"""How long to wait after a workspace could not become known."""
+"""How long to wait after an attempt to learn the workspace has failed."""
 
 QUICK_FILES_MAX: Final = 200
 QUICK_BYTES_MAX: Final = 256 * 1024
-"""How many stamps are compared, and how much is read, on the event loop: less than 1 ms each. More
-goes to a thread."""
+"""The most files to compare and bytes to read on the event loop: less than 1 ms each. A thread does
+more."""
 
 
 class _Latest(NamedTuple):
@@ -68,8 +68,8 @@ class _Latest(NamedTuple):
 class Looks:
     """Takes the snapshots of one workspace, for one task at a time.
 
-    `is_secret` and `secrets` are those of `Snapshots`. All methods raise `GitProblem` and
-    `OSError`; after a cancellation the next snapshot is right all the same.
+    `is_secret` and `secrets` are described at `Snapshots`. All methods raise `GitProblem` and
+    `OSError`. Even after a cancellation the next snapshot is correct.
     """
 
     def __init__(
@@ -100,22 +100,22 @@ class Looks:
         return self._known is not None
 
     def forget(self) -> None:
-        """Forget the files, and which objects exist."""
+        """Forget the known files and the last tree."""
         known, self._known = self._known, None
         self._tree, self._latest, self._by_git = "", None, 0
         if known:
             known.close()
 
     def drop(self) -> None:
-        """Forget the files, and what is not in the index, as the git directory will be removed."""
+        """Forget the known files and their changes, because the git directory will be removed."""
         self.forget()
         self._not_in_index = {}
 
     async def flush(self) -> None:
-        """Forget the files, and put what only they know into the index, which keeps the objects.
+        """Forget the known files, and put their changes into the index, which keeps the objects.
 
-        Call it before objects that nothing refers to are removed. If git fails, the changes are
-        dropped: git finds them by the stamps in its index.
+        Call this before unreferenced objects are removed. If git fails, the changes are dropped,
+        and git finds them again by the stamps in its index.
         """
         files = self._not_in_index
         self.drop()
@@ -124,9 +124,10 @@ class Looks:
             await put_into_index(files, self._shadow)
 
     async def take(self, *, thorough: bool) -> str:
-        """Return the tree of the workspace.
+        """Take a snapshot and return the id of its tree.
 
-        Without `thorough` the watch is enough, if there is one; see `known_workspace`.
+        Without `thorough`, only directories where the watch saw changes are checked, if there is a
+        watch; see `known_workspace`.
         """
         if self._known:
             with suppress(Unclear, GitProblem, OSError):
@@ -134,9 +135,9 @@ class Looks:
         return await self._take_by_git()
 
     async def missed(self) -> tuple[str, str] | None:
-        """Compare the stamps of what the watch says is unchanged since the last snapshot.
+        """Find changes since the last snapshot that the watch has missed, by comparing stamps.
 
-        Returns the trees before and after if there are changes, which then have no other owner.
+        Returns the trees before and after such changes, which no step has caused for certain.
         """
         known, before = self._known, self._tree
         if not known or not known.watch or not before:
@@ -147,11 +148,11 @@ class Looks:
         return None
 
     def changes(self, before: str, after: str) -> tuple[TreeChange, ...] | None:
-        """Return how two trees differ; None if only git can tell."""
+        """Return the files that differ between two trees; None if only git can tell."""
         latest = self._latest
         if latest is None or (before, after) != (latest.before, latest.after):
             return None
-        # Lines that were removed are in old contents, which git has.
+        # Only git can count removed lines, as it has the old contents.
         if any(change.before for change in latest.changes.values()):
             return None
         return tuple(
@@ -168,7 +169,7 @@ class Looks:
         many = directories is None or sum(len(one.files) for one in directories) > QUICK_FILES_MAX
         tree = await self._finish(known, partial(known.check, directories), in_thread=many)
         if known.has_links and directories is not None:
-            # The first file with several names: the others may be anywhere.
+            # A file with several names has appeared, and the other names may be anywhere.
             tree = await self._finish(known, partial(known.check, None), in_thread=True)
         return tree
 
@@ -224,7 +225,7 @@ class Looks:
         return self._tree
 
     async def _learn(self, around: Surroundings, listed: set[str], began_ns: int) -> None:
-        """Get to know the files, after git has listed these names. Raises `Unclear`."""
+        """Learn the files of the workspace, after git has `listed` names. Raises `Unclear`."""
         shadow = self._shadow
         index = await trio.to_thread.run_sync(read_index, shadow.store)
         if index is None:
@@ -263,10 +264,10 @@ class Looks:
             await self._shadow.run(*arguments, stdin=stdin, on_files=True)
 
     def _classify(self, listed: bytes) -> tuple[list[str], list[str]]:
-        """Split the names that git lists into those to remove from the index and those to add.
+        """Return the listed names to remove from the index, and those to add.
 
         Blocks for as long as the disk takes, so it runs in a thread. Raises `GitProblem` if there
-        is too much.
+        are too many files or bytes to add.
         """
         workspace = self._shadow.workspace
         files = {(r[:1], os.fsdecode(r[2:])) for r in listed.split(b"\0") if r}
@@ -283,7 +284,7 @@ class Looks:
         if taken_bytes > NEW_BYTES_MAX or len(wanted) > NEW_FILES_MAX:
             raise GitProblem(
                 f"{len(wanted)} files with {taken_bytes // 1024**2} MiB are too much for a "
-                "snapshot. List those that need none in .gitignore."
+                "snapshot. List files that need no snapshots in .gitignore."
             )
         excluded = files_to_exclude(workspace, wanted, self._secret_values())
         stored = [name for name in wanted if name not in excluded]

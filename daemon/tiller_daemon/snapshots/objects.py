@@ -1,4 +1,4 @@
-"""Writing git objects without git: blobs and trees, each in a file of its own."""
+"""Writes git objects without git: blobs and trees, each to its own file."""
 
 import hashlib
 import os
@@ -16,10 +16,10 @@ TREE: Final = 0o40000
 EMPTY_TREE: Final = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 BINARY_BYTES: Final = 8_000
-"""A NUL in this beginning makes a file binary for git."""
+"""git treats a file with a NUL within this many bytes of its beginning as binary."""
 
 _COMPRESSION: Final = 1
-"""As git does for loose objects: the fastest."""
+"""The fastest level, which git uses for loose objects too."""
 
 
 def object_of(kind: Literal["blob", "tree"], data: bytes) -> tuple[bytes, bytes]:
@@ -38,7 +38,7 @@ def tree_data(entries: Iterable[tuple[int, bytes, bytes]]) -> bytes:
 def write_object(store: Path, kind: Literal["blob", "tree"], data: bytes) -> bytes:
     """Store an object in the git directory `store` and return its id; raises `OSError`.
 
-    Like git, it leaves the moment of the write to the disk.
+    Like git, this does not wait until the object is on the disk.
     """
     name, whole = object_of(kind, data)
     digits = name.hex()

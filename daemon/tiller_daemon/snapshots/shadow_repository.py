@@ -1,7 +1,7 @@
-"""The daemon's own git repository for a workspace, which may itself be a repository or not.
+"""The daemon's own git repository for a workspace, whether or not that is a repository itself.
 
-git runs here without using or changing anything of the user or the project: no hooks, filters,
-configuration, attributes or line-end conversion. What is stored, and when, is in `snapshots`.
+git runs here without using or changing the user's or the project's hooks, filters, configuration or
+attributes, and without converting line ends. `snapshots` decides what is stored, and when.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import find_repository, git_directory
 
 GIT_S_MAX: Final = 60.0
-"""How long a git process may take. The first snapshot of 5,000 files takes 0.5 s."""
+"""How long a git process may take; the first snapshot of 5,000 files takes 0.5 s."""
 
 OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""The largest output of a git process: the names of a million files, or the files of one
+"""The largest output of a git process, such as the names of a million files, or the files of one
 restore."""
 
 ERROR_BYTES_MAX: Final = 4 * 1024
@@ -33,7 +33,7 @@ KILL_WAIT_S: Final = 2.0
 """How long to wait for a git process that was killed."""
 
 CHECKSUM_BYTES: Final = 20
-"""Length of the SHA-1 at the end of an index."""
+"""The length of the SHA-1 at the end of an index."""
 
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -75,8 +75,8 @@ class GitProblem(Exception):
 class ShadowRepository:
     """The git directory `store` for `workspace` (absolute, without links).
 
-    For one task at a time, which calls `prepare` before anything else. `variables` are those that
-    git needs, and the daemon's marker.
+    For one task at a time, which calls `prepare` before anything else. `variables` are the
+    environment variables that git needs, and the daemon's marker.
     """
 
     def __init__(self, store: Path, workspace: Path, variables: Mapping[str, str]) -> None:
@@ -84,7 +84,7 @@ class ShadowRepository:
         self.workspace: Final = workspace
         self._variables: Final = variables
         self.work_tree = workspace
-        """The directory of the project: the workspace, or one above it."""
+        """The directory of the project: the workspace, or a directory above it."""
         self._ignored_roots: dict[Path, bool] = {}
 
     @property
@@ -96,7 +96,7 @@ class ShadowRepository:
 
     @property
     def prefix(self) -> str:
-        """Path of the workspace in the project, with a trailing slash; '' if it is all of it."""
+        """The workspace's path in the project, with a trailing slash; '' if they are the same."""
         inside = self.workspace.relative_to(self.work_tree).as_posix()
         return "" if inside == "." else f"{inside}/"
 
@@ -112,7 +112,7 @@ class ShadowRepository:
             if repository.root not in self._ignored_roots:
                 self._ignored_roots[repository.root] = await self._is_ignored()
             if self._ignored_roots[repository.root]:
-                # git would store nothing of an ignored directory, so the workspace is treated as a
+                # git would store nothing in an ignored directory, so the workspace is treated as a
                 # project itself.
                 self.work_tree = self.workspace
 
@@ -126,7 +126,7 @@ class ShadowRepository:
     ) -> bytes:
         """Run git and return its output; raises `GitProblem`. Cancellation kills the process.
 
-        With `on_files` it runs in the workspace, and paths are relative to that. With
+        With `on_files` git runs in the workspace, and paths are relative to the workspace. With
         `may_find_nothing` the exit status 1 is not an error.
         """
         directory = self.workspace if on_files else self.store
@@ -186,7 +186,7 @@ class ShadowRepository:
         # a time, so no other process holds it.
         (self.store / "index.lock").unlink(missing_ok=True)
         if not _is_whole(self.store / "index"):
-            # git refuses to work with it, for good. Without it, git reads all files again.
+            # git always refuses to work with a damaged index. Without an index, it reads all files.
             (self.store / "index").unlink()
 
     async def _is_ignored(self) -> bool:
@@ -198,7 +198,7 @@ class ShadowRepository:
 
 
 def _is_whole(index: Path) -> bool:
-    """Whether an index ends with its checksum, if there is one; a power cut may damage it."""
+    """Whether an index ends with its checksum or is missing; a power cut may damage an index."""
     try:
         data = index.read_bytes()
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def _ensure_content(path: Path, text: str) -> None:
 
 
 async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, bytes]:
-    """Feed a process its input and return its output and errors."""
+    """Send a process its input, and return its output and errors."""
     assert process.stdin
     assert process.stdout
     assert process.stderr

@@ -1,9 +1,9 @@
-"""Snapshots of workspaces: every file before and after a step, and how to go back.
+"""Snapshots of workspaces: they store the files before and after a step, and restore them.
 
-Each workspace has a git repository of the daemon (`shadow_repository`). All sessions in that
-workspace share it, one at a time. A snapshot is a tree, kept alive by a reference of its session.
-It leaves out what `.gitignore` names, anything but regular files and links, files larger than
-`FILE_BYTES_MAX`, files with secrets, and git repositories inside the workspace.
+For each workspace the daemon has its own git repository (`shadow_repository`). All sessions in the
+workspace share this repository, one at a time. A snapshot is a git tree that is kept as long as a
+session refers to it. Snapshots leave out ignored files, anything but regular files and links, files
+larger than `FILE_BYTES_MAX`, files with secrets, and git repositories inside the workspace.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ log = structlog.get_logger()
 Read = TypeVar("Read")
 
 TRY_AGAIN_S: Final = 600.0
-"""How long a workspace gets no snapshots after one failed, as each attempt may take a minute."""
+"""How long to wait for the next snapshot after one failed, as each attempt may take a minute."""
 
 KEEP_S: Final = 30 * 86_400.0
 """How long snapshots are kept while their session exists."""
 
 KNOWN_MAX: Final = 4
-"""For how many workspaces the files are known at once; 5,000 files take some 3 MB."""
+"""For how many workspaces the files are kept in memory at once; 5,000 files take some 3 MB."""
 
 LOOSE_FILES_MAX: Final = 6_700
 PACKS_MAX: Final = 50
@@ -71,7 +71,7 @@ class SnapshotProblem(Exception):
 
 
 class _Journal(msgspec.Struct, frozen=True):
-    """A restore that was begun; paths are bytes, as they may not be valid text."""
+    """A restore that has begun; its paths are bytes, as they may not be valid text."""
 
     workspace: str
     submission_id: str
@@ -79,24 +79,24 @@ class _Journal(msgspec.Struct, frozen=True):
 
 
 class _Store:
-    """The snapshots of one workspace; whoever uses them holds `lock`."""
+    """The snapshots of one workspace; hold `lock` while using them."""
 
     def __init__(self, shadow: ShadowRepository, looks: Looks, lock: trio.Lock) -> None:
         self.shadow: Final = shadow
         self.lock: Final = lock
         self.looks: Final = looks
         self.failed = ""
-        """Why the last snapshot failed; empty if it did not."""
+        """Why the last snapshot failed; empty if it succeeded."""
         self.failed_at = 0.0
-        """In trio's time."""
+        """When the last failed snapshot failed, in trio's time."""
 
 
 class Snapshots:
     """The snapshots of all workspaces, in `directory`.
 
-    `variables` are the environment of git. `is_secret` tells by workspace and path which files are
-    never stored, and no stored file contains one of the values of `secrets`. `is_committed` tells
-    whether the log has a submission.
+    `variables` are git's environment. `is_secret` tells, from a workspace and a path, whether a
+    file must never be stored. No stored file contains a value that `secrets` returns.
+    `is_committed` tells whether the log has a submission.
     """
 
     def __init__(
@@ -119,7 +119,8 @@ class Snapshots:
     async def take(self, workspace: str, session_id: str, *, thorough: bool = True) -> str:
         """Take a snapshot and return the id of its tree. Raises `SnapshotProblem`.
 
-        Without `thorough` a watch of the workspace may be enough; `missed` makes up for that.
+        Without `thorough`, only directories where a watch saw changes may be checked; call `missed`
+        later to find other changes.
         """
         store = self._store(workspace)
         if store.failed and trio.current_time() < store.failed_at + TRY_AGAIN_S:
@@ -155,15 +156,15 @@ class Snapshots:
         return await self._read(workspace, partial(compare, before, after))
 
     async def diff(self, workspace: str, before: str, after: str, paths: Sequence[str]) -> str:
-        """Return the differences of these files as a unified diff; raises `SnapshotProblem`."""
+        """Return a unified diff of these files between two trees; raises `SnapshotProblem`."""
         return await self._read(workspace, partial(differences, before, after, paths))
 
     async def restore(
         self, workspace: str, restores: Sequence[FileRestore], submission_id: str
     ) -> tuple[str, ...]:
-        """Restore the files that are as expected; returns the paths of the others.
+        """Restore the files that have their expected content; return the paths of the others.
 
-        The restore is undone at the next start, or before the next restore, unless
+        The restore is undone at the daemon's next start or before the next restore, unless
         `confirm_restore` was called or the log has the submission. Raises `SnapshotProblem` if
         nothing was done.
         """
@@ -178,15 +179,15 @@ class Snapshots:
             return await self._restore(store, restores)
 
     def confirm_restore(self, workspace: str) -> None:
-        """Commit a restore: its event is in the log."""
+        """Make a restore final, because its event is in the log."""
         with suppress(OSError):
             (self._store(workspace).shadow.store / JOURNAL).unlink(missing_ok=True)
 
     async def repair(self) -> None:
-        """Undo the restores that were in progress when the daemon was killed; call at start."""
+        """Undo restores that were unfinished when the daemon was killed; call this at the start."""
         for path in self._directory.glob(f"*.git/{JOURNAL}"):
             try:
-                # An incomplete journal is left to the next restore there, which removes it.
+                # The next restore in the workspace removes an incomplete journal.
                 if journal := read_journal(path, _Journal):
                     store = self._store(journal.workspace)
                     async with store.lock:
@@ -196,13 +197,13 @@ class Snapshots:
                 log.error("restore_not_undone", journal=str(path), reason=_reason(error))
 
     def forget(self, session_id: str) -> None:
-        """Drop the snapshots of a deleted session; `run` then frees the space."""
+        """Drop the references of a deleted session to its snapshots, so that `run` deletes them."""
         for references in self._directory.glob(f"*.git/{_REFERENCES}/{session_id}"):
             shutil.rmtree(references, ignore_errors=True)
         self._dropped.set()
 
     async def run(self, exists: Callable[[str], Awaitable[bool]]) -> None:
-        """Delete unreferenced snapshots, now and whenever a session was deleted."""
+        """Delete unreferenced snapshots, now and whenever a session is deleted; never returns."""
         names = await trio.to_thread.run_sync(self._sessions_with_snapshots)
         gone = frozenset([name for name in names if not await exists(name)])
         dropped = await trio.to_thread.run_sync(self._drop_references, gone)
@@ -224,8 +225,8 @@ class Snapshots:
         return self._stores[path]
 
     def _limit_known(self, store: _Store) -> None:
-        """Forget the files of the workspace that was not used for the longest time."""
-        # The order is that of use.
+        """Forget the files of the least recently used workspace if too many are known."""
+        # The stores are in the order of their last use.
         self._stores[store.shadow.workspace] = self._stores.pop(store.shadow.workspace)
         known = [one for one in self._stores.values() if one.looks.is_known]
         idle = [one for one in known if not one.lock.locked()]
@@ -243,7 +244,7 @@ class Snapshots:
                 raise SnapshotProblem(str(error)) from error
 
     def _add_reference(self, store: _Store, tree: str, session_id: str) -> None:
-        """Keep the tree from being pruned for as long as the session may go back to it."""
+        """Keep the tree from being pruned as long as the session may be rewound to it."""
         path = store.shadow.store / _REFERENCES / session_id / tree
         make_directory(path.parent)
         with open(path, "w", opener=open_private) as file:
@@ -257,7 +258,7 @@ class Snapshots:
         write_journal(store.shadow.store / JOURNAL, journal)
 
     async def _undo_unfinished(self, store: _Store) -> None:
-        """Undo a restore for a submission that is not in the log."""
+        """Undo the last restore if the log does not have its submission."""
         path = store.shadow.store / JOURNAL
         journal = read_journal(path, _Journal)
         if journal and not await self._is_committed(journal.submission_id):
@@ -283,7 +284,7 @@ class Snapshots:
         return {references.name for references in self._directory.glob(f"*.git/{_REFERENCES}/*")}
 
     def _drop_references(self, gone: frozenset[str]) -> bool:
-        """Drop references of `gone` sessions and old ones; returns whether there were any."""
+        """Drop old references and those of `gone` sessions; return whether any were dropped."""
         dropped = False
         for references in self._directory.glob(f"*.git/{_REFERENCES}/*"):
             if references.name in gone:
@@ -310,7 +311,7 @@ class Snapshots:
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)  # noqa: FBT003
                 return
             try:
-                # An object that only the cache refers to is pruned.
+                # Otherwise objects to which only the known files refer would be pruned.
                 for looks in all_looks:
                     await looks.flush()
                 shadow = ShadowRepository(path, path, self._variables)

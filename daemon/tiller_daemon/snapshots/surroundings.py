@@ -1,7 +1,7 @@
-"""What decides about the files of a workspace without being one of them, such as repositories.
+"""Repositories and ignore files that decide which of a workspace's files git sees.
 
-A repository inside a workspace is left out, and one around it may ignore files. Whether a
-directory is a repository follows from a few of its entries, whose stamps are kept here.
+A repository inside a workspace is left out, and a repository around it may ignore files. A few
+entries of a directory make it a repository; their stamps are kept here.
 """
 
 import os
@@ -20,10 +20,10 @@ IGNORE_FILE: Final = ".gitignore"
 REPOSITORY: Final = ".git"
 
 IGNORE_BYTES_MAX: Final = 1024 * 1024
-"""The largest ignore file that is read here; of a larger one every pattern may match."""
+"""The largest ignore file that is read here; a larger file is assumed to match every path."""
 
 NEVER: Final[Stamp] = (0, 0, 0, 0, 0)
-"""A stamp that no file has, in place of one that is not trusted."""
+"""A stamp that no file has; it replaces a stamp that is not trusted."""
 
 ANYTHING: Final[Patterns] = ((),)
 """The patterns of an ignore file that may match every path."""
@@ -31,29 +31,29 @@ ANYTHING: Final[Patterns] = ((),)
 
 @dataclass
 class Surroundings:
-    """What would make git see other files in the same workspace."""
+    """Files and directories whose change may make git see other files in the same workspace."""
 
     prefix: str
-    """Path of the workspace in its project, with a slash at the end; empty if it is all of it."""
+    """The workspace's path in its project, with a slash at the end; empty if they are the same."""
     stamps: dict[str, Stamp | None] = field(default_factory=dict[str, Stamp | None])
     """The stamps of files, by path."""
     identities: dict[str, tuple[int, ...] | None] = field(
         default_factory=dict[str, tuple[int, ...] | None]
     )
-    """The identities of git directories, by path. Their times change with every command of git."""
+    """The identities of git directories, by path; their times change with every git command."""
     patterns: tuple[Patterns, ...] = ()
     """The patterns of the ignore files above the workspace."""
 
     def are_the_same(self) -> bool:
-        """Return whether none of it has changed."""
+        """Return whether no stamp and no identity has changed."""
         return all(stamp_at(path) == stamp for path, stamp in self.stamps.items()) and all(
             _identity_at(path) == identity for path, identity in self.identities.items()
         )
 
     def add_repository(self, mark: str, since_ns: int) -> None:
-        """Add what makes the directory with this `.git` a repository, or not.
+        """Add the entries that decide whether the directory with this `.git` is a repository.
 
-        git decided that after `since_ns`; what has changed since then counts as changed.
+        git decided that after `since_ns`, so entries that have changed since then count as changed.
         """
         self.add_mark(mark, since_ns)
         directory = git_directory(Path(mark))
@@ -64,7 +64,7 @@ class Surroundings:
             self.stamps[f"{directory}/commondir"] = firm_stamp_at(f"{directory}/commondir")
 
     def add_mark(self, path: str, since_ns: int | None = None) -> None:
-        """Add an entry `.git`, which may be a file that names another directory."""
+        """Add the entry at `path`; a `.git` may be a file that names another directory."""
         identity = self.identities[path] = _identity_at(path)
         stamp = stamp_at(path)
         if stamp and since_ns is not None and not trusted(stamp, since_ns):
@@ -79,7 +79,7 @@ def surroundings_of(shadow: ShadowRepository) -> Surroundings:
     for directory in (shadow.workspace, *shadow.workspace.parents):
         around.add_mark(f"{directory}/{REPOSITORY}")
     exclude = str(shadow.project_excludes)
-    # Only the link would have a stamp.
+    # The stamp would be the link's, not the target's.
     is_link = os.path.islink(exclude)  # noqa: PTH114
     around.stamps[exclude] = NEVER if is_link else firm_stamp_at(exclude)
     patterns = [patterns_at(f"{shadow.store}/info/exclude")]
@@ -94,7 +94,7 @@ def surroundings_of(shadow: ShadowRepository) -> Surroundings:
 
 
 def firm_stamp_at(path: str) -> Stamp | None:
-    """Return the stamp of a file that is about to be read; `NEVER` if that is not trusted."""
+    """Return the stamp of a file that is about to be read; `NEVER` if it can't be trusted."""
     now_ns = time.time_ns()
     stamp = stamp_at(path)
     return stamp and (trusted(stamp, now_ns) or NEVER)

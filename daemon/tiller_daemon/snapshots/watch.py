@@ -1,7 +1,7 @@
-"""Which directories of a workspace had changes, by inotify (Linux, files on a local disk).
+"""Finds the directories of a workspace with changes, by inotify (Linux, files on a local disk).
 
-A watch only makes looks quick. It does not see everything: a write through a mapping that stays
-open, or through another name of the file elsewhere. `looks` says what makes up for that.
+A watch only makes snapshots quick. It misses a write through an open memory mapping, or through
+another name of the file elsewhere. `known_workspace` says how such writes are found.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from tiller_daemon.snapshots.directories import Directory
 LOCAL: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 )
-"""File systems that only this machine changes; of others, inotify does not see everything."""
+"""File systems that only this machine changes. On others, inotify misses changes."""
 
 _EVENTS: Final = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 """`IN_MODIFY`, `ATTRIB`, `CLOSE_WRITE`, `MOVED_FROM`, `MOVED_TO`, `CREATE`, `DELETE`,
@@ -27,15 +27,15 @@ _OVERFLOW: Final = 0x4000
 _ENDED: Final = 0x8000
 """`IN_IGNORED`: the directory was deleted, and a new one may have its inode."""
 _MOUNT_POINT: Final = 4
-"""The field of a line of `mountinfo` in proc(5)."""
+"""The number of the field in a line of `mountinfo`; see proc(5)."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 _READ_BYTES: Final = 1024 * 1024
-"""More than the queue holds by default: 16,384 events of some 32 bytes."""
+"""More than the queue holds by default, which is 16,384 events of some 32 bytes."""
 _HEADER: Final = struct.Struct("iIII")
 
 
 class Watch:
-    """Watches directories; `close` it. Raises `OSError` where that is not possible."""
+    """Watches directories until `close` is called. Raises `OSError` where this is not possible."""
 
     def __init__(self) -> None:
         self._libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +43,7 @@ class Watch:
         self._inotify = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, root: Path, directory: Directory) -> None:
-        """Watch a directory, from before it is read."""
+        """Watch a directory; call this before the directory is read."""
         path = os.fsencode(root / directory.path)
         watched = self._libc.inotify_add_watch(self._inotify, path, _EVENTS | _ONLY_DIRECTORIES)
         directory.watched = _checked(watched)
@@ -54,15 +54,15 @@ class Watch:
         """Stop watching a directory that is gone."""
         if self._watched.get(directory.watched) is directory:
             del self._watched[directory.watched]
-            # Fails if the directory was deleted, which ended the watch.
+            # This fails if the directory was deleted, which ended the watch.
             self._libc.inotify_rm_watch(self._inotify, directory.watched)
 
     def has(self, directory: Directory) -> bool:
-        """Return whether the directory is watched, as far as the events that were read tell."""
+        """Return whether the directory is watched, according to the events read so far."""
         return self._watched.get(directory.watched) is directory
 
     def changed(self) -> list[Directory] | None:
-        """Return the directories with changes since the last call; None if it may be any."""
+        """Return the directories that changed since the last call; None if any may have."""
         changed: dict[int, Directory] = {}
         overflown = False
         while True:
@@ -80,7 +80,7 @@ class Watch:
                     self._watched.pop(number, None)
                 at += _HEADER.size + name_bytes
         if overflown:
-            # Watches may have ended, too. To add one again is harmless.
+            # Watches may have ended, too. Adding a watch again is harmless.
             self._watched.clear()
             return None
         return list(changed.values())
@@ -101,7 +101,7 @@ def is_local(path: Path) -> bool:
     for mount in mounts:
         fields = mount.split(b" ")
         place = _unescaped(fields[_MOUNT_POINT]).rstrip(b"/") + b"/"
-        # Of two mounts in one place the later one is seen.
+        # If two mounts are on the same directory, the later one is visible.
         if above.startswith(place) and len(place) >= len(best):
             best, kind = place, fields[fields.index(b"-") + 1].decode()
     return kind in LOCAL
