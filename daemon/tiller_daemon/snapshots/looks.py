@@ -137,7 +137,7 @@ class Looks:
     async def missed(self) -> tuple[str, str] | None:
         """Find changes since the last snapshot that the watch has missed, by comparing stamps.
 
-        Returns the trees before and after such changes, which no step has caused for certain.
+        Returns the trees before and after these changes; None if there are none.
         """
         known, before = self._known, self._tree
         if not known or not known.watch or not before:

@@ -1,7 +1,7 @@
 """The interface of a log: its rows, its errors, and the protocol `Log`.
 
-Bodies of events are opaque bytes here. Separate rows make sessions and requests searchable;
-`projection` can rebuild the rows of requests from events.
+Here, bodies of events are opaque bytes. Sessions and requests have their own rows, so that they can
+be found without reading events; `projection` can rebuild the rows of requests from events.
 """
 
 import math
@@ -24,11 +24,11 @@ class LogError(Exception):
 
 
 class BadCursor(ValueError):
-    """The `after` of a page of sessions was not made by `cursor_of`."""
+    """The argument `after` for a page of sessions was not made by `cursor_of`."""
 
 
 class EventRow(NamedTuple):
-    """One event: its number, Unix time in seconds, and the result of `encode_event`."""
+    """An event: its number, its Unix time in seconds, and its body, made by `encode_event`."""
 
     seq: int
     time: float
@@ -36,24 +36,24 @@ class EventRow(NamedTuple):
 
 
 class SessionFigures(Struct, frozen=True):
-    """What only lists show of a session."""
+    """The figures of a session that only lists show."""
 
     turns: int = 0
     """How many turns have begun."""
     cost: float | None = None
-    """In US dollars; absent means unknown."""
+    """The cost in US dollars; None if unknown."""
     parent_turns: int = 0
     """How many turns a fork shares with its parent."""
     context_tokens: int = 0
-    """Size of the history as the provider counted it last; 0 if it has not."""
+    """The size of the history by the provider's latest count; 0 before the first count."""
     context_window: int = 0
-    """Tokens that the model of the latest turn takes; 0 before the first turn."""
+    """How many tokens the latest turn's model accepts; 0 before the first turn."""
     branch: str = ""
-    """What was checked out at the end of the latest turn; empty if unknown."""
+    """The branch that was checked out at the end of the latest turn; empty if unknown."""
 
 
 class SessionRow(Struct, frozen=True):
-    """What lists and recovery need of a session without reading its events."""
+    """The data of a session that lists and recovery need without reading its events."""
 
     session_id: str
     """ULID."""
@@ -64,19 +64,19 @@ class SessionRow(Struct, frozen=True):
     updated_at: float
     """Unix time in seconds."""
     head: int
-    """The `seq` of its last event."""
+    """The `seq` of the session's last event."""
     title: str = ""
-    """Empty until one is set or made."""
+    """The title; empty until a title is set or generated."""
     archived: bool = False
-    """Whether lists leave it out by default."""
+    """Whether lists leave the session out by default."""
     unfinished: bool = False
     """Whether a turn is open."""
     parent_id: str = ""
-    """The session that this one was forked from, whose events begin its history; "" for none."""
+    """The session that this one was forked from; its events begin this history. "" for none."""
     owner_id: str = ""
     """The session that this one works for as a sub-agent; "" for none."""
     figures: SessionFigures = SessionFigures()
-    """The last field: its fields follow the others in the file."""
+    """The figures for lists. This must be the last field, as in the file its fields come last."""
 
 
 class SubmissionRow(Struct, frozen=True):
@@ -90,8 +90,8 @@ class SubmissionRow(Struct, frozen=True):
 class RequestRow(Struct, frozen=True):
     """A request and its resolution, which is empty while the request is open.
 
-    A request shown in several sessions has a row for each. `by` is the name of the frontend that
-    resolved it.
+    A request that several sessions show has a row for each session. `by` is the name of the
+    frontend that resolved the request.
     """
 
     request_id: str
@@ -101,75 +101,76 @@ class RequestRow(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What is committed atomically: events of one session, its new row, and perhaps an answer."""
+    """A unit that is committed atomically: a session's events, its new row, perhaps an answer."""
 
     session: SessionRow
-    """The row after these events."""
+    """The session's row after these events."""
     events: tuple[EventRow, ...]
-    """They follow the stored head without a gap and end at `session.head`; empty if only the row
-    changes."""
+    """The events, which follow the stored head without a gap and end at `session.head`; empty if
+    only the row changes."""
     submission: SubmissionRow | None = None
-    """The answer to the submission that caused the events; None if none did, or none is stored."""
+    """The answer to the submission that caused the events; None if no answer is to be stored."""
     requests: tuple[RequestRow, ...] = ()
     """The rows made from these events."""
     synced: bool = True
-    """Whether the batch survives a power failure at once. Any survives the end of the process.
-    Another one does so `UNSYNCED_S_MAX` of `database` later, or after the next synced batch of any
-    session."""
+    """Whether the batch survives a power failure as soon as it is stored. Otherwise it does so only
+    after `database.UNSYNCED_S_MAX` or the next synced batch of any session. Every batch survives
+    the end of the process."""
 
 
 class Log(Protocol):
     """The append-only record of all sessions. Every method may raise `LogError`."""
 
     log_id: str
-    """Random, made with the log; if it changes, event numbers that a frontend knows are void."""
+    """A random id, made with the log. If it changes, all event numbers that frontends know are
+    invalid."""
 
     path: str
 
     async def append(self, batch: Batch) -> None:
-        """Return when all of `batch` is stored; after a `LogError` nothing of it is stored.
+        """Store `batch` completely; if this raises `LogError`, nothing is stored.
 
         May return without yielding to other tasks.
 
-        Cancellation while waiting for a place in the queue stores nothing. Later, the batch is
-        stored anyway, but the caller does not learn the result.
+        If the call is cancelled while it waits for a place in the queue, nothing is stored. If it
+        is cancelled later, the batch is stored anyway, but the caller does not get the result.
         """
         ...
 
     async def record(self, submission: SubmissionRow) -> None:
-        """Store an answer without events, such as a rejection; as durable as `append`."""
+        """Store an answer without events, such as a rejection, as durably as a synced batch."""
         ...
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session, except the answers to its submissions. As durable as `append`."""
+        """Delete a session but not the answers to its submissions, as durably as a synced batch."""
         ...
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
-        """Bodies of the events after `after`, in order.
+        """Return the bodies of the events after number `after`, in order.
 
-        Returns at most `limit` bodies of at most `bytes_max` bytes together, but at least one if
-        there is one.
+        These are at most `limit` bodies with at most `bytes_max` bytes in total. But if there is an
+        event, its body is returned even if it is larger.
         """
         ...
 
     async def head(self, session_id: str) -> int:
-        """The `seq` of the last event; 0 for an unknown session."""
+        """Return the `seq` of the session's last event; 0 for an unknown session."""
         ...
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
-        """The stored answer to a submission, or None if it never took effect."""
+        """Return the stored answer to a submission, or None if it never took effect."""
         ...
 
     async def highest_submission(self) -> str:
-        """The greatest submission id as text; no id above it is stored. "" if there is none."""
+        """Return the greatest stored submission id, in text order; "" if none is stored."""
         ...
 
     async def requests(self, request_id: str) -> list[RequestRow]:
-        """The rows of a request, resolved ones first, then in order of session id."""
+        """Return the rows of a request, resolved ones first, then in order of session id."""
         ...
 
     async def session(self, session_id: str) -> SessionRow | None:
-        """The row of a session, or None."""
+        """Return the row of a session, or None."""
         ...
 
     async def sessions(
@@ -181,43 +182,44 @@ class Log(Protocol):
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
-        """A page of rows, newest `updated_at` first, filtered by the other arguments.
+        """Return a page of rows, newest `updated_at` first, filtered by the other arguments.
 
-        A `workspace` or `owner_id` of None matches any. `after` is `cursor_of` the last row of the
-        previous page, or None for the first page; raises `BadCursor` for any other text. A session
-        that is updated between two pages moves to the front and may be missing from the second.
+        A `workspace` or `owner_id` of None matches all sessions. `after` is `cursor_of` the last
+        row of the previous page, or None for the first page; any other text raises `BadCursor`. A
+        session that is updated between two pages moves to the front, so the second page may miss
+        it.
         """
         ...
 
     async def unfinished(self) -> list[str]:
-        """The ids of sessions with an open turn, sorted."""
+        """Return the ids of sessions with an open turn, sorted."""
         ...
 
     async def forks(self, session_id: str) -> list[str]:
-        """The ids of sessions that were forked from this one, sorted."""
+        """Return the ids of sessions that were forked from this one, sorted."""
         ...
 
     async def sub_agents(self, session_id: str) -> list[str]:
-        """The ids of sessions that work for this one, sorted."""
+        """Return the ids of sessions that work for this one, sorted."""
         ...
 
     async def count(self) -> int:
-        """The number of sessions, including archived ones."""
+        """Return the number of sessions, including archived ones."""
         ...
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the log, for users, in whole sentences."""
+        """Return the problems of the log in whole sentences for users."""
         ...
 
 
 def cursor_of(row: SessionRow) -> str:
-    """The `after` of the page that follows `row`."""
+    """Return the `after` argument for the page that follows `row`."""
     # `repr` keeps all digits, so that the row itself is not part of the next page.
     return f"{row.updated_at!r} {row.session_id}"
 
 
 def read_cursor(text: str) -> tuple[float, str]:
-    """The `updated_at` and id in a cursor; raises `BadCursor`."""
+    """Return the `updated_at` and the session id in a cursor; raises `BadCursor`."""
     time, blank, session_id = text.partition(" ")
     try:
         updated_at = float(time)
@@ -229,7 +231,7 @@ def read_cursor(text: str) -> tuple[float, str]:
 
 
 def seq_before(batch: Batch) -> int:
-    """The head that `batch` follows; raises `LogError` if its own numbers have a gap."""
+    """Return the head that `batch` follows; raises `LogError` if its event numbers have a gap."""
     row = batch.session
     before = row.head - len(batch.events)
     if any(event.seq != before + place for place, event in enumerate(batch.events, 1)):
@@ -243,7 +245,7 @@ def seq_before(batch: Batch) -> int:
 
 
 def head_conflict(session_id: str, before: int, head: int) -> LogError:
-    """The error for events that do not follow the stored `head`."""
+    """Return the error for events that do not follow the stored `head`."""
     return LogError(
         "conflict",
         f"session {session_id} is at event {head}, but these events follow event {before};"
@@ -252,7 +254,7 @@ def head_conflict(session_id: str, before: int, head: int) -> LogError:
 
 
 def submission_conflict(submission_id: str) -> LogError:
-    """The error for a submission id that already has an answer."""
+    """Return the error for a submission id that already has an answer."""
     return LogError(
         "conflict",
         f"submission {submission_id} already has an answer; nothing was stored: send that answer",

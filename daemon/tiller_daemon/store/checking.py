@@ -14,8 +14,8 @@ from tiller_daemon.store.wal import is_damaged, lost_commits, wal_of
 def check_log(path: Path) -> None:
     """Raise `LogError` if the log can't be written or parts of it can't be read.
 
-    Copies of lost commits are reported too, as the user wants to know of them. A log that does not
-    exist is fine.
+    Copies of lost commits are reported too, because users want to know about them. A log that does
+    not exist is no error.
     """
     if not path.exists():
         return

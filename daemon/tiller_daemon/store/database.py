@@ -1,9 +1,9 @@
-"""Runs the log's transactions: short ones on the loop, the others in a thread.
+"""Runs the log's transactions: short ones on the event loop, the others in a thread.
 
 A small transaction takes 0.05 ms and a fast disk syncs in 0.2 ms, but passing work to a thread and
 back takes 1 ms while the loop is busy. So a write runs at once if nothing is queued and the disk
-has been fast. Otherwise it is queued, and the thread commits all that is queued in one transaction.
-`transactions` has the transactions themselves.
+has been fast. Otherwise the write is queued, and the thread commits all queued writes in one
+transaction. `transactions` has the transactions themselves.
 """
 
 import math
@@ -26,25 +26,25 @@ from tiller_daemon.store.transactions import Job, Transactions
 Result = TypeVar("Result")
 
 JOBS_QUEUED_MAX = 1024
-"""Maximum number of queued reads and writes; further callers wait."""
+"""The most reads and writes in the queue; further callers wait."""
 
 GROUP_WRITES_MAX = 256
-"""Maximum number of writes in one transaction: with more, a commit costs next to nothing each."""
+"""The most writes in one transaction. With more writes, the cost of the commit hardly matters."""
 
 GROUP_BYTES_MAX = 4 * 1024 * 1024
-"""Total size of bodies after which a transaction takes no further write."""
+"""The total size of bodies at which a transaction takes no further writes."""
 
 INLINE_BYTES_MAX = 256 * 1024
-"""Size of bodies above which a write is left to the thread: storing them takes about 1 ms."""
+"""The size of bodies above which the thread does a write, because storing takes about 1 ms."""
 
 REST_S = 2.0
-"""How long nothing must have been written before the write-ahead log is emptied."""
+"""How long to wait after the last write before the write-ahead log is emptied."""
 
 UNSYNCED_S_MAX = 0.04
 """How long after an unsynced commit the file is synced, unless a synced commit came first."""
 
 CLOSE_S_MAX = 30.0
-"""How long `close` waits for the disk, even when cancelled; then the thread is abandoned."""
+"""How long `close` waits for the disk, even when cancelled, before it abandons the thread."""
 
 
 class _Queued:
@@ -56,26 +56,26 @@ class _Queued:
 
 
 _STOP = object()
-"""In the queue: ends the thread."""
+"""Queued to end the thread."""
 
 _SYNC_SOON = object()
-"""In the queue: has the thread sync the file after `UNSYNCED_S_MAX`."""
+"""Queued to have the thread sync the file after `UNSYNCED_S_MAX`."""
 
 _CHECKPOINT = object()
-"""In the queue: has the thread move the write-ahead log into the main file."""
+"""Queued to have the thread move the write-ahead log into the main file."""
 
 _EMPTY = object()
-"""In the queue: has the thread also empty the write-ahead log."""
+"""Queued to have the thread move the write-ahead log into the main file and empty it."""
 
 _WAIT_FOR_REST = object()
-"""In the queue: has the thread call `_empty_at_rest` after `REST_S`."""
+"""Queued to have the thread call `_empty_at_rest` after `REST_S`."""
 
 
 class Database:
-    """Runs jobs on the connection, until `close`. Use it from one event loop.
+    """Runs jobs on the connection until `close` is called. Must be used from one event loop.
 
     The loop uses the connection only while nothing is queued or running in the thread, so the
-    connection never has two users.
+    connection never has two users at once.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
@@ -99,7 +99,7 @@ class Database:
         return await self._run_in_thread(Job(work, writes=False))
 
     async def look_up(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Like `read`, but on the loop if possible: for `work` that finds rows by their key."""
+        """Do as `read` does, but on the loop if possible. `work` must find rows by their key."""
         job = Job(work, writes=False)
         if not self._is_free:
             return await self._run_in_thread(job)
@@ -109,10 +109,10 @@ class Database:
     async def write(
         self, work: Callable[[sqlite3.Connection], None], size: int = 0, *, synced: bool = True
     ) -> None:
-        """Run `work`, which writes about `size` bytes; it is committed when this returns.
+        """Run `work`, which writes about `size` bytes, and commit the write.
 
-        What is committed survives the end of this process. If it is `synced`, it also survives a
-        power failure; otherwise it does so `UNSYNCED_S_MAX` later, or after the next synced write.
+        A committed write survives the end of this process. If `synced`, the write also survives a
+        power failure. Otherwise it does so after `UNSYNCED_S_MAX` or the next synced write.
 
         Raises `LogError`. Cancellation does not stop a job that is already queued. A write that
         runs on the loop does not yield to other tasks.
@@ -128,7 +128,7 @@ class Database:
         self._result(job)
 
     def problems(self) -> tuple[str, ...]:
-        """The damage that was met last, and why nothing can be stored, in sentences."""
+        """Return sentences about the latest damage, and about why nothing can be stored."""
         return tuple(filter(None, (self._damage, self._transactions.problem())))
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class Database:
         return self._result(job)
 
     def _leave_to_thread(self) -> None:
-        """Queue what a commit leaves to be done later."""
+        """Queue the work that commits have left: syncing, moving or emptying the log."""
         if self._transactions.must_sync and not self._sync_is_queued:
             self._sync_is_queued = True
             self._queue.put(_SYNC_SOON)
@@ -169,7 +169,7 @@ class Database:
             self._queue.put(_WAIT_FOR_REST)
 
     def _empty_at_rest(self) -> None:
-        """On the loop: empty the write-ahead log if nothing was written for a while."""
+        """Empty the write-ahead log if nothing was written for `REST_S`. Runs on the loop."""
         self._rest_is_awaited = False
         if self._is_free and time.monotonic() - self._last_write >= REST_S:
             self._uses_by_thread += 1
@@ -197,7 +197,7 @@ class Database:
                     self._call(self._empty_at_rest)
                     continue
                 sync_at = math.inf
-                # Cleared first: a commit after this needs another sync.
+                # Cleared before the sync, because a later commit needs another sync.
                 self._sync_is_queued = False
                 if self._transactions.must_sync:
                     self._transactions.sync()
@@ -217,7 +217,7 @@ class Database:
         self._call(self._ended.set)
 
     def _take_more(self, first: _Queued) -> list[_Queued]:
-        """Return `first` and the jobs queued behind it, up to the size of a group."""
+        """Return `first` and the jobs queued after it, up to the maximum size of a group."""
         taken = [first]
         size = first.job.size
         while len(taken) < GROUP_WRITES_MAX and size < GROUP_BYTES_MAX:
@@ -243,7 +243,10 @@ class Database:
             self._call(partial(self._complete, writes, uses=len(writes)))
 
     def _complete(self, done: list[_Queued], *, uses: int) -> None:
-        """On the loop: the thread has ended `uses` of the connection."""
+        """Wake the callers of `done` jobs after the thread's `uses` of the connection.
+
+        Runs on the loop.
+        """
         self._uses_by_thread -= uses
         for queued in done:
             self._slots.release()

@@ -1,7 +1,7 @@
-"""The log in a SQLite file: the statements that write a batch and read it back.
+"""The log in a SQLite file: the statements that write batches and read them back.
 
-`database` decides where each of them runs, so that no slow one blocks the event loop. `schema` has
-the tables.
+`database` decides where each statement runs, so that no slow statement blocks the event loop.
+`schema` has the tables.
 """
 
 import sqlite3
@@ -41,10 +41,10 @@ _FLAGS = (SESSION_FIELDS.index("archived"), SESSION_FIELDS.index("unfinished"))
 
 @asynccontextmanager
 async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
-    """Open the log at `path`, creating it if necessary; on exit finish all jobs and close it.
+    """Open the log at `path`, or create it; on exit, finish all jobs and close the log.
 
-    Raises `LogError`: `newer`, `corrupt`, `read_only`, `full` or `io`. Closing is shielded from
-    cancellation for at most `database.CLOSE_S_MAX` seconds.
+    Raises a `LogError` of the kind `newer`, `corrupt`, `read_only`, `full` or `io`. Closing is
+    shielded from cancellation for at most `database.CLOSE_S_MAX` seconds.
     """
     connection, log_id = await trio.to_thread.run_sync(open_file, path)
     database = Database(connection, path)
@@ -55,7 +55,7 @@ async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
 
 
 class SqliteLog:
-    """Implements `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
+    """Implements `Log` in a file. `open_log` makes it; only the loop that did so may use it."""
 
     def __init__(self, database: Database, path: Path, log_id: str) -> None:
         self.log_id = log_id
@@ -82,7 +82,10 @@ class SqliteLog:
         await self._database.write(lambda connection: _delete_session(connection, session_id))
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
-        """Bodies after `after`; see `Log.events`. `corrupt` if one is damaged or missing."""
+        """Return the bodies after `after`; see `Log.events`.
+
+        Raises a `LogError` of the kind `corrupt` if an event is damaged or missing.
+        """
         return await self._database.read(
             lambda connection: self._read_events(
                 connection, session_id, max(after, 0), limit, bytes_max
@@ -90,22 +93,22 @@ class SqliteLog:
         )
 
     async def head(self, session_id: str) -> int:
-        """The last `seq`; see `Log.head`."""
+        """Return the last `seq`; see `Log.head`."""
         return await self._database.look_up(lambda connection: _head(connection, session_id))
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
-        """The stored answer; see `Log.submission`."""
+        """Return the stored answer; see `Log.submission`."""
         return await self._database.look_up(
             lambda connection: self._read_submission(connection, submission_id)
         )
 
     async def highest_submission(self) -> str:
-        """The greatest submission id; see `Log.highest_submission`."""
+        """Return the greatest submission id; see `Log.highest_submission`."""
         rows = await self._rows("SELECT coalesce(max(submission_id), '') FROM submissions")
         return rows[0][0]
 
     async def requests(self, request_id: str) -> list[RequestRow]:
-        """The rows of a request; see `Log.requests`. `corrupt` if one is damaged."""
+        """Return the rows of a request; see `Log.requests`. A damaged row raises `LogError`."""
         query = (
             "SELECT request_id, session_id, resolution, who, checksum FROM requests"
             " WHERE request_id = ? ORDER BY resolution = '', session_id"
@@ -113,7 +116,7 @@ class SqliteLog:
         return [self._request_row(row) for row in await self._look_up(query, request_id)]
 
     async def session(self, session_id: str) -> SessionRow | None:
-        """The row of a session; see `Log.session`."""
+        """Return the row of a session; see `Log.session`."""
         rows = await self._look_up(f"{_SELECT_SESSION} WHERE session_id = ?", session_id)
         return self._session_row(rows[0]) if rows else None
 
@@ -126,7 +129,7 @@ class SqliteLog:
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
-        """A page of rows; see `Log.sessions`. A damaged row is skipped and logged."""
+        """Return a page of rows; see `Log.sessions`. A damaged row is skipped and logged."""
         query = f"{_SELECT_SESSION} WHERE archived = ?"
         values: list[Any] = [archived]
         if owner_id is not None:
@@ -143,23 +146,23 @@ class SqliteLog:
         return [row for values in rows if (row := self._valid_row(values)) is not None]
 
     async def unfinished(self) -> list[str]:
-        """Sessions with an open turn; see `Log.unfinished`."""
+        """Return the sessions with an open turn; see `Log.unfinished`."""
         return await self._ids("unfinished")
 
     async def forks(self, session_id: str) -> list[str]:
-        """Sessions that were forked from this one; see `Log.forks`."""
+        """Return the sessions that were forked from this one; see `Log.forks`."""
         return await self._ids("parent_id = ? AND parent_id != ''", session_id)
 
     async def sub_agents(self, session_id: str) -> list[str]:
-        """Sessions that work for this one; see `Log.sub_agents`."""
+        """Return the sessions that work for this one; see `Log.sub_agents`."""
         return await self._ids("owner_id = ?", session_id)
 
     async def count(self) -> int:
-        """The number of sessions."""
+        """Return the number of sessions; see `Log.count`."""
         return (await self._rows("SELECT count(*) FROM sessions"))[0][0]
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the files, and copies of damaged write-ahead logs still there."""
+        """Return sentences about problems of the files and about lost commits."""
         return (*self._database.problems(), *lost_commits(self._file))
 
     async def _ids(self, where: str, *values: str) -> list[str]:
@@ -221,7 +224,7 @@ class SqliteLog:
             if bodies and total > bytes_max:
                 return bodies
             bodies.append(body)
-        # A gap at the end shows only in the session's row, which has the true head.
+        # Missing events at the end show only in the session's row, which has the true head.
         if len(bodies) < limit and _head(connection, session_id) > expected:
             raise damaged(self._file, f"event {expected + 1} of session {session_id}")
         return bodies

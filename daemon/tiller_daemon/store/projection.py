@@ -1,7 +1,7 @@
-"""Makes the rows of requests from events, so that requests can be found without reading them. Pure.
+"""Makes the rows of requests from events, so that requests can be found without reading events.
 
 The outbox makes these rows while it writes events; the migration of an older log makes the same
-rows from stored events.
+rows from stored events. The functions are pure.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event, RequestOpened, RequestResolved
 
 REQUEST_MARK = b"request_"
-"""Every encoded event that yields a row contains these bytes; few others do."""
+"""Bytes that every encoded event with a row contains, and few other events."""
 
 
 def request_rows(events: Iterable[Event]) -> Iterator[RequestRow]:
-    """The rows of requests in `events`, oldest first; a later row replaces an earlier one."""
+    """Yield the rows of requests in `events`, oldest first; a later row replaces an earlier one."""
     for event in events:
         match event.body:
             case RequestOpened(request=request):
@@ -28,7 +28,7 @@ def request_rows(events: Iterable[Event]) -> Iterator[RequestRow]:
 
 
 def request_rows_in(bodies: Iterable[bytes]) -> Iterator[RequestRow]:
-    """`request_rows` of encoded events; undecodable ones are skipped."""
+    """Yield the rows of requests in encoded events; undecodable events are skipped."""
     for body in bodies:
         try:
             event = decode_event(body)

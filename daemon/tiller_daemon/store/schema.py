@@ -1,6 +1,6 @@
-"""The file of the log: its tables, opening, migrating and closing it, and SQLite's errors.
+"""The log's file: its tables, how it is opened, migrated and closed, and SQLite's errors.
 
-Only this module and `log` contain SQL about it. Nothing here knows of trio or threads.
+Only this module and `log` contain SQL for the file. Nothing here knows of trio or threads.
 """
 
 import errno
@@ -26,20 +26,21 @@ from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 from tiller_daemon.store.wal import keep_if_damaged
 
 SCHEMA_VERSION = 3
-"""Increased when older releases could no longer write the file; older files are migrated.
+"""The version of the file. It is increased if older releases can't write the new file.
 
-Version 2 added the table of requests and the owner of a session, version 3 figures for lists.
+Files of older versions are migrated. Version 2 added the table of requests and the owner of a
+session; version 3 added figures for lists.
 """
 
 SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_fields__)
-"""The columns of a session without its checksum, in the order in which that covers them."""
+"""The columns of a session in the order that its checksum covers them, without the checksum."""
 
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
 
 WAL_PAGES_MAX = 16_000
-"""Pages in the write-ahead log at which a commit itself moves them into the main file. `database`
-does that much earlier, where it delays nobody."""
+"""The number of pages in the write-ahead log at which a commit itself moves them into the main
+file. Usually `database` moves them much earlier, when it delays nobody."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -79,7 +80,7 @@ _SESSION_FIELDS_1 = (
     " unfinished, parent_id"
 )
 _SESSION_FLAGS_1 = (6, 9)
-"""The fields of a session's row in version 1, and the indices of the boolean ones."""
+"""The indices of the boolean fields in a session's row of version 1."""
 
 _FIGURES = """
 ALTER TABLE sessions ADD COLUMN parent_turns INTEGER NOT NULL DEFAULT 0;
@@ -89,7 +90,7 @@ ALTER TABLE sessions ADD COLUMN branch TEXT NOT NULL DEFAULT '';
 """
 _SESSION_FIELDS_2 = f"{_SESSION_FIELDS_1}, owner_id"
 _NO_FIGURES = {"parent_turns": 0, "context_tokens": 0, "context_window": 0, "branch": ""}
-"""What version 3 added, as of a session that has had no event since."""
+"""The values of version 3's new fields for sessions of older versions."""
 
 _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_FULL: "full",
@@ -126,8 +127,8 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     """Open or create the log at `path`; return the only connection and the log's id.
 
     A new file has mode 0600, new directories 0700. The file stays locked against all other
-    processes until the connection is closed, so that no second daemon can write to it. The
-    connection may be used from any thread, by one at a time. Raises `LogError`.
+    processes until the connection is closed, so that no second daemon can write to it. Any thread
+    may use the connection, but only one at a time. Raises `LogError`.
     """
     try:
         _make_file(path)
@@ -158,9 +159,9 @@ def close_file(connection: sqlite3.Connection) -> None:
 
 
 def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
-    """The `LogError` for an exception of SQLite or the operating system.
+    """Return the `LogError` for an exception of SQLite or the operating system.
 
-    `kind` is that of an error without a code.
+    An error without a known code gets this `kind`.
     """
     if isinstance(error, OSError):
         kind = _SYSTEM_KINDS.get(error.errno or 0, kind)
@@ -172,16 +173,16 @@ def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogErr
 
 
 def damaged(path: Path, what: str) -> LogError:
-    """The error for a row whose checksum does not match."""
+    """Return the error for damage to a part of the log."""
     return LogError(
         "corrupt",
         f"{what} in the log {path} is damaged; the rest can be read: keep a copy of the file, then"
-        " restore a backup or delete what is damaged",
+        " restore a backup or delete the damaged part",
     )
 
 
 def checksum(*fields: object) -> int:
-    """CRC-32 over a row's fields: SQLite itself does not detect flipped bits."""
+    """Return a CRC-32 of a row's fields, because SQLite itself does not detect flipped bits."""
     return zlib.crc32(_encode(fields))
 
 
@@ -244,13 +245,13 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Run statements within the open transaction, which `executescript` would commit."""
+    """Run statements in the open transaction, which `executescript` would commit first."""
     for statement in filter(str.strip, script.split(";")):
         connection.execute(statement)
 
 
 def _add_requests(connection: sqlite3.Connection) -> None:
-    """Make version 2 of version 1."""
+    """Migrate the file from version 1 to version 2."""
     _run(connection, _OWNER + _NEW_IN_2)
     rows = connection.execute(f"SELECT {_SESSION_FIELDS_1}, checksum FROM sessions")  # noqa: S608
     for *row, stored in rows.fetchall():
@@ -272,7 +273,7 @@ def _add_requests(connection: sqlite3.Connection) -> None:
 
 
 def _add_figures(connection: sqlite3.Connection) -> None:
-    """Make version 3 of version 2."""
+    """Migrate the file from version 2 to version 3."""
     _run(connection, _FIGURES)
     rows = connection.execute(f"SELECT {_SESSION_FIELDS_2}, checksum FROM sessions")  # noqa: S608
     for *row, stored in rows.fetchall():

@@ -1,7 +1,7 @@
-"""The full-text index over sessions, in a file of its own beside the log.
+"""The full-text index of all sessions, in its own file beside the log.
 
-Everything in it is derived from the log, so it is written without waiting for the disk, and a
-damaged or foreign file is replaced by an empty one. `session/searching` fills it.
+All its content comes from the log. So it is written without waiting for the disk, and a damaged
+file, or one of another log, is replaced with an empty file. `session/searching` fills the index.
 """
 
 import json
@@ -20,13 +20,13 @@ from tiller_daemon.store.search_query import BEGIN, END, indexed, original, piec
 from tiller_protocol.searching import FoundText, PastInput, TextKind
 
 INDEX_VERSION = "1"
-"""A file of another version is replaced."""
+"""The version of the file; a file of another version is replaced."""
 
 TEXTS_PER_SESSION = 3
-"""Maximum number of texts that are shown of one session."""
+"""The most texts of one session that a search returns."""
 
 EXCERPT_WORDS = 24
-"""Length of an excerpt: two lines of a terminal."""
+"""The length of an excerpt, which is about two lines of a terminal."""
 
 _TABLES = """
 CREATE TABLE meta (version TEXT NOT NULL, log_id TEXT NOT NULL);
@@ -69,7 +69,7 @@ SELECT words.rowid, texts.kind, snippet(words, 0, '{BEGIN}', '{END}', '…', {EX
 FROM words CROSS JOIN texts ON texts.id = words.rowid
 WHERE words MATCH ? AND +words.rowid IN (SELECT value FROM json_each(?))
 """  # noqa: S608
-"""The `+` makes it one pass over all matches: for each row alone, SQLite would search anew."""
+"""The `+` makes SQLite go through all matches once, instead of searching anew for each row."""
 
 _INPUTS = """
 SELECT newest.id, words.text, newest.time, newest.session_id
@@ -82,7 +82,7 @@ AND (:workspace IS NULL OR workspace = :workspace) AND NOT EXISTS (
     AND (:workspace IS NULL OR its.workspace = :workspace)
 ) ORDER BY newest.time DESC, newest.id DESC LIMIT :limit
 """
-"""`CROSS JOIN` keeps this order of tables, so that the search stops when the page is full."""
+"""`CROSS JOIN` keeps the tables in this order, so that the search stops when the page is full."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Our SQL is fixed, so after `SQLITE_ERROR` a table must be wrong."""
@@ -93,20 +93,20 @@ class SearchError(Exception):
 
 
 class Text(NamedTuple):
-    """A text for people in one event of the log."""
+    """A searchable text in an event of the log."""
 
     kind: TextKind
-    """Who said it, or what it is."""
+    """The kind of text, such as an input or a title."""
     text: str
-    """What is searched."""
+    """The text itself."""
     time: float
-    """The time of the event, in Unix seconds."""
+    """The Unix time of the event, in seconds."""
     seq: int
     """The number of the event."""
     turn_id: str = ""
-    """The turn that it belongs to; empty outside of turns."""
+    """The turn that the text belongs to; empty outside turns."""
     item_id: str = ""
-    """The item that contains it; empty for a title."""
+    """The item that contains the text; empty for a title."""
 
 
 class Indexed(NamedTuple):
@@ -117,10 +117,10 @@ class Indexed(NamedTuple):
 
 
 class SearchIndex:
-    """The index of one log; the file is opened when it is used first.
+    """The index of one log; the first use opens the file.
 
-    May be used from any thread, by one at a time. Methods raise `SearchError`; after damage is
-    found the index is empty, and `heads` says so.
+    Any thread may use the index, but only one at a time. Methods raise `SearchError`. If they find
+    damage, the index becomes empty, and so does the result of `heads`.
     """
 
     def __init__(self, path: Path, log_id: str) -> None:
@@ -129,14 +129,14 @@ class SearchIndex:
         self._opened: sqlite3.Connection | None = None
 
     def heads(self) -> dict[str, tuple[int, float]]:
-        """The last event of each session that is indexed: its number and its time."""
+        """Return the number and the time of the last event of each indexed session."""
         with self._transaction() as connection:
             query = "SELECT session_id, head, updated_at FROM sessions"
             rows = connection.execute(query).fetchall()
         return {session_id: (head, updated_at) for session_id, head, updated_at in rows}
 
     def head(self, session_id: str) -> Indexed:
-        """How far a session is indexed."""
+        """Return how far a session is indexed."""
         with self._transaction() as connection:
             query = "SELECT head, last FROM sessions WHERE session_id = ?"
             row = connection.execute(query, (session_id,)).fetchone()
@@ -172,9 +172,10 @@ class SearchIndex:
         limit: int,
         before: tuple[float, str],
     ) -> list[tuple[str, float, tuple[FoundText, ...]]]:
-        """Sessions with texts that match, newest activity first, and when each was active.
+        """Return a page of sessions with matching texts: id, time of last activity, and texts.
 
-        `match` is a `match_expression`, `before` the time and id of the last one before the page.
+        The session with the newest activity comes first. `match` is a `match_expression`; `before`
+        is the time and id of the last session on the previous page.
         """
         page = {
             "match": match,
@@ -201,7 +202,10 @@ class SearchIndex:
     def inputs(
         self, workspace: str | None, limit: int, before: tuple[float, int]
     ) -> list[tuple[int, PastInput]]:
-        """The user's inputs with their numbers, newest first, each text once."""
+        """Return the user's inputs with their numbers, newest first and without repetitions.
+
+        `before` is the time and number of the last input on the previous page.
+        """
         page = {"workspace": workspace, "limit": limit, "time": before[0], "before": before[1]}
         with self._transaction() as connection:
             rows = connection.execute(_INPUTS, page).fetchall()
@@ -215,7 +219,7 @@ class SearchIndex:
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        """The connection in a transaction; opens the file if necessary."""
+        """Yield the connection in a transaction; opens the file if necessary."""
         try:
             connection = self._opened = self._opened or self._open()
             connection.execute("BEGIN")
@@ -228,7 +232,7 @@ class SearchIndex:
             message = f"The search index {self._path} can't be used: {error}."
             raise SearchError(message) from error
         except BaseException:
-            self.close()  # an open transaction would look like damage to whoever comes next
+            self.close()  # to the next caller, an open transaction would look like damage
             raise
 
     def _open(self) -> sqlite3.Connection:
@@ -252,20 +256,20 @@ class SearchIndex:
         return connection
 
     def _remove(self) -> None:
-        """Remove the file, so that the next use begins with an empty one."""
+        """Remove the file, so that the next use begins with an empty file."""
         for end in ("", "-wal", "-shm"):
             Path(f"{self._path}{end}").unlink(missing_ok=True)
 
 
 def checksum(body: bytes) -> int:
-    """Tells an event from another one that got its number after the first was lost."""
+    """Return a checksum, as a lost event's number may be given to an event with another body."""
     return zlib.crc32(body)
 
 
 def _prepare(connection: sqlite3.Connection, owner: tuple[str, str]) -> None:
-    """Make the tables, unless they are there; `owner` is the version and the id of the log."""
+    """Make the tables unless they exist; `owner` is the index version and the log's id."""
     for pragma in (
-        "locking_mode = EXCLUSIVE",  # only this daemon, which has the lock of the log
+        "locking_mode = EXCLUSIVE",  # only for this daemon, which holds the log's lock
         "journal_mode = WAL",
         "synchronous = NORMAL",  # a power failure takes the latest commits, but breaks nothing
         "cell_size_check = ON",
@@ -303,7 +307,7 @@ def _insert(connection: sqlite3.Connection, session_id: str, text: Text) -> None
 
 
 def _delete_texts(connection: sqlite3.Connection, session_id: str, kind: str = "") -> None:
-    """Remove the texts of a session, all or those of a kind."""
+    """Remove the texts of a session, or only its texts of one `kind`."""
     where = "session_id = ? AND ? IN ('', kind)"
     values = (session_id, kind)
     words = f"DELETE FROM words WHERE rowid IN (SELECT id FROM texts WHERE {where})"  # noqa: S608

@@ -1,6 +1,6 @@
-"""Transactions on the log's connection, how durable they are, and how long the disk takes.
+"""Runs transactions on the log's connection, makes them durable, and measures the disk.
 
-Whoever uses an object of this module has the connection for itself. Knows neither trio nor threads.
+The caller must have the connection to itself. The module knows neither trio nor threads.
 """
 
 import os
@@ -21,48 +21,50 @@ from tiller_daemon.store.wal import wal_of
 Result = TypeVar("Result")
 
 SLOW_SYNC_S = 0.001
-"""Mean time of synced commits on the loop above which they are left to a thread. Passing work to
-the thread and back takes about as long, but meanwhile the loop runs other tasks."""
+"""If the mean time of synced commits on the loop is above this, a thread makes them. Passing work
+to the thread and back takes about as long, but meanwhile the loop runs other tasks."""
 
 FAST_SYNC_S = 0.002
 """Synced commits return to the loop when `FAST_SYNCS` of the thread's last `SYNCS_MEASURED` took
-less. Not the mean, because in the thread most times include a millisecond or more of waiting for
-the interpreter. If the disk itself is that slow, the first one on the loop sends them back."""
+less than this. The mean is not used, because most times in the thread include a millisecond or more
+of waiting for the interpreter. If the disk itself is slow, the first commit on the loop sends them
+back to the thread."""
 
 SYNCS_MEASURED = 16
-"""How many synced commits of the thread are remembered."""
+"""How many of the thread's synced commits are remembered."""
 
 FAST_SYNCS = 4
-"""How many of them must have been fast."""
+"""How many of the remembered commits must have been fast."""
 
 SYNC_WEIGHT = 0.05
-"""Weight of the last synced commit in their mean. A disk that others use, too, has one slow sync in
-fifty, which costs less than leaving the fast ones to the thread."""
+"""The weight of the last synced commit in the mean. A shared disk has one slow sync in fifty, which
+costs less than leaving the fast syncs to the thread."""
 
 RETURNING_MEAN_S = 0.9 * SLOW_SYNC_S
-"""The mean with which synced commits return to the loop."""
+"""The mean that is assumed when synced commits return to the loop."""
 
 CHECKPOINT_PAGES = 1000
-"""Pages in the write-ahead log, by estimate, at which they are moved into the main file."""
+"""The estimated number of pages at which the write-ahead log is moved into the main file."""
 
 COMMIT_PAGES = 6
-"""Pages that a small transaction writes: one of each table and index that it changes."""
+"""How many pages a small transaction writes: one of each table and index that it changes."""
 
 READ_ONLY = "{name} can't be written: make it writable"
 
 PAGE_BYTES = 4096
-"""Size of a page."""
+"""The size of a page."""
 
 REMOVED = (
-    "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put it "
-    "back, or restart tillerd, which then begins with what is there"
+    "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put the "
+    "file back, or restart tillerd, which then uses the files as they are"
 )
 
 
 class Job(Generic[Result]):
-    """A function to run with the connection; `writes` means in a transaction.
+    """A call of `work` with the connection, and its result.
 
-    `synced` writes must survive a power failure. `size` is the number of bytes that it writes.
+    A job that `writes` runs in a transaction. If it is `synced`, its changes must survive a power
+    failure. It writes about `size` bytes.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Job(Generic[Result]):
         self.error: Exception | None = None
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Store the result or the error."""
+        """Call `work`, and store its result or its error."""
         try:
             self.result = self.work(connection)
         except Exception as error:
@@ -89,13 +91,13 @@ class Job(Generic[Result]):
 
 
 class Transactions:
-    """Runs jobs on the connection and measures the disk."""
+    """Runs jobs on the connection, and measures how long the disk takes."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.sync_is_fast = True
-        """Whether a synced commit takes less time than passing it to a thread and back."""
+        """Whether a synced commit takes less time than passing the work to a thread and back."""
         self.must_sync = False
-        """Whether there was an unsynced commit after the last sync."""
+        """Whether there has been an unsynced commit since the last sync."""
         self._connection = connection
         self._path = path
         self._commits_sync = True
@@ -110,7 +112,7 @@ class Transactions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written after the write-ahead log was emptied."""
+        """Whether nothing has been written since the write-ahead log was emptied."""
         return not self._was_written
 
     @property
@@ -126,7 +128,7 @@ class Transactions:
     def commit(self, jobs: Sequence[Job[Any]], *, inline: bool) -> None:
         """Run jobs in one transaction; a job that fails is rolled back alone.
 
-        `inline` tells that this is the loop and no thread.
+        `inline` tells whether this runs on the loop instead of in a thread.
         """
         execute = self._connection.execute
         synced = any(job.synced for job in jobs)
@@ -139,7 +141,8 @@ class Transactions:
                 execute("SAVEPOINT job")
                 job.run(self._connection)
                 if job.error is not None:
-                    # Fails if SQLite has rolled back the whole transaction, such as on a full disk.
+                    # This fails if SQLite has rolled back the whole transaction, for example
+                    # because the disk is full.
                     execute("ROLLBACK TO job")
                 execute("RELEASE job")
             began = time.perf_counter()
@@ -164,10 +167,10 @@ class Transactions:
 
     def sync(self) -> None:
         """Make all earlier commits survive a power failure; a failure is only reported."""
-        # First, as a commit that the loop makes meanwhile may miss this sync.
+        # Cleared before the sync, because a commit that the loop makes meanwhile may miss it.
         self.must_sync = False
         try:
-            # SQLite locks only the main file, so closing this descriptor drops no lock of it.
+            # SQLite locks only the main file, so closing this descriptor drops none of its locks.
             descriptor = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 sync_data(descriptor)
@@ -178,10 +181,10 @@ class Transactions:
             structlog.get_logger().warning("log_not_synced", error=str(error))
 
     def checkpoint(self, *, empty: bool) -> None:
-        """Move the write-ahead log into the main file; if that fails, it stays where it is.
+        """Move the write-ahead log into the main file; if that fails, the log stays as it is.
 
-        `empty` also empties it, so that damage to it can hide nothing. Otherwise its space on the
-        disk is used again, which makes later commits faster.
+        With `empty` the write-ahead log is emptied too, so that damage to it can't hide any commit.
+        Otherwise its space on the disk is reused, which makes later commits faster.
         """
         self._pages = 0
         self._was_written = not empty
@@ -194,7 +197,7 @@ class Transactions:
         close_file(self._connection)
 
     def problem(self) -> str:
-        """Why the next commit, or the next start, will fail, in a sentence; empty if none will."""
+        """Return why the next commit or start will fail, in a sentence; empty if it won't."""
         known = dict(self._identities)
         for name in self._files:
             if known.get(name) not in (None, _identity(name)):
@@ -204,9 +207,9 @@ class Transactions:
         return ""
 
     def _check_files(self) -> None:
-        """Raise `LogError` if a file has been removed or replaced: SQLite would write on, unseen.
+        """Raise `LogError` if a file was removed or replaced, because SQLite would not notice.
 
-        This can't see a file that is moved back afterwards, which does no harm.
+        A file that was moved away and back passes this check, which does no harm.
         """
         for name in self._files:
             identity = _identity(name)
@@ -218,8 +221,8 @@ class Transactions:
 
     def _sync_commits(self, synced: bool) -> None:  # noqa: FBT001 - the state to set
         if self._commits_sync != synced:
-            # A script, because a cached statement would set nothing: SQLite applies this pragma
-            # when it compiles it.
+            # Run as a script, because a cached statement would set nothing: SQLite applies this
+            # pragma when it compiles the statement.
             self._connection.executescript(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
             self._commits_sync = synced
 
@@ -249,4 +252,4 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 sync_data = getattr(os, "fdatasync", os.fsync)
-"""`fdatasync`, which macOS lacks."""
+"""`fdatasync`, or `fsync` on macOS, which lacks `fdatasync`."""

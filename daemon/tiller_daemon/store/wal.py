@@ -1,8 +1,8 @@
 """Finds damage in a write-ahead log before SQLite reads it.
 
-SQLite takes the first frame that is not as it should be for the end of the log, and says nothing: a
-single wrong bit hides all commits behind it. A process that was killed leaves such a frame too, but
-only as the last one. The format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+SQLite silently takes the first damaged frame for the end of the log, so a single wrong bit hides
+all commits after it. A killed process leaves a damaged frame too, but only as the last one. The
+format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 import array
@@ -21,14 +21,16 @@ MAGICS: Final = {0x377F0682: "little", 0x377F0683: "big"}
 """The byte order of the checksums, by the first word of the file."""
 
 HEADER: Final = struct.Struct(">8I")
-"""Magic, version, page size, number of checkpoints, two salts, and a checksum of two words."""
+"""The fields: magic, version, page size, number of checkpoints, two salts, and a checksum of two
+words."""
 
 FRAME: Final = struct.Struct(">6I")
-"""Page number, pages of the file after a commit or 0, both salts, and a checksum of two words."""
+"""The fields: page number, pages of the file after a commit or 0, two salts, and a checksum of two
+words."""
 
 SHARED_FIRST: Final = 0x40000002
 SHARED_BYTES: Final = 510
-"""What a process that only reads locks for others to read, and one that writes for itself."""
+"""The bytes of the file that a reader locks for all readers, and a writer for itself alone."""
 
 COPY_MARK: Final = ".damaged-"
 
@@ -43,14 +45,15 @@ _SUMMED_OF_FRAME: Final = 8
 
 
 def wal_of(path: Path) -> Path:
-    """The write-ahead log of a SQLite file."""
+    """Return the path of a SQLite file's write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 
 def keep_if_damaged(path: Path) -> None:
     """Copy the write-ahead log of the file at `path` if commits in it can't be read.
 
-    Call it before SQLite opens the file, which may remove it. Raises `OSError`.
+    Call this before SQLite opens the file, because SQLite may remove the write-ahead log. Raises
+    `OSError`.
     """
     wal = wal_of(path)
     if not wal.exists() or _is_in_use(path) or not is_damaged(wal.read_bytes()):
@@ -69,13 +72,13 @@ def keep_if_damaged(path: Path) -> None:
 
 
 def kept_copies(path: Path) -> list[Path]:
-    """The copies that were made of damaged write-ahead logs, oldest first."""
+    """Return the copies of damaged write-ahead logs, oldest first."""
     wal = wal_of(path)
     return sorted(wal.parent.glob(f"{wal.name}{COPY_MARK}*"))
 
 
 def lost_commits(path: Path) -> tuple[str, ...]:
-    """A sentence about each copy, for users."""
+    """Return sentences for users about each copy of a damaged write-ahead log."""
     return tuple(LOST_COMMITS.format(copy=copy) for copy in kept_copies(path))
 
 
@@ -102,18 +105,19 @@ def is_damaged(data: bytes) -> bool:
     bad = starts[sound:]
     if not bad:
         return False
-    # Frames from before the log began anew have other salts; one wrong bit changes one salt.
+    # Old frames, from before the log was last restarted, have two other salts. One wrong bit
+    # changes only one salt.
     of_now = [
         any(a == b for a, b in zip(FRAME.unpack_from(data, start)[2:4], salts, strict=True))
         for start in bad
     ]
-    # A killed process leaves a frame half written: over an old one, or with the file ending in it.
+    # A killed process leaves a frame half written, over an old frame or at the end of the file.
     ends_whole = of_now[0] and len(bad) == 1 and bad[0] + size == len(data)
     return any(of_now[1:]) or ends_whole
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether another process has the file open: then the end of its log is being written."""
+    """Whether another process has the file open, and so may be writing the end of the log."""
     with path.open("rb") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
@@ -123,7 +127,7 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:
-    """SQLite's checksum, continued from `start`."""
+    """Return SQLite's checksum of `data`, continued from `start`."""
     words = array.array("I", data)
     if order != sys.byteorder:
         words.byteswap()
