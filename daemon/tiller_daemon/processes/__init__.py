@@ -1,1 +1,1 @@
-"""Child processes: starting them, collecting their output, ending everything they started."""
+"""Child processes: how they start, how their output is collected, how all of them are ended."""

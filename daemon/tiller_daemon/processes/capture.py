@@ -1,7 +1,7 @@
-"""Capturing a command's output: head and tail in memory, all of it in a spill file.
+"""Captures a command's output: its head and tail in memory, all of it in a spill file.
 
-This is the only place that decodes the output of programs. How much the model sees is decided in
-`tools.truncation`.
+This is the only place that decodes programs' output. `tools.truncation` decides how much the model
+sees.
 """
 
 import codecs
@@ -14,13 +14,13 @@ import trio
 from tiller_daemon.private import make_directory, open_private
 
 END_BYTES: Final = 50 * 1024
-"""How much of each end of the output is in memory: as much as a model is shown of the whole."""
+"""How much of each end of the output is kept in memory; a model sees no more of the output."""
 
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The largest spill file. Beyond it only the tail is kept."""
+"""The largest spill file. Of any output beyond this size, only the tail is kept."""
 
 LIVE_BYTES_MAX: Final = 1024 * 1024
-"""How much is decoded while the command runs: four times what a turn shows of one call."""
+"""How much output is decoded while the command runs: four times what a turn shows of one call."""
 
 _CHARACTER_BYTES_MAX: Final = 4
 
@@ -37,11 +37,12 @@ class CapturedOutput(NamedTuple):
     size_bytes: int
     """The size of the whole output."""
     where: str
-    """A clause: where the whole is, or why it was not written; empty without a spill file."""
+    """A clause that tells where the full output is, or why it was not written; empty without a
+    spill file."""
 
 
 class Capture:
-    """Collects output piece by piece in bounded memory; `close` it after the command."""
+    """Collects output piece by piece in bounded memory; call `close` after the command."""
 
     def __init__(self, spill_path: Path) -> None:
         self._path: Final = spill_path
@@ -56,11 +57,11 @@ class Capture:
         self._problem = ""
 
     async def add(self, piece: bytes) -> str:
-        """Add a piece of output; returns its text, to be shown while the command runs.
+        """Add a piece of output; return its text, to be shown while the command runs.
 
         Beyond `LIVE_BYTES_MAX` the text is empty, because decoding a flood takes longer than
         storing it. The first piece that does not fit into memory opens the spill file. If the file
-        can't be written (disk full), `CapturedOutput.where` says so, and the command goes on.
+        can't be written (disk full), `CapturedOutput.where` says so, and the command continues.
         """
         left_bytes = LIVE_BYTES_MAX - self._size_bytes
         shown = self._live.decode(piece[:left_bytes]) if left_bytes > 0 else ""
@@ -77,7 +78,7 @@ class Capture:
         return shown
 
     async def spill(self) -> None:
-        """Write a spill file even if the output fits into memory; call after the end."""
+        """Write a spill file even if the output fits into memory; call this after the end."""
         if self._size_bytes <= END_BYTES:
             await trio.to_thread.run_sync(self._write, bytes(self._head))
 

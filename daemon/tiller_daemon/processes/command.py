@@ -1,7 +1,7 @@
-"""Running one command: start it, pass on its output, wait, and leave no process behind.
+"""Runs one command: starts it, passes on its output, waits, and leaves no process behind.
 
-Which processes belong to a command is defined in `process_tree`; the caller decides what happens to
-the output.
+`process_tree` defines which processes belong to a command; the caller decides what happens to the
+output.
 """
 
 import errno
@@ -20,17 +20,16 @@ from tiller_daemon.redaction.byte_stream import ByteRedactor
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 PIPE_BYTES: Final = 1 << 16
-"""The capacity of a Linux pipe: the most that is read at once, and that is left when a command
-ends."""
+"""The capacity of a Linux pipe, which limits one read and the output left when a command ends."""
 
 LEFTOVER_WAIT_S: Final = 0.15
-"""How long the rest of a pipeline may take to exit on its own after the shell has."""
+"""How long the rest of a pipeline may take to exit on its own after the shell has exited."""
 
 LEFTOVER_GRACE_S: Final = 0.07
-"""From SIGTERM to SIGKILL for what the shell left behind; the result is due within 250 ms."""
+"""From SIGTERM to SIGKILL for processes that outlive the shell; the result is due within 250 ms."""
 
 CANCEL_GRACE_S: Final = 0.2
-"""From SIGTERM to SIGKILL after an interrupt, as the user waits for it."""
+"""From SIGTERM to SIGKILL after an interrupt; short, because the user is waiting."""
 
 TIMEOUT_GRACE_S: Final = 2.0
 """From SIGTERM to SIGKILL after a timeout, so that the command can clean up."""
@@ -40,11 +39,11 @@ END_SHIELD_S: Final = 5.0
 
 TERMINAL_ROWS: Final = 40
 TERMINAL_COLUMNS: Final = 120
-"""The size of the terminal of a command."""
+"""The size of a command's terminal."""
 
 
 STARTS_MAX: Final = 3
-"""How often a command is started if its sandbox can't be set up."""
+"""How many times a command is started if its sandbox can't be set up."""
 
 SETUP_FAILED: Final = 1
 """The exit status of a sandbox that can't set up a confinement."""
@@ -60,19 +59,19 @@ class CommandEnd(NamedTuple):
     status: int
     """The exit status of the shell, negative for the signal that killed it."""
     timed_out: bool
-    """Whether it was ended because its time was up."""
+    """Whether the command was ended because its time was up."""
     leftovers: int
-    """Processes that were ended because they outlived the shell or the time limit."""
+    """How many processes were ended because they outlived the shell or the time limit."""
     survivors: int
-    """Processes that could not be ended."""
+    """How many processes could not be ended."""
     duration_s: float
-    """Seconds from the start until all of it had ended."""
+    """Seconds from the start until all processes had ended."""
 
 
 class CommandInput:
-    """The input of a running command: a pipe, or a terminal of its own.
+    """The input of a running command: a pipe, or the command's own terminal.
 
-    Pass it to `run_command`; it is open from then until the command has ended.
+    Pass this object to `run_command`, which keeps the input open until the command has ended.
     """
 
     def __init__(self, *, terminal: bool) -> None:
@@ -80,7 +79,7 @@ class CommandInput:
         self._end: int | None = None
 
     def attach(self, end: int) -> None:
-        """Use `end` to write to; `close` closes it."""
+        """Write input to the descriptor `end`, and close it in `close`."""
         # A command that does not read must not block the event loop.
         os.set_blocking(end, False)
         self._end = end
@@ -92,7 +91,7 @@ class CommandInput:
             self._end = None
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data`; waits while the command does not read. Raises `CommandProblem`."""
+        """Write all of `data`; wait while the command does not read. Raises `CommandProblem`."""
         while data:
             if self._end is None:
                 raise CommandProblem("The command no longer takes input: it has ended.")
@@ -116,11 +115,11 @@ async def run_command(
     secrets: Iterable[str] = (),
     confined: CommandSandbox | None = None,
 ) -> CommandEnd:
-    """Run `arguments` until the first process exits, and end whatever it left behind.
+    """Run `arguments` until the first process exits, and end all processes that it left behind.
 
-    Standard input is empty, or `command_input`. Standard output and error come together through
-    `receive`, in pieces and without `secrets`; no more is read until it returns. With `confined`,
-    the command runs in that sandbox.
+    Standard input is empty, or `command_input`. `receive` gets standard output and error together,
+    in pieces and without `secrets`; no more is read until it returns. With `confined`, the command
+    runs in that sandbox.
 
     Returns at most `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child keeps the
     output open. After `timeout_s` all processes are ended. Cancellation ends them too, within
@@ -139,7 +138,7 @@ async def run_command(
             end = await _run(
                 helpers, enclosed, directory, variables, receive, timeout_s, command_input, secrets
             )
-            # A path that the sandbox should hide may have been removed since. Then nothing was run.
+            # If a path that the sandbox should hide has been removed since, nothing was run.
             if not left or command_input or end.status != SETUP_FAILED or enclosed.has_started():
                 return end
         finally:
@@ -148,7 +147,7 @@ async def run_command(
 
 
 async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
-    """Clean up after a sandbox; merging back runs in a thread and is never interrupted."""
+    """Clean up a sandbox; changes are merged back in a thread, which is never interrupted."""
     if enclosed.merges_back:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(stack.close)
@@ -192,7 +191,7 @@ async def _run(
             command_input.close()
         status = tree.running.status()
         tree.close()
-    # After a timeout the shell and its watchers are among the processes that were ended.
+    # After a timeout, the ended processes include the shell and the sandbox's own processes.
     expected = helpers + 1 if timed_out else max(helpers - 1, 0)
     leftovers = max(ended.processes - expected, 0)
     took_s = time.monotonic() - started_s
@@ -205,7 +204,7 @@ def _start(
     variables: Mapping[str, str],
     command_input: CommandInput | None,
 ) -> tuple[ProcessTree, int]:
-    """Start with pipes; returns the processes and the end to read from."""
+    """Start a command with pipes; return its processes and the descriptor to read from."""
     reading, writing = os.pipe()
     theirs, ours = os.pipe() if command_input else (os.open(os.devnull, os.O_RDONLY), None)
     try:
@@ -229,10 +228,10 @@ def _start_in_terminal(
     variables: Mapping[str, str],
     command_input: CommandInput,
 ) -> tuple[ProcessTree, int]:
-    """Start in a new terminal, which gives the command job control and colours."""
+    """Start a command in a new terminal, which gives it job control and colours."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
-    # A session leader without a terminal gets the first one that it opens.
+    # The first terminal that a session leader opens becomes its controlling terminal.
     opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
     opening = WrappedCommand((*opener, *enclosed.arguments), enclosed.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
@@ -270,7 +269,7 @@ def _spawn(
 
 
 class _OutputReader:
-    """The reading end of a command's output: passes it on until `finish`."""
+    """Reads a command's output and passes it on until `finish` is called."""
 
     def __init__(
         self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: ByteRedactor
@@ -298,7 +297,7 @@ class _OutputReader:
             await self._receive(rest)
 
     def finish(self) -> None:
-        """Read what is in the pipe now and no more, even if a process still writes to it."""
+        """Read only the output that is in the pipe now, even if a process still writes to it."""
         self._left = PIPE_BYTES
         self._idle.cancel()
 
@@ -310,7 +309,7 @@ class _OutputReader:
                 if self._left is not None:
                     break
             except OSError as error:
-                # Reading from a terminal that no process has open any more fails with EIO.
+                # Reading from a terminal fails with EIO when no process has it open any more.
                 if error.errno != errno.EIO:
                     raise
                 break

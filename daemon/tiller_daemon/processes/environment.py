@@ -1,8 +1,8 @@
-"""The environment of child processes: what programs need, and nothing else of the daemon's.
+"""The environment of child processes: only the daemon's variables that programs need.
 
-Pure. A variable is passed on because it is listed here or because the user configured it, never
-because its name looks harmless: a name does not show whether the value is a secret. Processes are
-started in `fork_server` and ended in `process_tree`.
+A variable is passed on because it is listed here or because the user configured it, never because
+its name looks harmless: a name does not show whether the value is a secret. The functions are pure.
+`fork_server` starts processes, and `process_tree` ends them.
 """
 
 import re
@@ -20,7 +20,7 @@ CALL_MARKER: Final = "TILLER_CALL"
 PROXIES: Final = frozenset(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "http_proxy", "https_proxy")
 ) | {"all_proxy", "ftp_proxy"}
-"""Proxy addresses: they may contain a password, even without a scheme in front."""
+"""Variables with proxy addresses, which may contain a password even without a scheme."""
 
 PASSED_ON: Final[Mapping[str, str]] = {
     "the user and the machine": """
@@ -85,11 +85,11 @@ PASSED_ON: Final[Mapping[str, str]] = {
     "how programs are run": """
         CI COMPOSE_FILE COMPOSE_PROJECT_NAME DOCKER_BUILDKIT DOCKER_CONTEXT DOCKER_HOST""",
 }
-"""Names by purpose. None of them is meant for a key, a password or a connection string with one.
-Addresses lose their user and password."""
+"""The variables to pass on, by purpose. None of them is meant for keys, passwords, or connection
+strings with passwords. Addresses lose their user and password."""
 
 PASSED_ON_PREFIX: Final = "LC_"
-"""The categories of a locale."""
+"""The prefix of the variables for a locale's categories."""
 
 SECRET_NAME: Final = re.compile(
     r"(?:^|_)(?:API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION)?_?KEYS?(?:_|$)"
@@ -97,7 +97,7 @@ SECRET_NAME: Final = re.compile(
     r"|(?:^|_)(?:PASS|PAT|PWD_HASH|AUTH)$",
     re.IGNORECASE,
 )
-"""Names of headers, and of variables of MCP servers, whose values are redacted."""
+"""Matches the names of headers and of MCP servers' variables whose values are redacted."""
 
 SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 
@@ -112,11 +112,11 @@ UNATTENDED: Final = {
     "PAGER": "cat",
     "TERM": "dumb",
 }
-"""Keeps well-known programs from waiting for a user who is not there."""
+"""Variables that keep well-known programs from waiting for a user who is not there."""
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header of this name holds a credential."""
+    """Whether a header with this name holds a credential."""
     named = SECRET_NAME.search(name.replace("-", "_"))
     return named is not None or name.casefold() in SECRET_HEADERS
 
@@ -130,10 +130,10 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the complete environment for a child process of the daemon.
 
-    From `environ` it takes what is in `PASSED_ON`, with addresses stripped of passwords, and what a
-    pattern in `keep` matches. It never takes the variables in `secret_names` (the configuration
-    reads keys from them), other variables with such a value, or the daemon's own. `call_id` is
-    empty for a process that belongs to no call, such as a server.
+    It contains the variables of `environ` that `PASSED_ON` lists, without passwords in addresses,
+    and those that match a pattern in `keep`. It never contains the variables in `secret_names`
+    (from which the configuration reads keys), other variables with such a value, or the daemon's
+    own. `call_id` is empty for a process that belongs to no call, such as a server.
     """
     passed: dict[str, str] = {}
     for name, value in environ.items():
@@ -141,7 +141,7 @@ def child_environment(
             continue
         if any(fnmatchcase(name, pattern) for pattern in keep):
             passed[name] = value
-        # What the user listed is passed on unchanged, everything else without passwords.
+        # Variables that the user listed are passed on unchanged, all others without passwords.
         elif name in _PASSED_ON or name.startswith(PASSED_ON_PREFIX):
             passed[name] = _without_password(name, value)
     marks = {DAEMON_MARKER: log_id} | ({CALL_MARKER: call_id} if call_id else {})
@@ -150,7 +150,7 @@ def child_environment(
 
 
 def without_secrets(variables: Mapping[str, str], secrets: Collection[str]) -> dict[str, str]:
-    """Return the variables whose values contain none of these; short ones are not searched for."""
+    """Return the variables whose values contain no secret; short secrets are not searched for."""
     wanted = [secret for secret in secrets if len(secret) >= SECRET_VALUE_CHARS_MIN]
     return {
         name: value
@@ -162,12 +162,12 @@ def without_secrets(variables: Mapping[str, str], secrets: Collection[str]) -> d
 _PASSED_ON: Final = PROXIES.union(chain.from_iterable(map(str.split, PASSED_ON.values())))
 
 _USER: Final = re.compile(r"(?<=://)\S*@")
-"""The user and password of an address. A password may contain anything, even `@`, so of several
-addresses in one value some may get lost."""
+"""Matches the user and password in an address. A password may contain anything, even `@`, so if a
+value has several addresses, some may get lost."""
 
 
 def _without_password(name: str, value: str) -> str:
-    """Remove user and password from the addresses in a value."""
+    """Remove users and passwords from the addresses in a value."""
     if name in PROXIES and "://" not in value:
         return value.rpartition("@")[2]
     return _USER.sub("", value)

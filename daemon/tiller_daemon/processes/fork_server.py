@@ -1,7 +1,7 @@
-"""The fork server, which starts all programs for the daemon, and the daemon's end of its reapers.
+"""The daemon's side of the fork server, which starts all programs, and of its reapers.
 
-The server itself is `reaper`, a separate program. Which processes belong to a command, and how they
-are ended, is in `process_tree`.
+The fork server itself is `reaper`, a separate program. `process_tree` defines which processes
+belong to a command, and ends them.
 """
 
 import atexit
@@ -23,10 +23,10 @@ from tiller_daemon.sandbox import launcher
 from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 START_S: Final = 5.0
-"""How long a start may take before it counts as failed; it takes a thousandth of that."""
+"""How long a start may take before it counts as failed; usually a thousandth of that is enough."""
 
 IDLE_MAX: Final = 4
-"""How many reapers are kept for the next commands; each has 1 MB of memory of its own."""
+"""How many reapers are kept for the next commands; each takes 1 MB of memory."""
 
 STOP_S: Final = 5.0
 """How long closed commands may take to end; their reapers kill them."""
@@ -38,9 +38,10 @@ ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
 PROGRAM: Final = (sys.executable, "-I", "-S", "-B", reaper.__file__, launcher.__file__)
-"""What is run as the fork server: a Python, three options for it, and two of our files.
+"""The command line of the fork server: a Python, three options for it, and two of our files.
 
-`-I` hides from it whether bytecode may be written; the daemon imports both files before anyway.
+`-B` is given because `-I` hides the user's choice about writing bytecode. The daemon has imported
+both files before anyway.
 """
 
 _OPEN_PATH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -50,7 +51,7 @@ _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME
 
 
 class RunningProgram:
-    """A program that was started, with everything it starts; always `close` it."""
+    """A started program with all processes that it starts; always call `close`."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class RunningProgram:
         self.reaper: Final = reaper_pid
         self.pid: Final = pid
         self.is_empty = False
-        """Whether no process of it is left. Without subreapers some may have escaped."""
+        """Whether none of its processes is left. Without subreapers some may have escaped."""
         self._control: socket.socket | None = control
         self._give_back: Final = give_back
         self._left_nothing = False
@@ -71,24 +72,27 @@ class RunningProgram:
         control.settimeout(0)
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; None while it runs."""
+        """Return the exit status, negative for the signal that killed the program.
+
+        While the program runs, the status is None.
+        """
         self._read_reaper()
         return self._status
 
     async def exited(self) -> None:
-        """Wait until its first process has exited."""
+        """Wait until the program's first process has exited."""
         while self.status() is None:
             await self._wait_for_reaper()
 
     async def emptied(self) -> None:
-        """Wait until no process of it is left."""
+        """Wait until none of the program's processes is left."""
         while not self.is_empty:
             await self._wait_for_reaper()
             self._read_reaper()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Disconnect from the reaper, which kills what is left. Calling it again has no effect."""
+        """Disconnect from the reaper, which kills remaining processes. Can be called repeatedly."""
         control, self._control = self._control, None
         if control and self._left_nothing:
             self._give_back(control)
@@ -97,7 +101,7 @@ class RunningProgram:
 
     async def _wait_for_reaper(self) -> None:
         assert self._control
-        # Several tasks may wait at once, and each needs its own descriptor for that.
+        # Several tasks may wait at once, and each needs its own descriptor to wait for.
         waiting = os.dup(self._control.fileno())
         try:
             await trio.lowlevel.wait_readable(waiting)
@@ -124,10 +128,10 @@ class RunningProgram:
 
 
 class ForkServer:
-    """The program that starts all others, itself started on demand; `mark` identifies it.
+    """The program that starts all others. It is started on demand; `mark` identifies it.
 
-    Without `adopts` orphans get away, as on systems without subreapers. `program` may run as
-    another user.
+    Without `adopts`, orphans escape, as on systems without subreapers. `program` may run as another
+    user.
     """
 
     def __init__(
@@ -142,11 +146,14 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """Its pid, while it runs."""
+        """The fork server's pid; None if it was not started."""
         return self._process.pid if self._process else None
 
     def begin(self) -> socket.socket:
-        """Start it unless it runs; it is ready a moment later."""
+        """Start the fork server unless it runs, and return the socket for requests to it.
+
+        A new fork server is ready a moment later.
+        """
         if self._requests and self._process and self._process.poll() is None:
             return self._requests
         self.close()
@@ -166,7 +173,7 @@ class ForkServer:
         return ours
 
     def close(self) -> None:
-        """Stop it; it exits when no command is running."""
+        """Stop the fork server, which exits when no command is running."""
         while self._idle:
             self._idle.pop().close()
         if self._requests:
@@ -187,17 +194,17 @@ class ForkServer:
         descriptors: Mapping[int, int],
         restricted: RestrictedCommand | None = None,
     ) -> RunningProgram:
-        """Start a program in a session of its own; raises `OSError` and `ValueError`.
+        """Start a program in its own process session; raises `OSError` and `ValueError`.
 
-        It inherits the values of `descriptors` under the numbers of their keys. With `restricted`
-        it has given up rights. Blocks for a millisecond.
+        In `descriptors`, a key is the program's number for the daemon's descriptor in the value.
+        With `restricted`, the program has given up rights. Blocks for a millisecond.
         """
         request = _encode_request(arguments, variables, descriptors, restricted)
-        # Opened here, as its path may go through a descriptor of this process.
+        # Opened here, because the path may refer to a descriptor of this process.
         opened = os.open(directory, _OPEN_PATH)
         passed = [opened, *descriptors.values(), *([restricted.ruleset] if restricted else ())]
         try:
-            self.begin()  # Reapers die with a fork server.
+            self.begin()  # If the fork server has died, so have its reapers.
             while self._idle:
                 with suppress(BrokenPipeError):  # This reaper was killed.
                     return self._start_in(self._idle.pop(), request, passed)
@@ -220,7 +227,7 @@ class ForkServer:
     def _start_in(
         self, control: socket.socket, request: bytes, passed: Sequence[int]
     ) -> RunningProgram:
-        """Have a reaper start a program, and close its socket if that fails."""
+        """Have a reaper start a program; close the reaper's socket if that fails."""
         try:
             control.settimeout(START_S)
             control.sendall(request[socket.send_fds(control, [request], passed) :])
@@ -236,7 +243,7 @@ class ForkServer:
         return RunningProgram(control, reaper_pid, pid, self._take_back)
 
     def _take_back(self, control: socket.socket) -> None:
-        """Keep a reaper for the next program, if there are not enough."""
+        """Keep a reaper for the next program, unless enough reapers are kept."""
         if self._requests and len(self._idle) < IDLE_MAX:
             self._idle.append(control)
         else:
@@ -264,7 +271,7 @@ def running_fork_server(
 
 
 _unmarked: Final = ForkServer()
-"""For tasks outside of `running_fork_server`."""
+"""The fork server for tasks outside `running_fork_server`."""
 
 atexit.register(_unmarked.close)
 _current: Final = ContextVar("fork_server", default=_unmarked)

@@ -1,6 +1,6 @@
-"""The processes of this machine: one interface, two implementations.
+"""The table of this machine's processes: one interface with two implementations.
 
-Linux reads `/proc`; other systems run `ps`. What is done with the processes is in `process_tree`.
+On Linux it reads `/proc`; on other systems it runs `ps`. `process_tree` uses the table.
 """
 
 import os
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 PS_TIMEOUT_S: Final = 5.0
-"""`ps` takes some 20 ms; if it hangs, the daemon must not."""
+"""How long `ps` may take, so that the daemon does not hang if `ps` does; it takes some 20 ms."""
 
 _READ_BYTES: Final = 1 << 20
 _HAS_CHILDREN: Final = os.access(f"/proc/self/task/{os.getpid()}/children", os.R_OK)
-"""Not every kernel is built with it (CONFIG_PROC_CHILDREN)."""
+"""Whether the kernel lists children, which needs CONFIG_PROC_CHILDREN."""
 
 _PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
 
@@ -24,21 +24,21 @@ class ProcessEntry(NamedTuple):
     """One process."""
 
     pid: int
-    """Its process id."""
+    """The process id."""
     parent: int
-    """The pid of its parent, as of now."""
+    """The pid of the current parent."""
     group: int
-    """The id of its process group."""
+    """The id of the process group."""
     session: int
-    """The id of its session."""
+    """The id of the process session."""
     start: int
-    """When it started, in a unit of the system. It tells apart processes that had the same pid."""
+    """The start time in the system's unit, which distinguishes processes with the same pid."""
     dead: bool
-    """Whether it has exited and was not reaped yet."""
+    """Whether the process has exited but was not reaped yet."""
 
 
 class ProcessTable(Protocol):
-    """The processes of this machine."""
+    """The table of this machine's processes."""
 
     def entries(self) -> dict[int, ProcessEntry]:
         """Return all processes by pid, including dead ones that were not reaped yet."""
@@ -49,7 +49,7 @@ class ProcessTable(Protocol):
         ...
 
     def descendants(self, pid: int) -> dict[int, ProcessEntry]:
-        """Return all below a process, by pid, as far as one look shows them."""
+        """Return all descendants of a process, by pid, as far as one reading shows them."""
         ...
 
     def variables(self, pid: int) -> bytes:
@@ -66,7 +66,7 @@ class ProcessTable(Protocol):
 
 
 class ProcTable:
-    """The table in `/proc` of Linux: some 7 to 30 us per process."""
+    """The table that Linux has in `/proc`; reading takes some 7 to 30 us per process."""
 
     def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
@@ -82,16 +82,16 @@ class ProcTable:
         fields = text[text.rindex(b")") + 2 :].split()
         parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
         if session < 0:
-            # It is being reaped and no longer belongs to a session or group.
+            # The process is being reaped and no longer belongs to a session or group.
             return None
         # A process whose main thread has ended looks dead while other threads still run.
         dead = fields[0] in b"ZX" and int(fields[17]) <= 1
         return ProcessEntry(pid, parent, group, session, int(fields[19]), dead)
 
     def descendants(self, pid: int) -> dict[int, ProcessEntry]:
-        """Return all below a process: by lists of children, if the kernel has them.
+        """Return all descendants of a process, from the kernel's lists of children if possible.
 
-        With a hundred processes on the machine that takes a thirtieth of the time.
+        With a hundred processes on the machine, the lists take a thirtieth of the time.
         """
         if not _HAS_CHILDREN:
             return descendants_in(self.entries(), pid)
@@ -105,7 +105,7 @@ class ProcTable:
         return found
 
     def variables(self, pid: int) -> bytes:
-        """Return `NAME=value` pairs separated by NUL; empty for dead processes and other users'."""
+        """Return `NAME=value` pairs separated by NUL; empty for a dead or foreign process."""
         return _read(f"/proc/{pid}/environ")
 
     def marked(self, mark: bytes) -> set[int]:
@@ -118,7 +118,7 @@ class ProcTable:
 
 
 class PsTable:
-    """The table of POSIX `ps`: for macOS, which has no `/proc`."""
+    """The table that POSIX `ps` prints, for macOS, which has no `/proc`."""
 
     def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
@@ -130,7 +130,7 @@ class PsTable:
         return self.entries().get(pid)
 
     def descendants(self, pid: int) -> dict[int, ProcessEntry]:
-        """Return all below a process."""
+        """Return all descendants of a process, by pid."""
         return descendants_in(self.entries(), pid)
 
     def variables(self, pid: int) -> bytes:
@@ -154,7 +154,7 @@ def choose_table() -> ProcessTable:
 
 
 def descendants_in(table: Mapping[int, ProcessEntry], *pids: int) -> dict[int, ProcessEntry]:
-    """Return those of a table that are below one of these."""
+    """Return all processes of a table that descend from one of these pids."""
     children: dict[int, list[ProcessEntry]] = {}
     for entry in table.values():
         children.setdefault(entry.parent, []).append(entry)
@@ -168,7 +168,7 @@ def descendants_in(table: Mapping[int, ProcessEntry], *pids: int) -> dict[int, P
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Give the children of all threads of a process."""
+    """Yield the pids of the children of all threads of a process."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a third of the time
     except OSError:

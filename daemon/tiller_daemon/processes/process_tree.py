@@ -1,12 +1,12 @@
-"""The processes of one command: which they are, and how all of them are ended.
+"""Finds all processes of a command, and ends them.
 
-Every command runs below its own reaper (`reaper`), to which the kernel gives every orphan below it.
-A process belongs to the command if it descends from that reaper. Nothing that a process controls
-matters, such as its name, session or environment. This includes sandboxes: their process namespace
-descends from the reaper as well.
+Every command runs below its own reaper (`reaper`), and the kernel makes orphans below a reaper its
+children. A process belongs to the command if it descends from that reaper. Nothing that a process
+controls matters, such as its name, session or environment. Processes in a sandbox's namespace
+descend from the reaper as well.
 
-Without subreapers (macOS) an orphan is found by its session, by having been seen before, or by a
-token in its environment. A process that escapes all three gets away.
+Without subreapers (macOS), an orphan is found by its session, by a token in its environment, or
+because it was seen before. A process that evades all three escapes.
 """
 
 import ctypes
@@ -26,17 +26,17 @@ from tiller_daemon.processes.process_table import ProcessEntry, choose_table, de
 from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
-"""Set to a token of this run, on systems without subreapers."""
+"""Set to a token for each run of a command, on systems without subreapers."""
 
 POLL_S: Final = 0.005
 """How often to check whether signalled processes are gone."""
 
 KILL_WAIT_S: Final = 2.0
-"""How long SIGKILL is repeated. A process that survives is stuck in the kernel or another
-user's."""
+"""How long SIGKILL is repeated. A process that survives is stuck in the kernel or belongs to
+another user."""
 
 SWEEP_WAIT_S: Final = 5.0
-"""The same for leftovers of a killed daemon; five hundred processes take 0.6 s."""
+"""How long `sweep` repeats SIGKILL; five hundred processes take 0.6 s."""
 
 _PR_SET_DUMPABLE: Final = 4  # <linux/prctl.h>
 
@@ -44,16 +44,16 @@ _TABLE = choose_table()
 
 
 class EndedProcesses(NamedTuple):
-    """How many processes were alive when ending them began, and how many could not be ended."""
+    """How many processes were alive before they were ended, and how many could not be ended."""
 
     processes: int
     survivors: int
 
 
 def forbid_tracing() -> None:
-    """Keep other processes from reading the daemon's memory and environment, where keys are.
+    """Keep other processes from reading the daemon's memory and environment, which contain keys.
 
-    Only on Linux, and not against root.
+    This works only on Linux, and not against root.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def forbid_tracing() -> None:
 
 
 class ProcessTree:
-    """A running command with all its processes; always `close` it."""
+    """A running command with all its processes; always call `close`."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class ProcessTree:
         self._known: dict[int, int] = {}
 
     def close(self) -> None:
-        """Stop watching it; call after `end`. The reaper kills what is still alive."""
+        """Stop watching the command; call this after `end`. The reaper kills living processes."""
         self.running.close()
 
     def left_nothing(self) -> bool:
-        """Whether certainly no process is left, without looking at the process table."""
+        """Whether the reaper has reported that no process is left."""
         return self._adopts and self.running.is_empty
 
     async def wait_until_empty(self) -> None:
@@ -97,10 +97,10 @@ class ProcessTree:
             await trio.sleep(POLL_S)
 
     async def end(self, grace_s: float) -> EndedProcesses:
-        """End all processes: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
+        """End all processes: send SIGTERM, wait for `grace_s`, and send SIGKILL until none is left.
 
-        They are dead when this returns. It takes at most `grace_s` + `KILL_WAIT_S`. After a
-        cancellation it needs a shield.
+        This takes at most `grace_s` + `KILL_WAIT_S`. Then only survivors are alive. After a
+        cancellation, call this in a shield.
         """
         members = self._members()
         identities = _identities(members)
@@ -121,9 +121,9 @@ class ProcessTree:
         return EndedProcesses(len(identities), len(self._members()))
 
     def _members(self) -> list[ProcessEntry]:
-        """Return the living processes of this command, as far as one look at the table shows them.
+        """Return this command's living processes, as far as one reading of the table shows them.
 
-        It may miss processes that fork and exit all the time. The reaper knows when none is left.
+        This may miss processes that fork and exit all the time. The reaper knows when none is left.
         """
         if self.left_nothing():
             return []
@@ -149,13 +149,13 @@ class ProcessTree:
 
 
 async def sweep(log_id: str) -> int:
-    """End the leftovers of a daemon that was killed; returns how many processes there were.
+    """End the processes that a killed daemon has left; return how many there were.
 
-    Call at start, before the first command. Reapers end their own commands, and this waits for
-    them. In case they were killed too, it also ends the processes with the daemon's marker, all in
-    their sessions, and all descendants. A process escapes if its reaper is dead and it cleared its
-    environment and called `setsid`. In a namespace that does not help, because bubblewrap's own
-    process keeps the marker. This process and its ancestors are spared.
+    Call this at the start, before the first command. Reapers end their own commands, and this
+    function waits for them. In case they were killed too, it also ends the processes with the
+    daemon's marker, all processes in their sessions, and all descendants. A process whose reaper is
+    dead can escape by clearing its environment and calling `setsid`, but not in a namespace,
+    because bubblewrap's own process keeps the marker. This process and its ancestors are spared.
     """
     mark = f"{DAEMON_MARKER}={log_id}".encode()
     ended: set[tuple[int, int]] = set()
@@ -163,11 +163,10 @@ async def sweep(log_id: str) -> int:
         while members := _leftovers(mark):
             reapers = _TABLE.named(mark)
             ended.update((entry.pid, entry.start) for entry in members if entry.pid not in reapers)
-            # One by one instead of by group: this process may have been started in one of their
-            # groups.
+            # One by one instead of by group, because this process may belong to one of the groups.
             for entry in members:
-                # A reaper is not killed, as its descendants could get away, but it may have been
-                # stopped.
+                # A reaper is not killed, as its descendants could escape. It is continued, as it
+                # may have been stopped.
                 number = signal.SIGCONT if entry.pid in reapers else signal.SIGKILL
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(entry.pid, number)
@@ -207,8 +206,8 @@ def _identities(members: Iterable[ProcessEntry]) -> set[tuple[int, int]]:
 
 
 def _signal(members: Iterable[ProcessEntry], number: signal.Signals) -> None:
-    # By group, so that no member can fork away between the look and the signal. A group never spans
-    # sessions, so all of it belongs to the command.
+    # By group, so that no member can escape by forking before the signal arrives. A group never
+    # spans sessions, so all its processes belong to the command.
     for group in {entry.group for entry in members}:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)

@@ -1,28 +1,29 @@
-"""A separate program: starts commands, and keeps everything they start within reach.
+"""A separate program that starts commands and can end all processes that they start.
 
 The fork server runs once per daemon, as `python -I -S reaper.py LAUNCHER MARK` with a socket as its
-standard input; the mark identifies it. For a command it forks a reaper. That is a subreaper: the
-kernel gives it every orphan below it. So the processes of a command are the descendants of its
-reaper, whatever session, name or environment they choose, and a reaper without children has none of
-them left.
+standard input; the mark identifies it. For a command, the fork server forks a reaper. The reaper is
+a subreaper: the kernel makes every orphan below it its child. So a command's processes are the
+descendants of its reaper, whatever session, name or environment they choose. If the reaper has no
+children, none of these processes is left.
 
-If nothing was left when the command ended, its reaper can run the next one: forking another takes
-longer than starting the command. It never has two commands at once, nor one after another of which
-anything was left.
+If a command leaves no processes, its reaper can run the next command, because forking another
+reaper takes longer than starting a command. A reaper never runs two commands at once, and no
+command after one that left processes.
 
-A reaper kills all of them as soon as the daemon closes its socket, even by `kill -9`. If a command
-kills its own reaper, its processes become children of the fork server, which kills them at once. If
-the fork server is killed, every reaper ends its command. A reaper that is stopped could not do so,
-so the fork server kills it. Outside of a sandbox, a command gets away only if it kills both at the
-same moment; but it could kill the daemon as well. It can also change limits and priorities of its
-reaper, and so of the next command there.
+A reaper kills all its processes as soon as the daemon closes its socket, even because of `kill -9`.
+If a command kills its own reaper, its processes become children of the fork server, which kills
+them at once. If the fork server is killed, every reaper ends its command. A stopped reaper could
+not do that, so the fork server kills it. Outside a sandbox, a command escapes only if it kills its
+reaper and the fork server at the same moment; but it could kill the daemon as well. The command can
+also change the limits and priorities of its reaper, and so of the reaper's next command.
 
-A command may have to give up rights first. A thread of the reaper does so, starts it, and waits for
-its end, as processes inherit rights from the thread that starts them. The reaper keeps its rights.
+A command may have to give up rights before it starts. Processes inherit rights from the thread that
+starts them. So a thread of the reaper gives up the rights, starts the command, and waits for its
+end. The reaper keeps its own rights.
 
-Of tiller only the file LAUNCHER is imported (`sandbox.launcher`), because this must start quickly,
-and no key was ever in its memory.
-Without subreapers (macOS) orphans get away; `process_tree` then has other ways to find them.
+The program must start quickly, so it imports only LAUNCHER (`sandbox.launcher`) from tiller. No key
+has ever been in its memory. Without subreapers (macOS) orphans escape, and `process_tree` has other
+ways to find them.
 """
 
 import _thread  # The module `threading` takes 2 ms to import.
@@ -43,22 +44,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 
 WITHOUT_ADOPTION = "--without-adoption"
-"""An option: behave as on a system without subreapers."""
+"""The option to behave as on a system without subreapers."""
 
 SIZE = struct.Struct("=I")
-"""Precedes each request: its size in bytes, encoded by `marshal`."""
+"""Sent before each request: the size in bytes of the request, which `marshal` has encoded."""
 
 STARTED = struct.Struct("=iii")
-"""The pids of reaper and command, and the errno of a failure."""
+"""Sent after a start: the pids of the reaper and the command, and the errno of a failure."""
 
 ENDED = struct.Struct("=i?")
-"""The wait status of the command, and whether it left no process."""
+"""Sent after the end of a command: its wait status, and whether it left no process."""
 
 POLL_S = 0.002
-"""How often to look for processes that were born while others were killed."""
+"""How often to look for processes that were started while others were killed."""
 
 _DESCRIPTORS_MAX = 200
-"""Linux passes at most 253 at once."""
+"""The most descriptors in a request; Linux passes at most 253 at once."""
 
 _INT = struct.calcsize("i")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
@@ -66,7 +67,7 @@ _DETACH = 17 if sys.platform == "linux" else 11
 """PTRACE_DETACH, or PT_DETACH."""
 
 _NAME = b"tiller-reaper"
-"""The name of these processes for `killall`; it must not be that of a command's own tools."""
+"""The name of these processes, chosen so that a command's `killall` does not hit them."""
 
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 """Signals that would end this program, and that a command may send to its parent by mistake."""
@@ -81,20 +82,21 @@ StartsRestricted = Callable[[Callable[[], int], _thread.LockType, int, int, byte
 StartRequest = tuple[
     tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...], tuple[int, bytes] | None
 ]
-"""Arguments, variables, the numbers for the descriptors that come with it, and the capabilities and
-the filter of a restricted command. The first of the descriptors is the directory to start in, and
-has no number. Nor has the last one of a restricted command, which is a ruleset."""
+"""The arguments, the variables, the command's numbers for the descriptors that come with the
+request, and the capabilities and filter of a restricted command. Two descriptors have no number:
+the first, which is the directory to start in, and the last of a restricted command, which is its
+ruleset."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
     adopt = _adopt if WITHOUT_ADOPTION not in arguments else lambda: None
-    # As a script: the packages around it would be imported too.
+    # Imported as a top-level module, because its packages would be imported too.
     sys.path.append(arguments[0].rpartition("/")[0])
     start_restricted: StartsRestricted = __import__("launcher").start_restricted
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    gc.disable()  # It would touch all memory that forks share.
+    gc.disable()  # A collection would touch all memory that forks share.
     signal.signal(signal.SIGUSR1, _ignore)
     for number in _ENDING:
         signal.signal(number, _ignore)
@@ -122,20 +124,20 @@ def _fork_reaper(
     adopt: Callable[[], None],
     start_restricted: StartsRestricted,
 ) -> bool:
-    """Fork a reaper for the socket that comes with a request; False if there will be no more."""
+    """Fork a reaper for the socket that comes with a request; False after the last request."""
     try:
         message, passed = _receive_with(requests, 1)
     except OSError:
         return False
     if not message or not passed:
-        # Without a descriptor there are too many; the daemon notices that its socket is closed.
+        # A missing descriptor means that too many are open; the daemon sees its socket closed.
         return bool(message)
     (control,) = passed
     fork_server_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError:
-        pid = -1  # Too many processes; the daemon notices that its socket is closed.
+        pid = -1  # There are too many processes; the daemon sees its socket closed.
     if pid == 0:
         status = 1
         try:
@@ -153,12 +155,12 @@ def _fork_reaper(
 
 
 def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRestricted) -> None:
-    """Be a reaper until the daemon closes the socket, or a command has left something behind."""
+    """Run as a reaper until the daemon closes the socket, or a command has left processes."""
     changed = _child_signal_pipe()
     command, over = 0, _thread.allocate_lock()
     while os.getppid() == fork_server_pid:
         if control in select.select([control, changed], [], [])[0]:
-            # While a command runs the daemon sends nothing, so it has closed the socket.
+            # While a command runs the daemon sends nothing, so the socket was closed.
             request = None if command else _next_request(control)
             if request is None:
                 break
@@ -176,13 +178,13 @@ def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRe
         if empty and ended:
             command = 0
         elif empty and command:
-            # The last of what it left has ended, which the daemon learns from the closed socket.
+            # The last process that the command left has ended. The closed socket shows it.
             return
     _end_all()
 
 
 def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
-    """Receive a request and the descriptors that come with it; None if there will be no more."""
+    """Receive a request and its descriptors; None after the last request."""
     try:
         size, passed = _receive_with(control, SIZE.size)
         size += _receive(control, SIZE.size - len(size))
@@ -198,13 +200,13 @@ def _start(
     start_restricted: StartsRestricted,
     over: _thread.LockType,
 ) -> tuple[int, int]:
-    """Start a command and close what was passed; returns its pid, and the errno of a failure.
+    """Start a command and close the passed descriptors; return its pid and the errno of a failure.
 
     `over` must be released when the command has ended.
     """
     words, variables, numbers, gives_up = request
     directory, *given = passed
-    # Moved aside first, as a wanted number may be in use for another descriptor.
+    # Moved aside first, because another descriptor may have a wanted number.
     above = max(numbers) + 1
     aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=False)]
@@ -216,7 +218,7 @@ def _start(
 
     try:
         os.fchdir(directory)
-        # `posix_spawnp` searches the PATH of this process, so it must be that of the command.
+        # `posix_spawnp` searches the PATH of this process, so the command's PATH is set here.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
         command = start_restricted(spawn, over, aside[-1], *gives_up) if gives_up else spawn()
     except OSError as error:
@@ -229,7 +231,7 @@ def _start(
 
 
 def _end_all() -> None:
-    """Kill the descendants of this process until there are none."""
+    """Kill the descendants of this process until none is left."""
     while _has_children():
         _kill_below(())
         time.sleep(POLL_S)
@@ -238,9 +240,9 @@ def _end_all() -> None:
 
 
 def _kill_below(spared: Collection[int]) -> bool:
-    """Kill the descendants of this process, except below `spared`; returns whether there were any.
+    """Kill this process's descendants, except `spared` and below; return whether there were any.
 
-    By group too, so that no member can fork away between the look and the signal.
+    Whole groups are killed too, so that no member can escape by forking before the signal arrives.
     """
     children: dict[int, list[tuple[int, int]]] = {}
     for pid, parent, group in _processes():
@@ -262,9 +264,9 @@ def _kill(send: Callable[[int, int], None], target: int) -> None:
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Give pid, parent and group of each living process."""
+    """Yield the pid, parent and group of each living process."""
     if sys.platform != "linux":
-        from subprocess import check_output  # That takes as long to import as all else.
+        from subprocess import check_output  # Importing this takes as long as everything else.
 
         for line in check_output(["ps", "-axo", "pid=,ppid=,pgid="]).splitlines():
             pid, parent, group = map(int, line.split())
@@ -282,9 +284,9 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 
 
 def _reap_dead(reapers: Collection[int] = ()) -> Iterator[tuple[int, int]]:
-    """Reap the children that have died; gives their pids and wait statuses.
+    """Reap the children that have died; yield their pids and wait statuses.
 
-    Kills reapers that were stopped, as they would not notice that the daemon is gone.
+    Kills stopped reapers, as they would not notice that the daemon is gone.
     """
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
@@ -298,10 +300,10 @@ def _reap_dead(reapers: Collection[int] = ()) -> Iterator[tuple[int, int]]:
 
 
 def _stop_tracing(pid: int, number: int) -> None:
-    """Let go of a child that has made its parent trace it, which stops it at each signal."""
-    # Stopping with SIGTRAP is how it begins to execute another program.
+    """Stop tracing a child that has made its parent its tracer, and so stops at each signal."""
+    # A traced process stops with SIGTRAP when it begins to execute another program.
     delivered = 0 if number == signal.SIGTRAP else number
-    # On macOS, address 1 means where it stopped.
+    # On macOS, address 1 means the address at which the child stopped.
     ctypes.CDLL(None).ptrace(_DETACH, pid, ctypes.c_void_p(1), ctypes.c_void_p(delivered))
 
 
@@ -314,7 +316,7 @@ def _has_children() -> bool:
 
 
 def _adopt() -> None:
-    """Become a subreaper, get a signal if the parent dies, and forbid tracing of this process.
+    """Become a subreaper, ask for a signal if the parent dies, and forbid tracing this process.
 
     This must be repeated after a fork.
     """
@@ -342,7 +344,7 @@ def _child_signal_pipe() -> int:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing; unlike SIG_IGN, a handler is not inherited by commands."""
+    """Do nothing; commands inherit SIG_IGN, but not a handler."""
 
 
 def _drain(reading: int) -> None:
@@ -375,7 +377,7 @@ def _receive(control: Socket, size: int) -> bytes:
 
 
 def _send(control: Socket, data: bytes) -> None:
-    with suppress(OSError):  # The daemon is gone, which the caller notices soon.
+    with suppress(OSError):  # If the daemon is gone, the caller notices it soon.
         control.sendall(data)
 
 

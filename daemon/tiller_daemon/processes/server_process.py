@@ -1,7 +1,7 @@
 """A long-running program that serves the daemon over pipes, such as an MCP server.
 
-It is ended together with everything it started, even if the daemon is killed. The caller decides
-what goes through the pipes.
+The program and all processes that it started are ended, even if the daemon is killed. The caller
+decides what goes through the pipes.
 """
 
 import os
@@ -16,19 +16,19 @@ from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 
 EXIT_WAIT_S: Final = 0.5
-"""How long it may take to exit on its own after its standard input was closed."""
+"""How long the program may take to exit on its own after its standard input was closed."""
 
 TERM_GRACE_S: Final = 0.5
-"""From SIGTERM to SIGKILL, if it does not."""
+"""From SIGTERM to SIGKILL, if the program does not exit on its own."""
 
 END_SHIELD_S: Final = 4.0
-"""The longest that ending it may delay the end of the daemon."""
+"""The longest that ending a program may delay the end of the daemon."""
 
 
 class ServerProcess:
     """A running program; always call `end`.
 
-    `stdin`, `stdout` and `stderr` are pipes to it, each for one task at a time.
+    `stdin`, `stdout` and `stderr` are pipes to the program, each for one task at a time.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ServerProcess:
             for end in chain.from_iterable(pipes):
                 os.close(end)
             raise CommandProblem(_why(error, arguments[0], directory)) from error
-        # While they are open here too, the exit of the program closes no pipe.
+        # If these ends stayed open here, the exit of the program would close no pipe.
         for end in theirs.values():
             os.close(end)
         self.stdin: Final = trio.lowlevel.FdStream(pipes[0][1])
@@ -60,27 +60,27 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The pid of its first process."""
+        """The pid of the program's first process."""
         return self._tree.running.pid
 
     async def exited(self) -> None:
-        """Wait until its first process has exited."""
+        """Wait until the program's first process has exited."""
         await self._tree.running.exited()
 
     async def end(
         self, exit_wait_s: float = EXIT_WAIT_S, grace_s: float = TERM_GRACE_S
     ) -> EndedProcesses:
-        """End it and everything it started; they are dead when this returns.
+        """End the program and all processes that it started, and wait until they are dead.
 
-        It first gets the chance to exit on its own. Takes at most `exit_wait_s` + `grace_s` and the
-        time of SIGKILL, which cancellation does not shorten. Calling it again has no effect.
+        First the program gets the chance to exit on its own. This takes at most `exit_wait_s` +
+        `grace_s` and the time of SIGKILL, even after a cancellation. Can be called repeatedly.
         """
         ended = EndedProcesses(0, 0)
         if self._ended:
             return ended
         with trio.move_on_after(END_SHIELD_S, shield=True):
             await self.stdin.aclose()
-            # The other pipes stay open until it exits, so that writing to them does not kill it.
+            # The other pipes stay open, so that writing to them does not kill the program.
             with trio.move_on_after(exit_wait_s):
                 await self.exited()
             ended = await self._tree.end(grace_s)
@@ -91,7 +91,10 @@ class ServerProcess:
         return ended
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; None while it runs."""
+        """Return the exit status, negative for the signal that killed the program.
+
+        While the program runs, the status is None.
+        """
         return self._tree.running.status()
 
 

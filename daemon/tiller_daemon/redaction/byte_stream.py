@@ -1,6 +1,6 @@
-"""Redacts keys from the output of programs, even if a key is split over several reads. Pure.
+"""Redacts keys from programs' output, even if a key is split over several reads. Pure.
 
-Only the literal key is looked for: unlike a server, a program rarely escapes what it prints.
+Only the literal key is searched for, because a program, unlike a server, rarely escapes its output.
 """
 
 from collections.abc import Iterable
@@ -37,6 +37,6 @@ class ByteRedactor:
 
 
 def _begun(secret: bytes, data: bytes) -> int:
-    """The number of bytes at the end of `data` that are the start of `secret`."""
+    """Return the number of bytes at the end of `data` that are the start of `secret`."""
     longest = min(len(secret) - 1, len(data))
     return next((n for n in range(longest, 0, -1) if data.endswith(secret[:n])), 0)

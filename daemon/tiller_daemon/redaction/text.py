@@ -1,8 +1,8 @@
 """Redacts keys from text, in every form in which a server may repeat them. Pure.
 
-A server that quotes what it was sent may escape it: for JSON, for a URL, in base64. Each key has a
-limited set of such forms, computed once; text is searched for them and not parsed. Output of
-programs is redacted by `byte_stream`.
+A server that quotes a request may escape the text: for JSON, for a URL, in base64. Each key has a
+limited set of such forms, which are computed once. Text is searched for these forms, but not
+parsed. `byte_stream` redacts programs' output.
 """
 
 import base64
@@ -19,14 +19,14 @@ BASE64_CHARS_MIN: Final = 6
 """Shorter secrets are not searched for in base64, where they would match by chance."""
 
 CREDENTIALS_CHARS_MIN: Final = 8
-"""The second word of a secret is not treated as a key if it is shorter: it may be an ordinary
+"""If the second word of a secret is shorter, it is not treated as a key, as it may be an ordinary
 word."""
 
 PREFIX_CHARS: Final = 4
-"""The number of characters after which a match is delayed: enough to be rare in other text."""
+"""After how many characters a possible secret is delayed: enough to be rare in other text."""
 
 MATCHERS_CACHED_MAX: Final = 16
-"""Cached matchers: one for each provider's keys, and one for all keys."""
+"""How many matchers are cached: one for each provider's keys, and one for all keys."""
 
 _UPPER_ESCAPE: Final = re.compile(r"%[0-9A-F]{2}|\\u[0-9a-f]{4}")
 _GO_ESCAPED: Final = frozenset("<>&")
@@ -47,13 +47,13 @@ class PartialRedaction(NamedTuple):
 
 
 class SecretMatcher:
-    """Finds some secrets in all their forms; falsy if there are none to find."""
+    """Finds secrets in all their forms; falsy if there are no secrets to find."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         # An empty secret would be found everywhere.
         forms = {form for secret in secrets if secret for form in _forms_of(secret)}
         self._by_first: Final[dict[str, list[str]]] = {}
-        # Longest first: of two secrets with the same start, all of the longer one is redacted.
+        # Longest first, so that of two secrets with the same start the longer one is redacted.
         for form in sorted(forms, key=len, reverse=True):
             self._by_first.setdefault(form[0], []).append(form)
         self.find_prefix: Final = re.compile(_prefix_pattern(forms, PREFIX_CHARS) or r"(?!)").search
@@ -69,8 +69,8 @@ class SecretMatcher:
     def redact_part(self, text: str, seen_chars: int, *, at_end: bool) -> PartialRedaction:
         """Redact a text of which the first `seen_chars` characters have already been shown.
 
-        A secret may be cut off at the end of `text`. If the text continues, it becomes part of the
-        rest. `at_end` it is redacted if at least half of it is there.
+        A secret may be cut off at the end of `text`. If the text continues, the cut secret becomes
+        part of the rest. `at_end`, it is redacted if at least half of it is there.
         """
         shown: list[str] = []
         done, at = seen_chars, 0
@@ -92,7 +92,7 @@ class SecretMatcher:
                     break
             else:
                 at += 1
-        # Too short for `find_prefix`, so it is shown, but it may still be the start of a secret.
+        # The end is too short for `find_prefix`, so it is shown, but may still begin a secret.
         rest = text[max(done, len(text) - PREFIX_CHARS + 1) :]
         return PartialRedaction(
             "".join((*shown, text[done:])) if shown else text[done:], rest, len(rest)
@@ -102,8 +102,8 @@ class SecretMatcher:
 class TextRedactor:
     """Redacts secrets from a text that comes in pieces.
 
-    Text is delayed from the fourth character of a possible secret on, so at most three characters
-    of a secret are shown.
+    Text is delayed from the fourth character of a possible secret onwards, so at most three
+    characters of a secret are shown.
     """
 
     def __init__(self, matcher: SecretMatcher) -> None:
@@ -113,7 +113,7 @@ class TextRedactor:
         self._seen_chars = 0
 
     def feed_if_clean(self, piece: str) -> bool:
-        """Take a piece if all of it can be shown, which is usual; else return False."""
+        """Take a piece if all of it can be shown, as is usual; otherwise return False."""
         text = self._rest + piece
         if self._seen_chars < len(self._rest) or self._find_prefix(text):
             return False
@@ -139,7 +139,7 @@ class TextRedactor:
 
 @lru_cache(MATCHERS_CACHED_MAX)
 def matcher_for(secrets: tuple[str, ...]) -> SecretMatcher:
-    """Return a matcher for these secrets; cached, as it takes long to make."""
+    """Return a matcher for these secrets; cached, as making one takes long."""
     return SecretMatcher(secrets)
 
 
@@ -149,7 +149,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """All forms of a secret. For a secret such as `Bearer KEY`, these include the key alone."""
+    """Yield all forms of a secret; for a secret such as `Bearer KEY`, also those of the key."""
     _, _, credentials = secret.partition(" ")
     alone = len(credentials) >= CREDENTIALS_CHARS_MIN and " " not in credentials
     for one in (secret, credentials) if alone else (secret,):
@@ -191,7 +191,7 @@ def _swap_case(escape: re.Match[str]) -> str:
 
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
-    """The base64 forms of a secret at any position, such as behind `Bearer ` or `user:`.
+    """Yield the base64 forms of a secret at any position, such as after `Bearer ` or `user:`.
 
     base64 encodes three bytes as four characters, so there are three possible alignments.
     Characters that also depend on the neighbouring bytes are left out.
@@ -204,7 +204,7 @@ def _base64_forms(secret: bytes) -> Iterator[str]:
 
 
 def _prefix_pattern(forms: Iterable[str], chars: int) -> str:
-    """A pattern that matches the first `chars` characters of any form."""
+    """Return a pattern that matches the first `chars` characters of any form."""
     by_first: dict[str, set[str]] = {}
     for form in forms:
         by_first.setdefault(form[0], set()).add(form[1:])
