@@ -1,1 +1,1 @@
-"""Files in the user's directory: where a path leads, reading, writing, putting back."""
+"""The user's files: resolving paths, reading, writing and restoring files."""

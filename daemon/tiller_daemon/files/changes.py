@@ -1,10 +1,10 @@
-"""Changes of several files: all of them or none, even if the daemon is killed in the middle.
+"""Changes several files: all of them or none, even if the daemon is killed in the middle.
 
-A journal is written first. Then the new contents are staged beside the files, and the old files
-get a second name as a backup. Only then are the new files renamed into place. Until that is done,
-any failure is rolled back from the backups, by the call itself or when the daemon starts again. A
-file that something else has changed in the meantime is left alone. The journal stays until every
-temporary file is removed.
+A journal is written first. Then the new contents are staged beside the files, and each old file
+gets a second name as a backup. Only then are the new files renamed into place. If anything fails
+before the last rename, the files are restored from the backups, by the same call or when the daemon
+starts again. A file that something else has changed in the meantime is left alone. The journal
+stays until every temporary file is removed.
 """
 
 import os
@@ -48,22 +48,22 @@ class Change(Struct, frozen=True):
     before: bytes | None
     """The content that the file must have now."""
     after: bytes | None
-    """The content that it will have."""
+    """The content that the file will have."""
     like: Location | None = None
-    """A new file takes mode and owner from the file here, if there is one."""
+    """A new file gets the mode and owner of the file at this location, if there is one."""
 
 
 class _Step(Struct, frozen=True):
     """A change as the journal records it."""
 
     path: bytes
-    """Absolute, without links; as bytes, as it need not be text."""
+    """The path, absolute and without links; in bytes, as it need not be text."""
     text: str
-    """The path as messages show it."""
+    """The path in messages."""
     staged: str
-    """The name of the new content, in the directory of the file."""
+    """The name of a file with the new content, in the same directory."""
     backup: str
-    """The second name of the old content, in the same directory."""
+    """The second name of the old file, in the same directory."""
     before: str | None
     """The fingerprint of the old content; None for a missing file."""
     after: str | None
@@ -77,10 +77,10 @@ class _Journal(Struct, frozen=True):
 
 
 def change_all(changes: Sequence[Change], journals: Path) -> None:
-    """Make all changes or none; they are on disk when this returns.
+    """Make all changes or none, and wait until they are on disk.
 
     `journals` is a directory of the daemon. Blocks for as long as the disk takes. Raises
-    `PathProblem`; its message says which files have changed all the same, if any.
+    `PathProblem`, whose message names the files that could not be changed back, if any.
     """
     journal = _plan(changes)
     path = _write_journal(journal, journals)
@@ -93,14 +93,14 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
             for change, step in zip(changes, journal.steps, strict=True):
                 _back_up(change, step, parents)
             for step in journal.steps:
-                # Recorded first, as a step may fail after it took effect.
+                # Recorded first, because a step may fail after it took effect.
                 placed.append(step)
                 _put_in_place(step, parents)
             parents.sync()
             untidy = path.with_suffix(UNTIDY)
             path.rename(untidy)
         except BaseException as failure:
-            # In a directory that was never opened nothing was done, so nothing is undone there.
+            # In a directory that was never opened, nothing was done, so nothing must be undone.
             reached = tuple(step for step in journal.steps if parents.has_opened(_location(step)))
             is_tidy = _roll_back(_Journal(reached, journal.made), parents)
             changed = [step.text for step in placed if not _is_as_before(step, parents)]
@@ -119,10 +119,10 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
 
 
 def recover_changes(journals: Path) -> list[str]:
-    """Roll back what was in progress when the daemon died, and remove temporary files.
+    """Roll back changes that were unfinished when the daemon died, and remove temporary files.
 
-    Returns the files that were restored. Blocks. What can't be reached is tried again at the next
-    start.
+    Returns the paths of the restored files. Blocks. If a file can't be reached, its journal is
+    tried again at the next start.
     """
     restored: list[str] = []
     for path in sorted(journals.glob("*")):
@@ -146,8 +146,8 @@ def recover_changes(journals: Path) -> list[str]:
 class _Parents(ExitStack):
     """The directories of the changed files, each opened once and kept open.
 
-    If such a directory is renamed or replaced by a link, all steps still happen in the one that
-    was opened, rollback included.
+    If such a directory is renamed or replaced by a link, all steps, including a rollback, still
+    happen in the directory that was opened.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _Parents(ExitStack):
 
     @contextmanager
     def of(self, location: Location) -> Generator[tuple[int, str]]:
-        """Give the directory of a location and its name in there, like `opened_parent`."""
+        """Yield the directory of a location and the name in it, like `opened_parent`."""
         directory, name = os.path.split(location.path)
         with os_errors_explained(location):
             if directory not in self._opened:
@@ -165,11 +165,11 @@ class _Parents(ExitStack):
             yield self._opened[directory], name or "."
 
     def has_opened(self, location: Location) -> bool:
-        """Whether the directory of a location was opened."""
+        """Whether a location's directory has been opened."""
         return os.path.split(location.path)[0] in self._opened
 
     def sync(self) -> None:
-        """Bring the names in all opened directories to disk."""
+        """Sync the names in all opened directories to disk."""
         for opened in self._opened.values():
             sync_directory(".", opened)
 
@@ -206,8 +206,8 @@ def _write_journal(journal: _Journal, journals: Path) -> Path:
     path = journals / f"change{temporary_name()}{UNTIDY if is_atomic else UNFINISHED}"
     try:
         make_directory(journals)
-        # An atomic change does not wait for its journal: at worst a power failure loses it, and a
-        # temporary file stays behind.
+        # An atomic change does not wait for its journal. At worst, a power failure loses the
+        # journal, and a temporary file stays behind.
         write_journal(path, journal, durable=not is_atomic)
     except OSError as error:
         with suppress(OSError):
@@ -235,7 +235,7 @@ def _stage(change: Change, step: _Step, parents: _Parents) -> None:
 
 
 def _back_up(change: Change, step: _Step, parents: _Parents) -> None:
-    """Give the old content a second name, and check that it is the expected content."""
+    """Give the old file a second name, and check that it has the expected content."""
     with parents.of(change.location) as (parent, name):
         if change.before is not None:
             try:
@@ -245,7 +245,7 @@ def _back_up(change: Change, step: _Step, parents: _Parents) -> None:
             except FileNotFoundError:
                 raise PathProblem(_has_changed(change.location)) from None
             except OSError:
-                # Some file systems have no hard links, and some files may not get one.
+                # Some file systems have no hard links, and not every file may get one.
                 like = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 write_new(parent, step.backup, change.before, like)
         if _content(change.location, parents) != change.before:
@@ -261,9 +261,9 @@ def _put_in_place(step: _Step, parents: _Parents) -> None:
 
 
 def _roll_back(journal: _Journal, parents: _Parents) -> bool:
-    """Restore the backups and clean up; returns whether no temporary file is left.
+    """Restore the backups and clean up; return whether no temporary file is left.
 
-    Idempotent. A failure in one file does not keep the others from being restored.
+    Idempotent. If one file can't be restored, the others are restored all the same.
     """
     for step in reversed(journal.steps):
         with suppress(PathProblem):
@@ -277,7 +277,7 @@ def _restore(step: _Step, parents: _Parents) -> None:
         return
     with parents.of(_location(step)) as (parent, name):
         if step.before is None:
-            # While the staged file is still there, the file in its place is not ours.
+            # While the staged file still exists, the file at the path is not ours.
             if now is not None and _content(_location(step, step.staged), parents) is None:
                 os.unlink(name, dir_fd=parent)
         elif _fingerprint_of(_location(step, step.backup), parents) == step.before:
@@ -291,7 +291,7 @@ def _is_as_before(step: _Step, parents: _Parents) -> bool:
 
 
 def _clean_up(journal: _Journal, parents: _Parents) -> bool:
-    """Remove temporary files and directories that stayed empty.
+    """Remove temporary files, and new directories that are empty.
 
     Returns whether no temporary file is left.
     """
@@ -310,8 +310,8 @@ def _clean_up(journal: _Journal, parents: _Parents) -> bool:
 
 
 def _close_journal(path: Path, *, is_tidy: bool) -> None:
-    """Remove a journal, or keep it only for cleaning up."""
-    # It must not roll anything back later: by then the files may have changed again.
+    """Remove a journal if `is_tidy`; otherwise keep it, but only for cleaning up."""
+    # The journal must not roll anything back later, when the files may have changed again.
     with suppress(OSError):
         if is_tidy:
             path.unlink(missing_ok=True)

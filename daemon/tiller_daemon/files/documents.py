@@ -1,7 +1,7 @@
 """PDF documents: recognised by content, checked, and read as text for models that take no files.
 
-A provider that refuses a document refuses every later request of the session too, so none gets
-into the history unchecked.
+A provider that refuses a document refuses every later request of the session too. So no document
+gets into the history unchecked.
 """
 
 from collections.abc import Mapping
@@ -17,33 +17,34 @@ from tiller_protocol.items import PDF, Image
 SIGNATURE: Final = b"%PDF-"
 
 PAGES_MAX: Final = 100
-"""Pages of a document that a model gets as a file. Anthropic's limit for models with a context
-window of 200,000 tokens (https://platform.claude.com/docs/en/build-with-claude/pdf-support)."""
+"""The most pages of a document that a model gets as a file. This is Anthropic's limit for models
+with a context window of 200,000 tokens
+(https://platform.claude.com/docs/en/build-with-claude/pdf-support)."""
 
 TEXT_CHARS_MAX: Final = 400_000
-"""Characters of a document that a model gets as text: about 100,000 tokens."""
+"""The most characters of a document that a model gets as text: about 100,000 tokens."""
 
 
 class DocumentProblem(Exception):
-    """Bytes that are not a usable PDF; the message says why, in sentences about "it"."""
+    """The bytes are not a usable PDF; the message says why, in sentences about "it"."""
 
 
 class Pages(Struct, frozen=True):
-    """What a PDF says."""
+    """The texts of a PDF's pages."""
 
     texts: tuple[str, ...]
-    """The text of each page that was read; empty for a scan."""
+    """The text of each page that was read; a scanned page has an empty text."""
     total: int
-    """How many pages there are."""
+    """How many pages the PDF has."""
 
     @property
     def has_text(self) -> bool:
-        """Whether there is any text, which a scan has not."""
+        """Whether any page has text; scans have none."""
         return any(self.texts)
 
 
 class _Found(Struct, frozen=True):
-    """What the process prints."""
+    """The output of the process that reads a PDF."""
 
     pages: tuple[str, ...] = ()
     total: int = 0
@@ -82,8 +83,8 @@ async def fit_document(data: bytes, variables: Mapping[str, str]) -> Image:
     pages = await read_pages(data, variables)
     if pages.total > PAGES_MAX:
         raise DocumentProblem(
-            f"It has {pages.total} pages; models take at most {PAGES_MAX}. Let the model read what "
-            "it needs: --file PATH"
+            f"It has {pages.total} pages; models take at most {PAGES_MAX}. Let the model read the "
+            "pages that it needs: --file PATH"
         )
     text = with_marks(pages) if pages.has_text else ""
     if len(text) > TEXT_CHARS_MAX:

@@ -1,7 +1,7 @@
 """Images for a model: recognised by content, checked completely, and made small enough to send.
 
 If a provider refuses an image, it refuses every later request of the session too. So no image gets
-into the history unchecked. Pillow decodes them; it is imported with the first image.
+into the history unchecked. Pillow decodes images; it is imported with the first image.
 """
 
 import ctypes
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 SIDE_PIXELS_MAX: Final = 2000
-"""Longest side of an image that a model gets. Anthropic refuses a longer one once a request has
-more than 20 images (https://platform.claude.com/docs/en/build-with-claude/vision). OpenAI shrinks
-images to 2048 and less. A screenshot of 1920 x 1080 is sent as it is."""
+"""The longest side of an image that a model gets. In requests with more than 20 images, Anthropic
+refuses longer sides (https://platform.claude.com/docs/en/build-with-claude/vision). OpenAI shrinks
+images to 2048 and less. A screenshot of 1920 x 1080 is sent unchanged."""
 
 FILE_BYTES_MAX: Final = 3_750_000
-"""Largest image file that a model gets. Anthropic takes 5 MB of base64, which is a third longer
+"""The largest image file that a model gets. Anthropic takes 5 MB of base64, which is a third longer
 than the file; other providers take more."""
 
 PIXELS_MAX: Final = 50_000_000
@@ -39,7 +39,7 @@ PNG_COMPRESSION: Final = 3
 larger (1.5 MB instead of 2.3 MB, measured)."""
 
 SHRINK: Final = 0.75
-"""While the file is still too large, its sides are multiplied by this."""
+"""As long as the file is too large, the image's sides are multiplied by this."""
 
 _BEGINNINGS: Final = (SIGNATURE, b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 BEGINNING_BYTES: Final = 12
@@ -48,11 +48,12 @@ BEGINNING_BYTES: Final = 12
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP")
 
 _TAKEN_AS_THEY_ARE: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg"}
-"""By Pillow's names, the formats that every provider accepts. Some refuse GIF, others WebP, and all
-use only the first frame. MPO is what many cameras produce: a JPEG with further images behind it."""
+"""The formats that every provider accepts, by Pillow's names. Some providers refuse GIF, others
+WebP, and all use only the first frame. MPO, which many cameras produce, is a JPEG followed by
+further images."""
 
 _ORIENTATION: Final = 0x0112
-"""The EXIF tag for the orientation of the camera."""
+"""The EXIF tag for the camera's orientation."""
 
 UPRIGHT: Final = 1
 
@@ -60,11 +61,11 @@ _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("ima
 
 
 class ImageProblem(Exception):
-    """Bytes that can't be shown to a model; the message says why, in sentences about "it"."""
+    """The bytes can't be shown to a model; the message says why, in sentences about "it"."""
 
 
 class FittedImage(NamedTuple):
-    """An image as a model gets it; sizes in pixels, `before` is the size in the original file."""
+    """An image for a model, with its sizes in pixels; `before` is the size in the original file."""
 
     image: Image
     width: int
@@ -100,7 +101,7 @@ def _one_at_a_time() -> trio.CapacityLimiter:
 
 @cache
 def _open() -> "Callable[[bytes], Picture]":
-    """Return Pillow's `open` for these formats; a possible decompression bomb is an error."""
+    """Return Pillow's `open` for the formats that are read; it refuses decompression bombs."""
     from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
     from PIL import Image as pillow  # noqa: N813 - it is the module
 
@@ -121,7 +122,7 @@ def _fit(data: bytes) -> FittedImage:
         )
     outcome = _try_decode(data)
     if isinstance(outcome, ImageProblem) and data.startswith(SIGNATURE):
-        # Often only a colour profile or a text is broken; viewers ignore those too.
+        # Often only a colour profile or a text is broken, and viewers ignore these too.
         pixels = only_pixels(data)
         outcome = _try_decode(pixels) if pixels != data else outcome
     _release_memory()
@@ -133,7 +134,7 @@ def _fit(data: bytes) -> FittedImage:
 def _try_decode(data: bytes) -> "FittedImage | ImageProblem":
     try:
         return _decode(data)
-    except Exception as error:  # decoders raise whatever broken bytes lead them to
+    except Exception as error:  # with broken bytes, decoders may raise anything
         return _problem(error)
 
 
@@ -142,8 +143,8 @@ def _decode(data: bytes) -> FittedImage:
         kind, before = picture.format or "", picture.size
         if before[0] * before[1] > PIXELS_MAX:
             raise _too_many_pixels(before)
-        # A JPEG can be decoded at a reduced size: divided by a power of two, and never below the
-        # wanted size.
+        # A JPEG can be decoded at its size divided by a power of two, but never below the wanted
+        # size.
         picture.draft("RGB", (SIDE_PIXELS_MAX, SIDE_PIXELS_MAX))
         picture.load()
         media_type = _TAKEN_AS_THEY_ARE.get(kind)
@@ -171,7 +172,7 @@ def _reencode(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> Fi
 
 
 def _orientation(picture: "Picture") -> int | None:
-    """Return the orientation of the camera; None if the EXIF data is broken."""
+    """Return the camera's orientation; None if the EXIF data is broken."""
     try:
         return picture.getexif().get(_ORIENTATION, UPRIGHT)
     except Exception:  # as above
@@ -179,12 +180,12 @@ def _orientation(picture: "Picture") -> int | None:
 
 
 def _is_clean(kind: str, data: bytes) -> bool:
-    """Whether a stricter decoder than Pillow will accept the file; only PNG is checked."""
+    """Whether a stricter decoder than Pillow will accept the file; only PNGs are checked."""
     return kind != "PNG" or is_whole(data)
 
 
 def _to_rgb(picture: "Picture") -> "Picture":
-    """Convert to a mode that can be scaled smoothly, which palettes can't."""
+    """Convert a picture to a mode that can be scaled smoothly, which a palette can't."""
     if picture.mode.startswith("I"):
         # 16-bit grey: a plain conversion would clip everything bright to white.
         grey = picture.point(lambda value: value * (1 / 256))  # pyright: ignore[reportUnknownMemberType]
@@ -198,7 +199,7 @@ def _as_png(picture: "Picture") -> Image:
 
 
 def _as_jpeg(picture: "Picture") -> Image:
-    """Encode as JPEG, on white where the picture is transparent."""
+    """Encode a picture as JPEG; transparent parts become white."""
     if picture.mode == "RGBA":
         from PIL import Image as pillow  # noqa: N813 - it is the module
 

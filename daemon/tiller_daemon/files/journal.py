@@ -1,10 +1,10 @@
-"""Journals: what is about to be done to files, on disk before it is done.
+"""Journals, which record changes of files on disk before the changes are made.
 
-A journal is written once, before the first file is touched, and removed when all is done. If the
-daemon is killed in between, it finds the journal when it starts again and rolls the change back.
-A journal that can't be decoded was still being written, so nothing had been done.
+A journal is written before the first file is touched, and removed when all changes are made. If the
+daemon is killed in between, it finds the journal at its next start and rolls the changes back. A
+journal that can't be decoded was still being written, so no file had been touched.
 
-Everything here blocks for as long as the disk takes.
+All functions here block for as long as the disk takes.
 """
 
 import errno
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
-"""The errors of file systems that can't sync a directory, among them some network file systems."""
+"""The errors of file systems that can't sync directories, such as some network file systems."""
 
 
 def write_journal(path: Path, record: msgspec.Struct, *, durable: bool = True) -> None:
-    """Write a new journal; if `durable`, it is on disk when this returns. Raises `OSError`."""
+    """Write a new journal; if `durable`, wait until it is on disk. Raises `OSError`."""
     content = msgspec.json.encode(record)
     with open(path, "xb", opener=open_private) as stream:
         stream.write(content)
@@ -39,7 +39,7 @@ def write_journal(path: Path, record: msgspec.Struct, *, durable: bool = True) -
 
 
 def read_journal(path: Path, kind: type[Record]) -> Record | None:
-    """Return what a journal records; None if it is missing or incomplete. Raises `OSError`."""
+    """Return the record in a journal; None if it is missing or incomplete. Raises `OSError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -51,12 +51,12 @@ def read_journal(path: Path, kind: type[Record]) -> Record | None:
 
 
 def sync_directory(directory: Path | str, parent: int | None = None) -> None:
-    """Bring the names in a directory to disk, if its file system can do that. Raises `OSError`.
+    """Sync the names in a directory to disk, if its file system can do that. Raises `OSError`.
 
-    `parent` is the descriptor that a relative `directory` starts from.
+    A relative `directory` starts from the descriptor `parent`.
     """
-    # Without permission to list it a directory can't be opened for this. The system then writes
-    # its names out later.
+    # Without permission to list it, a directory can't be opened for syncing. Then the system writes
+    # its names to disk later.
     with suppress(PermissionError):
         opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
         try:

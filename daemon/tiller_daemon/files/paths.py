@@ -1,8 +1,8 @@
-"""Paths that a model names: resolving them, and opening files without ever hanging.
+"""Resolves paths that a model names, and opens files without ever hanging.
 
-All links are resolved before a path is judged, and none are followed afterwards. So replacing a
-directory by a link in between leads nowhere else. Reading and replacing whole files is in
-`whole_files`.
+All links are resolved before a path is checked, and none are followed afterwards. So if a directory
+is replaced by a link in between, the path still leads nowhere else. `whole_files` reads and writes
+whole files.
 """
 
 import errno
@@ -14,26 +14,26 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PATH_BYTES_MAX: Final = 4096
-"""The longest path that Linux takes (`PATH_MAX`); longer ones are refused without asking the
+"""The longest path that Linux accepts (`PATH_MAX`); longer paths are refused without checking the
 disk."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""The flags for opening a directory whose names are read."""
+"""The flags for opening a directory in order to list it."""
 
 DIRECTORY: Final = _LISTED | getattr(os, "O_PATH", os.O_RDONLY)
-"""The flags for opening a directory on the way to a file; `O_PATH` needs no permission to list
-it."""
+"""The flags for opening a directory on the way to a file; `O_PATH` needs no permission to list the
+directory."""
 
 
 class PathProblem(Exception):
-    """A path that can't be used as requested; the message is a sentence for the model."""
+    """A path can't be used as requested; the message is a sentence for the model."""
 
 
 class Location(NamedTuple):
     """A resolved path: absolute, without links.
 
-    `text` is what rules match and people see: relative to the workspace, with `/` between names
-    (`.` for the workspace itself), or absolute if `inside` is False.
+    `text` is the path that rules match and people see: relative to the workspace, with `/` between
+    names (`.` for the workspace itself), or absolute if `inside` is False.
     """
 
     path: Path
@@ -51,12 +51,12 @@ def locate(workspace: Path, path: str) -> Location:
         raise PathProblem(
             f"{shown!r} is not a path: a path has 1 to {PATH_BYTES_MAX} bytes and no NUL."
         )
-    # Strings instead of `Path`s: two calls of this take a third of the time of a short read.
+    # Strings are quicker than `Path`s; two calls of this take a third of the time of a short read.
     try:
         root = os.path.realpath(workspace)
         resolved = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
     except OSError:
-        # A link was replaced while it was read.
+        # A link was replaced while it was being read.
         raise PathProblem(f"{path} changed while it was being resolved. Try again.") from None
     above = root.rstrip("/") + "/"
     inside = resolved == root or resolved.startswith(above)
@@ -78,9 +78,10 @@ def printable(path: Path | str) -> str:
 
 @contextmanager
 def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """Give a descriptor of the directory of a location, and its name in there.
+    """Yield a descriptor of a location's directory, and the name of the location in it.
 
-    With `make`, missing directories are created. Errors of the block, too, become `PathProblem`.
+    With `make`, missing directories are created. An `OSError` in the block also becomes a
+    `PathProblem`.
     """
     with os_errors_explained(location):
         opened = open_parent(location, make=make)
@@ -91,9 +92,9 @@ def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[
 
 
 def open_parent(location: Location, *, make: bool = False) -> int:
-    """Open the directory of a location and return its descriptor, which the caller closes.
+    """Open a location's directory and return its descriptor, which the caller closes.
 
-    Opens one component after the other and follows no link, as `locate` has resolved them all.
+    Opens one component after the other and follows no link, as `locate` has resolved all links.
     Raises `PathProblem` and `OSError`.
     """
     opened = os.open("/", DIRECTORY)
@@ -108,10 +109,10 @@ def open_parent(location: Location, *, make: bool = False) -> int:
 
 @contextmanager
 def opened_directory(location: Location, *, listed: bool = False) -> Generator[int]:
-    """Give a descriptor of a directory, which stays the same one even if its path is replaced.
+    """Yield a descriptor that stays with its directory, even if the path is replaced.
 
-    Without `listed` it only serves as a starting point for other paths. Errors of the block, too,
-    become `PathProblem`.
+    Without `listed`, the descriptor is only a starting point for other paths. An `OSError` in the
+    block also becomes a `PathProblem`.
     """
     with opened_parent(location) as (parent, name):
         opened = os.open(name, _LISTED if listed else DIRECTORY, dir_fd=parent)
@@ -148,7 +149,7 @@ def open_regular_in(parent: int, name: str, location: Location) -> int:
 
 @contextmanager
 def os_errors_explained(location: Location) -> Generator[None]:
-    """Turn each `OSError` of the block into a `PathProblem`."""
+    """Turn an `OSError` in the block into a `PathProblem`."""
     try:
         yield
     except OSError as error:
@@ -156,7 +157,7 @@ def os_errors_explained(location: Location) -> Generator[None]:
 
 
 def require_regular(state: os.stat_result, location: Location) -> None:
-    """Raise `PathProblem` unless `state` is that of a regular file."""
+    """Raise `PathProblem` unless `state` is the state of a regular file."""
     if stat.S_ISREG(state.st_mode):
         return
     if stat.S_ISDIR(state.st_mode):
@@ -173,7 +174,7 @@ def require_regular(state: os.stat_result, location: Location) -> None:
 
 
 def explain(error: OSError, location: Location) -> PathProblem:
-    """Return an error as a sentence that names the path."""
+    """Return the problem for an error, with a sentence that names the path."""
     match error:
         case FileNotFoundError():
             reason = "does not exist"

@@ -1,6 +1,7 @@
-"""Reads the text of a PDF file in a process of its own, which runs this file.
+"""Reads the text of a PDF file in a separate process, which runs this file.
 
-It prints JSON: `{"pages": ["text of page 1", …], "total": 12}`, or `{"problem": "It is …"}`.
+The process prints JSON: `{"pages": ["text of page 1", …], "total": 12}`,
+or `{"problem": "It is …"}`.
 """
 
 import json
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES_MAX: Final = 1024**3
 TEXT_CHARS_MAX: Final = 2_000_000
-"""A book of 1,000 pages. Hostile files show the same text many times."""
+"""The most characters that are read: a book of 1,000 pages. Hostile files repeat the same text many
+times."""
 
 PAGES_READ_MAX: Final = 2_000
 
@@ -53,7 +55,7 @@ def _pages(reader: "PdfReader") -> dict[str, Any]:
 def _main() -> None:
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    # It warns about each oddity of a file.
+    # pypdf warns about each oddity of a file.
     logging.disable()
     found = _read(sys.stdin.buffer.read())
     sys.stdout.buffer.write(json.dumps(found).encode())

@@ -1,8 +1,8 @@
-"""Files below a directory that is kept open, reached without following any link.
+"""Opens files below a directory that is kept open, without following any link.
 
-A search reports paths, and a path may mean something else a moment later, because a directory can
-be replaced by a link. So what is shown of a result is read through this module: each component is
-opened relative to the one before, and links are refused.
+A search reports paths, but a path may lead elsewhere a moment later, because a directory can be
+replaced by a link. So files from search results are read through this module. It opens each part of
+a path relative to the part before it, and refuses links.
 """
 
 import os
@@ -23,13 +23,14 @@ from tiller_daemon.files.paths import (
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 _NO_NAMES: Final = frozenset({b"", b".", b".."})
-"""Path components that are not names of entries: they would stay in place or lead up."""
+"""Path components that name no entry, but stay in the directory or lead out of it."""
 
 
 class PinnedDirectory:
     """An open directory, and the subdirectory that was last accessed.
 
-    Paths are bytes, relative to it, with slashes. For one thread at a time; `close` it.
+    Paths are bytes, relative to the directory, with slashes. For one thread at a time, which calls
+    `close` at the end.
     """
 
     def __init__(self, root: int, place: Path) -> None:
@@ -40,7 +41,7 @@ class PinnedDirectory:
         self._opened: int = root
 
     def close(self) -> None:
-        """Close the subdirectory that is open."""
+        """Close the open subdirectory."""
         opened, self._opened = self._opened, self._root
         self._directory = b""
         if opened != self._root:
@@ -48,7 +49,10 @@ class PinnedDirectory:
 
     @property
     def directory(self) -> Path:
-        """A path to start a child process in: this very directory if `/proc` names descriptors."""
+        """The path in which to start a child process.
+
+        If `/proc` lists descriptors, it leads to this very directory.
+        """
         return _DESCRIPTORS / str(self._root) if _DESCRIPTORS.is_dir() else self._place
 
     def state(self, path: bytes) -> os.stat_result:
@@ -66,11 +70,11 @@ class PinnedDirectory:
         return open_regular_in(parent, name, Location(Path(shown), True, printable(shown)))  # noqa: FBT003
 
     def _parent(self, path: bytes) -> tuple[int, str]:
-        """Return the directory of a path, open until the next call, and the last name."""
+        """Return the descriptor of a path's directory, open until the next call, and the name."""
         directory, _, name = path.rpartition(b"/")
         if name in _NO_NAMES:
             raise NotADirectoryError
-        # Consecutive paths are usually in the same directory, which is therefore kept open.
+        # Consecutive paths are usually in the same directory, so it is kept open.
         if directory != self._directory:
             self.close()
             self._opened = self._open(directory)
@@ -93,14 +97,14 @@ class PinnedDirectory:
 
 @contextmanager
 def pinned_directory(location: Location) -> Generator[PinnedDirectory]:
-    """Keep a directory open. Errors of the block, too, become `PathProblem`."""
+    """Keep a directory open in the block, in which any `OSError` becomes a `PathProblem`."""
     with opened_directory(location) as root:
         yield from _held(root, location.path)
 
 
 @contextmanager
 def pinned_parent(location: Location) -> Generator[PinnedDirectory]:
-    """Keep the directory of a file open; see `pinned_directory`."""
+    """Keep a file's directory open in the block; see `pinned_directory`."""
     with opened_parent(location) as (root, _):
         yield from _held(root, location.path.parent)
 

@@ -14,7 +14,7 @@ _PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", _END)
 """The chunks that make up the picture. The others are profiles, texts, times and further frames."""
 
 _AROUND_BYTES: Final = 12
-"""The overhead of a chunk: its length, its type, and the checksum behind its data."""
+"""The overhead of a chunk: its length, its type, and the checksum after its data."""
 
 
 class _Chunk(NamedTuple):
@@ -34,7 +34,7 @@ def is_whole(data: bytes) -> bool:
 def only_pixels(data: bytes) -> bytes:
     """Return a PNG with only the chunks that are needed to show it.
 
-    Broken pixel data stays broken. A broken transparency chunk is dropped, as viewers do.
+    Broken pixel data stays broken. A broken transparency chunk is dropped, as viewers drop it too.
     """
     needed = (
         chunk.whole

@@ -1,11 +1,11 @@
-"""Restoring files to what they were, without losing changes of anyone else.
+"""Restores files to earlier contents without losing anyone else's changes.
 
-A file is replaced only while it is exactly what it is expected to be, and in one step. This is a
-different transaction from that of `changes`. A file that has changed is skipped instead of failing
-the whole; the old contents are in git, so no backup lies beside a file; and what commits it is the
-session's log. Its journal is therefore kept by `snapshots`.
+A file is replaced in one step, and only if it has exactly the expected content. The transaction
+differs from the one in `changes`. A changed file is skipped instead of failing the whole restore.
+The old contents are in git, so no backup lies beside a file. The session's log commits the restore,
+so `snapshots` keeps the journal.
 
-Everything here blocks for as long as the disk takes.
+All functions here block for as long as the disk takes.
 """
 
 import errno
@@ -21,12 +21,12 @@ from tiller_daemon.files.paths import Location, PathProblem, opened_parent
 from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, TEMPORARY, write_new
 
 FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
-"""The largest file that snapshots store and that can be restored: the largest that tools may
-edit."""
+"""The largest file that snapshots store and that can be restored; tools edit no larger files
+either."""
 
 EMPTY_LEVELS_MAX: Final = 64
-"""How deep empty directories may be nested to be replaced by a file. Each level takes a descriptor
-and a stack frame."""
+"""How deep empty directories may be nested that a file replaces. Each level takes a descriptor and
+a stack frame."""
 
 LINK: Final = 0o120000
 PLAIN: Final = 0o100644
@@ -44,7 +44,7 @@ class GitEntry(NamedTuple):
 
 
 class FileRestore(NamedTuple):
-    """One file to restore; `path` is relative to the workspace, None stands for no file."""
+    """A file to restore; `path` is relative to the workspace, and None stands for no file."""
 
     path: str
     expected: GitEntry | None
@@ -56,17 +56,17 @@ class FileRestore(NamedTuple):
 
 
 class Untracked(NamedTuple):
-    """Something that no snapshot stores: a device, a file that is too large."""
+    """An entry that no snapshot stores, such as a device or a file that is too large."""
 
 
 def restore_files(
     workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
 ) -> tuple[str, ...]:
-    """Restore each file that is as expected; returns the paths of the others.
+    """Restore each file that has its expected content; return the paths of the others.
 
-    `contents` maps the ids of all wanted blobs to their bytes. A file that is removed before
-    another is written can be replaced by a directory, and the other way round. Directories that
-    become empty are removed.
+    `contents` maps the ids of all wanted blobs to their bytes. If removals come first, a directory
+    can replace a file, and a file can replace a directory. Directories that become empty are
+    removed.
     """
     conflicts: list[str] = []
     for one in restores:
@@ -78,18 +78,18 @@ def restore_files(
 
 def blob_id(data: bytes) -> str:
     """Return the id that git gives to this content."""
-    # SHA-1 is git's name for a file, not a secret. Whoever can change the files needs no collision.
+    # git names files by SHA-1, which protects no secret. An attacker who can change the files needs
+    # no collision.
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
-    """Restore a file if it is as expected; follows no link, not even on the way to it."""
+    """Restore a file if it has the expected content; follow no link, not even in its path."""
     location = Location(workspace / one.path, inside=True, text=one.path)
     try:
         with opened_parent(location, make=one.expected is None) as (parent, name):
             with suppress(FileNotFoundError):
-                # A daemon that was killed may have left its temporary file. Then this call undoes
-                # that restore.
+                # If a killed daemon has left its temporary file, this call undoes its restore.
                 os.unlink(_temporary_name(name), dir_fd=parent)
             if _current_entry(parent, name) != one.expected:
                 return False
@@ -105,9 +105,9 @@ def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
 
 
 def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
-    """Return what is there now; directories without any file count as nothing, as git stores none.
+    """Return the current entry; None if it is missing, or a directory without any file in it.
 
-    Raises `OSError` for a directory that has a file somewhere in it.
+    git stores no empty directories. Raises `OSError` for a directory with a file somewhere in it.
     """
     try:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -124,16 +124,17 @@ def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
-        # If it has grown too large since, its id matches no stored content either.
+        # If the file has grown too large since, its id still matches no stored content.
         return GitEntry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
 
 
 def _walk_directories(
     parent: int, name: str, levels: int = EMPTY_LEVELS_MAX
 ) -> Generator[tuple[int, str]]:
-    """Give a directory and all below it, deepest first, as a parent descriptor and a name.
+    """Yield a directory and all directories in it, deepest first.
 
-    Raises `OSError` at anything that is not a directory, as `O_DIRECTORY` opens nothing else.
+    Each is a parent descriptor and a name. Raises `OSError` if there is anything but directories,
+    as `O_DIRECTORY` opens nothing else.
     """
     if levels == 0:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
@@ -148,12 +149,12 @@ def _walk_directories(
 
 
 def _temporary_name(name: str) -> str:
-    """The name of a file's new content, derived from its own so that an undo finds it."""
+    """Return the name for a file's new content, derived from its name so that an undo finds it."""
     return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
 
 
 def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
-    """Put a file in place in one step; if it is `new`, empty directories may be replaced by it."""
+    """Put a file in place in one step; a `new` file may replace empty directories."""
     temporary = _temporary_name(name)
     try:
         if mode == LINK:
@@ -164,7 +165,7 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
             _set_executable(parent, temporary, executable=mode == EXECUTABLE)
         if new:
             with suppress(FileNotFoundError):
-                # Nothing is lost: there is no file in any of them.
+                # No directory contains a file, so nothing is lost.
                 for above, directory in _walk_directories(parent, name):
                     os.rmdir(directory, dir_fd=above)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -175,7 +176,7 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
 
 
 def _plain_state(parent: int, name: str) -> os.stat_result | None:
-    """Return the state of a regular file, whose owner and mode the new one gets; else None."""
+    """Return the state of a regular file, whose owner and mode the new file gets; else None."""
     with suppress(FileNotFoundError):
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
         return state if stat.S_ISREG(state.st_mode) else None
@@ -183,7 +184,10 @@ def _plain_state(parent: int, name: str) -> os.stat_result | None:
 
 
 def _set_executable(parent: int, name: str, *, executable: bool) -> None:
-    """Allow execution to all who may read, or to no one; no change if the owner's bit is right."""
+    """Let everybody who may read a file execute it, or nobody.
+
+    If the owner's bit is right already, the mode is not changed.
+    """
     mode = stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
     if executable and not mode & stat.S_IXUSR:
         os.chmod(name, mode | (mode & _ANY_R) >> 2, dir_fd=parent)

@@ -1,6 +1,6 @@
-"""Whole files: reading them up to a limit, writing new ones.
+"""Reads whole files up to a limit, and writes new files.
 
-How a new file replaces an old one is in `changes`, how a path is resolved in `paths`.
+`changes` replaces old files with new ones, and `paths` resolves paths.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from tiller_daemon.files.paths import (
 )
 
 EDITABLE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The largest file that is compared, edited and shown as a diff; larger ones are left to
+"""The largest file that is compared, edited and shown as a diff; larger files are left to
 commands."""
 
 SMALL_BYTES: Final = 64 * 1024
-"""Up to this size a file is read on the event loop: some 20 us, where a thread costs 100 us."""
+"""The largest file that is read on the event loop. That takes some 20 us; a thread costs 100 us."""
 
 TEMPORARY: Final = ".tiller-"
-"""The prefix of temporary files that are about to replace others."""
+"""The prefix of temporary files that are about to replace other files."""
 
 _READ_BYTES: Final = 1024 * 1024
 
@@ -54,9 +54,10 @@ def state_of(location: Location) -> os.stat_result | None:
 
 
 def read_whole(location: Location) -> bytes:
-    """Return the bytes of a regular file of at most `EDITABLE_BYTES_MAX`.
+    """Return the bytes of a regular file.
 
-    Blocks for as long as the disk takes. Raises `PathProblem`.
+    Blocks for as long as the disk takes. Raises `PathProblem`, also if the file is larger than
+    `EDITABLE_BYTES_MAX`.
     """
     with opened_parent(location) as (parent, name):
         return read_whole_in(parent, name, location)
@@ -72,9 +73,10 @@ def read_whole_in(parent: int, name: str, location: Location) -> bytes:
 
 
 def read_if_small(location: Location, beginning_bytes: int) -> tuple[int, bytes]:
-    """Return the size of a regular file and its bytes, if there are at most `SMALL_BYTES`.
+    """Return the size of a regular file, and its bytes.
 
-    Of a larger file, returns only the beginning. Opens it once. Raises `PathProblem`.
+    If it is larger than `SMALL_BYTES`, only the first `beginning_bytes` are returned. Opens the
+    file once. Raises `PathProblem`.
     """
     with opened_parent(location) as (parent, name):
         opened = open_regular_in(parent, name, location)
@@ -108,7 +110,7 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
 
 
 def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Create a file with the mode and owner of `like`, and bring its content to disk.
+    """Create a file with the mode and owner of `like`, and sync its content to disk.
 
     Raises `OSError`, for example if the file exists.
     """
@@ -133,7 +135,7 @@ def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) 
 def _read_opened(opened: int, location: Location) -> bytes:
     """Return the rest of an open file; raises `PathProblem` and `OSError`."""
     pieces: list[bytes] = []
-    # One byte more than allowed shows that the file is too large.
+    # One byte more than the maximum shows that the file is too large.
     left = EDITABLE_BYTES_MAX + 1
     while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
         pieces.append(piece)

@@ -1,1 +1,1 @@
-"""Transports between frontends and the daemon, and the runtime directory with their sockets."""
+"""The transport between frontends and the daemon, and the runtime directory with its sockets."""

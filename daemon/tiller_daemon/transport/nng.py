@@ -1,11 +1,12 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
-"""The two nng sockets of the daemon: `ops` answers submissions, `events` publishes.
+"""The daemon's two nng sockets: `ops` answers submissions, and `events` publishes events.
 
-Only this package imports pynng, and it uses nng's C functions instead of pynng's classes, whose
-callbacks run Python in threads of nng. REP is opened raw: the header of a message holds the route
-back, so that submissions can be answered in any order. Receiving is a non-blocking call once the
-descriptor is readable. `nng_connections` counts the answers that connections have yet to read.
+Only this package imports pynng. It uses nng's C functions instead of pynng's classes, whose
+callbacks run Python in nng's threads. The REP socket is opened raw, so that the header of a message
+holds the route back and submissions can be answered in any order. A message is received by a
+non-blocking call when the descriptor is readable. `nng_connections` counts the answers that
+frontends have not read yet.
 """
 
 import os
@@ -31,61 +32,66 @@ from tiller_protocol.codec import encode_publication
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 Handler = Callable[[bytes], Awaitable[bytes]]
-"""Turns an encoded submission into its encoded answer; never raises."""
+"""Returns the encoded answer to an encoded submission; never raises."""
 
 Admission = Callable[[memoryview], bytes | None]
-"""Checks a submission before it is copied: None, or the answer that rejects it."""
+"""Checks a submission before it is copied; returns None, or the answer that rejects it."""
 
 SUBMISSIONS_MAX = 64
-"""Maximum number of submissions handled at once; further ones wait in nng and in their senders."""
+"""The most submissions that are handled at once; others wait in nng and in their senders."""
 
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of submissions and answers in flight beyond which no submission is received."""
+"""The bytes of submissions and answers in progress at which no further submission is received."""
 
 UNWRITTEN_POLL_S = 0.005
-"""How often to poll what nng has written: there is no notification."""
+"""How often to check how much nng has written, because nng does not notify."""
 
 RECEIVE_MESSAGES_MAX = 0
-"""Submissions that nng buffers in addition to one per connection; each of them may be large."""
+"""How many submissions nng buffers besides one per connection; each of them may be large."""
 
 REFUSALS_MAX = 16
-"""Rejected submissions after which a connection is closed.
+"""A connection with more rejected submissions than this is closed.
 
-More than an honest frontend has in flight when the daemon restarts with another token.
+An honest frontend has fewer in progress when the daemon restarts with another token.
 """
 
 PENDING_ANSWERS_MAX = 8192
-"""Answers queued for a connection that does not read; beyond that it is closed."""
+"""The most answers queued for a connection; with more, the connection is closed."""
 
 PUBLICATIONS_MAX = 8191
-"""Publications queued for a slow subscriber; beyond that it loses the oldest.
+"""The most publications queued for a slow subscriber, which then loses the oldest ones.
 
-One less than a power of two, as is every half of it: nng 1.11 writes past the end of a full queue
-that was resized to a power of two (`lmq_put` in its `lmq.c`). The maximum is 8,192.
+nng 1.11 writes past the end of a full queue that was resized to a power of two (`lmq_put` in its
+`lmq.c`). So this is one less than a power of two, and stays so when halved. nng's maximum is 8,192.
 """
 
 PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of publications queued for all slow subscribers together (nng shares the buffers); a single
-publication may be larger."""
+"""The most bytes of publications queued for all slow subscribers together, as nng shares the
+buffers. A single publication may be larger."""
 
 SEND_S_MAX = 5.0
-"""How long an answer may wait for nng to take it, even when the daemon is stopping.
+"""How long an answer may wait until nng takes it, even when the daemon is stopping.
 
-Then the connection is closed: a frontend that still wants the answer reconnects and asks again.
+After that the connection is closed. A frontend that still wants the answer reconnects and sends its
+submission again.
 """
 
 SOCKET_MODE = 0o600
 
 
 class NngTransport:
-    """How frontends reach the daemon, in a runtime directory that the caller has locked.
+    """The daemon's sockets for frontends, in a runtime directory that the caller has locked.
 
-    A context manager: entering listens, leaving closes both sockets. Leave it after `serve` and the
-    last `publish`, but before the event loop ends and before the directory is unlocked.
+    This is a context manager. Entering it listens, and leaving it closes both sockets. Leave it
+    after `serve` and the last `publish`, but before the event loop ends and before the directory is
+    unlocked.
     """
 
     def __init__(self, runtime: Path, message_bytes_max: int) -> None:
-        """A message larger than `message_bytes_max` closes the connection of its sender."""
+        """Use the directory `runtime`.
+
+        A message larger than `message_bytes_max` closes its sender's connection.
+        """
         self._runtime = runtime
         self._message_bytes_max = message_bytes_max
         self._ops: CData = None
@@ -110,7 +116,7 @@ class NngTransport:
             _set_int(self._ops, b"send-buffer", SUBMISSIONS_MAX)
             self._receivable = _descriptor(self._ops, b"recv-fd")
             self._sendable = _descriptor(self._ops, b"send-fd")
-            # Events first: a frontend that can submit must also be able to subscribe.
+            # Events come first, so that a frontend that can submit can also subscribe.
             self._listen(self._events, EVENTS_SOCKET)
             self._listen(self._ops, OPS_SOCKET)
         except BaseException:
@@ -125,22 +131,23 @@ class NngTransport:
     async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
         """Answer submissions until cancelled, several at the same time.
 
-        A submission that `admit` rejects gets its answer; a connection with many of them is closed.
-        Cancellation drops submissions without an answer; their senders send them again.
+        If `admit` rejects a submission, the sender gets the rejection; a connection with many
+        rejections is closed. Cancellation drops submissions without an answer, and their senders
+        send them again.
         """
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.lowlevel.wait_readable(self._receivable)
                 for message in self._receive(admit):
                     nursery.start_soon(self._answer, handler, message)
-                    # Backpressure: further senders wait until some answers are out.
+                    # Further senders must wait until some answers have been sent.
                     while self._is_full():
                         await self._capacity.park()
 
     def publish(self, topic: str, event: bytes) -> None:
         """Send an encoded event to the subscribers of `topic`; never blocks.
 
-        A subscriber that does not keep up loses the oldest events. It notices the gap in their
+        A subscriber that does not keep up loses the oldest events. It notices the gap in the event
         numbers and asks for a replay.
         """
         message = encode_publication(topic, event)
@@ -150,7 +157,7 @@ class NngTransport:
             raise TransportError(f"cannot publish: {text_of(error)}: the socket is closed")
 
     def _bound_publications(self, size: int) -> None:
-        """Shrink nng's queue while publications are large: nng limits only their number."""
+        """Shrink nng's queue while publications are large, because nng limits only their number."""
         sizes, most = self._queued_sizes, self._publications_max
         sizes.append(size)
         self._queued_bytes += size
@@ -170,7 +177,7 @@ class NngTransport:
             self._queued_bytes -= self._queued_sizes.popleft()
 
     def _receive(self, admit: Admission | None) -> Iterator["_Submission"]:
-        """The messages that have arrived from our own user, copied out of nng's memory."""
+        """Yield the messages that have arrived from our own user, copied out of nng's memory."""
         slot = ffi.new("nng_msg **")
         while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
             message = self._accept(ffi.gc(slot[0], lib.nng_msg_free), admit)
@@ -213,7 +220,7 @@ class NngTransport:
         await self._send_all(message.connection)
 
     async def _send_all(self, connection: NngConnection) -> None:
-        """Send the answers of a connection in order; only one task per connection does so."""
+        """Send a connection's answers in order; only one task per connection does so."""
         if len(connection.pending_answers) > PENDING_ANSWERS_MAX:
             connection.close()
         if connection.sending:
@@ -233,7 +240,7 @@ class NngTransport:
             self._capacity.unpark()
 
     async def _send(self, connection: NngConnection, answer: RoutedAnswer) -> None:
-        # Shielded: what the submission did is committed, so its sender should learn the answer.
+        # Shielded, because the submission has taken effect, so its sender should get the answer.
         with trio.move_on_after(SEND_S_MAX, shield=True):
             while not self._connections.can_queue(connection):  # noqa: ASYNC110 - no notification
                 await trio.sleep(UNWRITTEN_POLL_S)
@@ -243,7 +250,7 @@ class NngTransport:
         connection.close()
 
     async def _send_message(self, handle: CData) -> bool:
-        """Pass a message to nng; false if the socket is closed."""
+        """Pass a message to nng; return False if the socket is closed."""
         while (error := self._try_send(handle)) == lib.NNG_EAGAIN:
             async with self._sending:
                 await trio.lowlevel.wait_readable(self._sendable)
@@ -268,7 +275,7 @@ class NngTransport:
     def _close(self) -> None:
         for descriptor in (self._receivable, self._sendable):
             if descriptor >= 0:
-                # Wakes tasks that still wait for it; nng closes it below.
+                # Wakes tasks that still wait for the descriptor, which nng closes below.
                 trio.lowlevel.notify_closing(descriptor)
         self._receivable = self._sendable = -1
         for socket in (self._ops, self._events):
@@ -278,7 +285,7 @@ class NngTransport:
 
 
 class _Submission(NamedTuple):
-    """A submission; with a `refusal`, the answer that rejects it instead of its body."""
+    """A submission; a rejected one has an answer as its `refusal` instead of a body."""
 
     connection: NngConnection
     header: bytes
@@ -303,7 +310,7 @@ def _descriptor(socket: CData, option: bytes) -> int:
 
 
 def _is_from_owner(handle: CData) -> bool:
-    """Whether the sender has our uid; false if that is unknown or the sender has gone."""
+    """Whether the sender has our uid; False if the uid is unknown or the sender is gone."""
     uid = ffi.new("uint64_t *")
     error = lib.nng_pipe_get_uint64(lib.nng_msg_get_pipe(handle), b"ipc:peer-uid", uid)
     return error == 0 and uid[0] == os.geteuid()

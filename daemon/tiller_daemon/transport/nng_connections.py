@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
-"""The connections of submissions, and how many answers each has yet to read."""
+"""The connections for submissions, and how many answers each of them has yet to read."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,17 +19,17 @@ THREADS = {
     "NNG_INIT_NUM_POLLER_THREADS": (3, 1),
     "NNG_INIT_NUM_RESOLVER_THREADS": (4, 1),
 }
-"""Parameters of nng by name, each with its number in `nng.h` and its value.
+"""nng's parameters by name, each with its number in `nng.h` and its value.
 
-By default nng starts two threads for tasks per processor. They only pass messages on, and more than
-two of them mostly wait for each other's locks.
+By default nng starts two task threads per processor. They only pass messages on, and more than two
+threads mostly wait for each other's locks.
 """
 
 UNWRITTEN_ANSWERS_MAX = 64
-"""Answers per connection that nng queues until they are written; it silently drops more."""
+"""How many unwritten answers nng queues per connection; it silently drops any others."""
 
 CONNECTIONS_CHECKED_MIN = 256
-"""The smallest size of the table at which closed connections are removed from it."""
+"""The size from which the table is searched for closed connections, which are removed."""
 
 
 for _number, _value in THREADS.values():
@@ -39,7 +39,7 @@ for _number, _value in THREADS.values():
 
 
 class TransportError(Exception):
-    """An operation on a socket failed; the message says which and what to do."""
+    """An operation on a socket failed; the message says which one, and what to do."""
 
 
 class RoutedAnswer(NamedTuple):
@@ -50,19 +50,19 @@ class RoutedAnswer(NamedTuple):
 
 
 class NngConnection:
-    """The connection of a frontend, with the answers that wait for it to read earlier ones."""
+    """A frontend's connection, with the answers that wait until it has read earlier answers."""
 
     def __init__(self, pipe: CData) -> None:
         self._pipe = pipe
         self.pending_answers: deque[RoutedAnswer] = deque()
         self.sending = False
-        """Whether a task sends its answers."""
+        """Whether a task is sending the connection's answers."""
         self.refused = 0
-        """Submissions that were rejected for their token."""
+        """How many submissions were rejected for their token."""
         self.queued = 0
-        """Answers passed to nng."""
+        """How many answers were passed to nng."""
         self.written = 0
-        """Answers that nng had written at the last update; there may be more by now."""
+        """How many answers nng had written at the last update; by now it may be more."""
         self.closed = False
 
     def close(self) -> None:
@@ -75,19 +75,22 @@ class ConnectionTable:
     """Counts the unwritten answers of each connection, because nng silently drops answers."""
 
     def __init__(self, count_written: Callable[[], dict[int, int]] | None = None) -> None:
-        """`count_written` returns the messages written so far by each open connection, by id."""
+        """Count with `count_written`.
+
+        It returns the number of messages written so far to each open connection, by its id.
+        """
         self._count_written: Final = count_written or _written_by_pipe
         self._connections: dict[int, NngConnection] = {}
         self._check_at = CONNECTIONS_CHECKED_MIN
 
     def get(self, pipe: CData) -> NngConnection:
-        """The connection of a pipe of nng; added if it is new."""
+        """Return the connection for one of nng's pipes; a new connection is added."""
         pipe_id = lib.nng_pipe_id(pipe)
         connection = self._connections.get(pipe_id)
         if connection is None:
             if len(self._connections) >= self._check_at:
                 self._refresh()
-                # Looking at each takes time, so it is done again only for twice as many.
+                # Checking all connections takes time, so wait until the table is twice as large.
                 self._check_at = max(CONNECTIONS_CHECKED_MIN, 2 * len(self._connections))
             connection = self._connections[pipe_id] = NngConnection(pipe)
         return connection
@@ -99,7 +102,10 @@ class ConnectionTable:
         return connection.closed or connection.queued - connection.written < UNWRITTEN_ANSWERS_MAX
 
     def _refresh(self) -> None:
-        """Update from nng's counters (100 us with 20 connections); remove closed connections."""
+        """Update the table from nng's counters, and remove closed connections.
+
+        This takes 100 us with 20 connections.
+        """
         written = self._count_written()
         for pipe_id, connection in list(self._connections.items()):
             connection.closed = connection.closed or pipe_id not in written
@@ -110,7 +116,7 @@ class ConnectionTable:
 
 
 def _written_by_pipe() -> dict[int, int]:
-    """Messages written so far by each open connection, by pipe id."""
+    """Return the number of messages written so far to each open connection, by pipe id."""
     slot = ffi.new("nng_stat **")
     check(lib.nng_stats_get(slot), "count the answers written")
     statistics = ffi.gc(slot[0], lib.nng_stats_free)
@@ -133,11 +139,11 @@ def _statistics_in(scope: CData) -> Iterator[CData]:
 
 
 def check(error: int, doing: str) -> None:
-    """Raise `TransportError` if `error`, the result of a function of nng, is not 0."""
+    """Raise `TransportError` if `error`, the result of one of nng's functions, is not 0."""
     if error:
         raise TransportError(f"cannot {doing}: {text_of(error)}: check the runtime directory")
 
 
 def text_of(error: int) -> str:
-    """Nng's message for an error code."""
+    """Return nng's message for an error code."""
     return ffi.string(lib.nng_strerror(error)).decode()

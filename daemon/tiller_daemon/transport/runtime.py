@@ -1,7 +1,7 @@
 """The runtime directory: its owner, its lock, and the token in it.
 
-A daemon is alive if the lock file is locked; socket files may be leftovers. No socket is opened
-here.
+A daemon is alive if the lock file is locked; socket files may be leftovers. This module opens no
+sockets.
 """
 
 import fcntl
@@ -25,16 +25,16 @@ from tiller_protocol.places import (
 SOCKETS = (OPS_SOCKET, EVENTS_SOCKET)
 
 TOKEN_BYTES = 32
-"""Random bytes in the token, which is written as 43 characters of URL-safe base64."""
+"""How many random bytes the token has; it is written as 43 characters of URL-safe base64."""
 
 LOCK_TRIES_MAX = 100
-"""Maximum number of attempts to lock a file that another process keeps removing."""
+"""How often to try to lock a file that another process keeps removing."""
 
 LOCK_TIMEOUT_S = 0.05
 """How long to try to lock a file that is locked.
 
-A frontend that asks whether a daemon is running has to take the lock for some microseconds, if none
-is.
+A frontend that checks whether a daemon is running takes the lock for some microseconds if no daemon
+is running.
 """
 
 LOCK_POLL_S = 0.001
@@ -50,7 +50,7 @@ class UnsafeDirectory(RuntimeDirectoryError):
 
 
 class AlreadyRunning(RuntimeDirectoryError):
-    """Another daemon has locked the directory; `pid` is None if it has not written it yet."""
+    """Another daemon has locked the directory; `pid` is None if it has not written its pid yet."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         who = "another tillerd" if pid is None else f"tillerd with pid {pid}"
@@ -61,18 +61,18 @@ class AlreadyRunning(RuntimeDirectoryError):
 
 
 class NotNeeded(RuntimeDirectoryError):
-    """The daemon that this one was to replace has had a successor already, which has ended."""
+    """The crashed daemon was already replaced by another one, which has ended since."""
 
 
 class RuntimeDirectory:
     """A locked runtime directory, as a context manager; enter it before any socket listens.
 
-    Entering creates the directory (0700) if necessary, locks it, removes sockets of a dead daemon
-    and writes a new token (0600). Leaving unlocks it, so that at most one daemon uses it at a time;
-    leave it after every socket is closed.
+    Entering creates the directory (0700) if necessary, locks it, removes a dead daemon's sockets
+    and writes a new token (0600). Leaving unlocks the directory; leave it after every socket is
+    closed. So at most one daemon uses the directory at a time.
 
-    `after_crash` is the stamp of the token that a daemon left when it crashed. Another token, or
-    none, shows that it was replaced since: then entering raises `NotNeeded`.
+    `after_crash` is the stamp of the token that a crashed daemon has left. If the token has another
+    stamp or is gone, the daemon was replaced since, so entering raises `NotNeeded`.
     """
 
     def __init__(self, path: Path, after_crash: str = "") -> None:
@@ -107,13 +107,13 @@ class RuntimeDirectory:
         self._release()
 
     def note_sockets(self) -> None:
-        """Remember the sockets, for `missing`; call it when both listen."""
+        """Remember the sockets for `missing`; call this when both are listening."""
         self._sockets = {name: _identity(self.path / name) for name in SOCKETS}
 
     def missing(self) -> str:
-        """Return the name of a file without which no frontend finds this daemon, if one is gone.
+        """Return the name of a missing file that frontends need to find this daemon, or "".
 
-        A token that is gone is written again.
+        A missing token is written again.
         """
         lock = os.fstat(self._lock)
         if _identity(self.path / LOCK_FILE) != (lock.st_dev, lock.st_ino):
@@ -137,12 +137,12 @@ class RuntimeDirectory:
 
     def _release(self) -> None:
         os.ftruncate(self._lock, 0)
-        os.close(self._lock)  # keep the file: after removing it, two daemons could lock two files
+        os.close(self._lock)  # the file is kept, as otherwise two daemons could lock two files
         self._lock = -1
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What file this is; None if there is none."""
+    """Return the device and inode of a file; None if it does not exist."""
     try:
         status = path.lstat()
     except OSError:
@@ -151,7 +151,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _stamp(token: Path) -> str:
-    """What tells one token file from another; empty if there is none. Frontends make the same."""
+    """Return a text that identifies a token file, as frontends make it; empty if it is missing."""
     try:
         status = token.lstat()
     except OSError:
@@ -187,7 +187,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _take_lock(directory: Path) -> int:
-    """The descriptor of the locked file, which is still the one with this name."""
+    """Lock the lock file in `directory`, and return its descriptor."""
     path = directory / LOCK_FILE
     for _ in range(LOCK_TRIES_MAX):
         lock = open_private(path, os.O_RDWR | os.O_CREAT)

@@ -1,1 +1,1 @@
-"""What users write in a workspace for a model, and the git repository around it."""
+"""The files that users write for models, and the git repository around a workspace."""

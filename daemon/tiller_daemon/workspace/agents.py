@@ -1,6 +1,6 @@
-"""Agents written as Markdown: front matter for the settings, the body as the prompt.
+"""Agents in Markdown files: the front matter has the settings, and the body is the prompt.
 
-How these combine with built-in and configured agents is decided in the session.
+The session combines these agents with the built-in and configured ones.
 """
 
 from collections.abc import Callable
@@ -34,42 +34,42 @@ AGENTS_MAX: Final = 100
 
 
 class AgentDefinition(NamedTuple):
-    """An agent; with a `problem`, a clause, it can't be used."""
+    """An agent. If there is a `problem` (a clause), the agent can't be used."""
 
     agent: Agent
     problem: str = ""
 
 
 class _Head(Struct, frozen=True):
-    """The front matter of an agent: those fields of `Agent` that a file may set."""
+    """The front matter of an agent's file: the fields of `Agent` that a file may set."""
 
     description: str = ""
     """What the agent is for."""
     model: str | None = None
-    """Absent means the model of the session."""
+    """The agent's model; absent means the session's model."""
     variant: str | None = None
-    """The variant of its model."""
+    """The variant of the agent's model."""
     tools: tuple[str, ...] | None = None
-    """Its tools, by names or patterns; absent means all."""
+    """The names or patterns of the agent's tools; absent means all tools."""
     permissions: tuple[Rule, ...] = ()
-    """Rules that override those of the configuration."""
+    """Rules that override the configuration's rules."""
     read_only: bool | None = None
     """Whether writing is denied."""
     max_steps: Steps | None = None
-    """Model requests per turn."""
+    """The most model requests per turn."""
 
 
 def user_agents(config: Path) -> dict[str, AgentDefinition]:
-    """Return the agents of the configuration directory by name."""
+    """Return the agents in the configuration directory, by name."""
     return _read_folder(
         config / USER_FOLDER, lambda path: read_document(path, None, FILE_BYTES_MAX)
     )
 
 
 def project_agents(workspace: Path, may_read: MayRead) -> dict[str, AgentDefinition]:
-    """Return the agents of the workspace by name; of their rules only denials count.
+    """Return the agents in the workspace, by name. Of their rules, only denials count.
 
-    A file is read only if a model `may_read` it.
+    An agent's file is read only if a model `may_read` it.
     """
 
     def read(path: Path) -> Document | RefusedDocument | None:

@@ -1,6 +1,6 @@
 """Custom commands: Markdown files that users call as `/NAME arguments`.
 
-Expanding one only substitutes text; nothing is executed.
+Expanding a command only substitutes text; nothing is executed.
 """
 
 import re
@@ -26,7 +26,7 @@ FILE_BYTES_MAX: Final = 64 * 1024
 """A longer file is refused, as half a command is useless."""
 
 LISTED_MAX: Final = 200
-"""The most commands in a list; the others still work."""
+"""The most commands in a list; commands beyond it still work."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -39,23 +39,23 @@ class Command(NamedTuple):
     """A custom command."""
 
     name: str
-    """What users type after the slash."""
+    """The name that users type after the slash."""
     description: str = ""
     """A line for lists; may be empty."""
     agent: str | None = None
-    """The agent of the turn that the command starts; None for that of the session."""
+    """The agent for the turn that the command starts; None for the session's agent."""
     model: str | None = None
-    """The model of that turn; None for that of the session."""
+    """The model for the turn that the command starts; None for the session's model."""
     template: str = ""
     """The body of the file; see `expand`."""
     subtask: bool = False
-    """Whether a sub-agent does it: `agent` is then that of the sub-agent."""
+    """Whether a sub-agent does the work; then `agent` is the sub-agent's agent."""
     problem: str = ""
-    """A clause with the reason why the command can't be used; empty if it can."""
+    """A clause with the reason why the command can't be used; empty if it can be used."""
 
 
 class CommandCall(NamedTuple):
-    """The input of a user: the name of what may be a command, and the rest."""
+    """A user's input that may call a command: the name after the slash, and the rest."""
 
     name: str
     arguments: str
@@ -69,7 +69,7 @@ class _Head(Struct, frozen=True):
 
 
 def read_call(text: str) -> CommandCall | None:
-    """Parse `/NAME rest`; returns None for any other text, such as the path `/usr/bin`."""
+    """Parse `/NAME rest`; return None for any other text, such as the path `/usr/bin`."""
     match = _CALL.match(text)
     return CommandCall(match[1], (match[2] or "").strip()) if match else None
 
@@ -77,10 +77,10 @@ def read_call(text: str) -> CommandCall | None:
 def find_command(
     name: str, workspace: Path | None, config: Path, may_read: MayRead
 ) -> Command | None:
-    """Return the command of the user with this name, or else that of the workspace, if given.
+    """Return the user's command with this name, or else the workspace's, if there is a workspace.
 
-    A command of a project can't choose an agent, because that agent might be allowed more than the
-    session. Its file is read only if a model `may_read` it.
+    A project's command can't choose an agent, because that agent might be allowed more than the
+    session. The command's file is read only if a model `may_read` it.
     """
     if document := read_document(config / USER_FOLDER / f"{name}{SUFFIX}", None, FILE_BYTES_MAX):
         return _parse(name, document.text, cut=document.cut)
@@ -96,7 +96,7 @@ def find_command(
 
 
 def list_commands(workspace: Path | None, config: Path, may_read: MayRead) -> tuple[Command, ...]:
-    """Return the commands of the user and those of the workspace, if given, by name."""
+    """Return the commands of the user and of the workspace, if there is one, sorted by name."""
     folders = [config / USER_FOLDER] + ([workspace / PROJECT_FOLDER] if workspace else [])
     names = {name.removesuffix(SUFFIX) for f in folders for name in names_in(f) if SUFFIX in name}
     usable = sorted(name for name in names if NAME.fullmatch(name))[:LISTED_MAX]
@@ -107,7 +107,7 @@ def list_commands(workspace: Path | None, config: Path, may_read: MayRead) -> tu
 def expand(template: str, arguments: str, chars_max: int) -> str | None:
     """Substitute `$ARGUMENTS` and `$1` … `$9`; None if the result would exceed `chars_max`.
 
-    Words for `$1` … may be quoted; missing ones are empty. If the template has no placeholder, the
+    Words for `$1` … may be quoted; missing words are empty. If the template has no placeholder, the
     arguments are appended. Substituted text is not expanded again.
     """
     template = template.strip()

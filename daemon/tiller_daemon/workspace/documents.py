@@ -1,8 +1,8 @@
-"""Documents that users write for a model: read up to a limit, never through a link to elsewhere.
+"""Reads documents that users write for models, up to a limit and never through a link to elsewhere.
 
-What they mean is in `instructions`, `skills`, `commands` and `agents`; nothing in them is executed.
-Documents of a project are read like its other files: only if the rules let a model read them
-without asking. The user's own files are always read.
+`instructions`, `skills`, `commands` and `agents` give them a meaning; nothing in documents is
+executed. A project's documents are read only if the rules let a model read them without asking, as
+for other files of the project. The user's own documents are always read.
 """
 
 import os
@@ -21,7 +21,7 @@ from tiller_daemon.files.paths import (
 from tiller_daemon.stamps import failed, look_along, look_at, look_into
 
 ENTRIES_MAX: Final = 1_000
-"""The most entries of a folder that are read; folders made by hand have a handful."""
+"""The most entries of a folder that are read; folders made by hand have only a few."""
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 class Document(NamedTuple):
     """The beginning of a text file.
 
-    `size_bytes` is the size of the whole file, and `cut` says whether there is more.
+    `size_bytes` is the size of the whole file, and `cut` tells whether `text` is incomplete.
     """
 
     path: Path
@@ -39,22 +39,22 @@ class Document(NamedTuple):
 
 
 class RefusedDocument(NamedTuple):
-    """A document of a project that exists and was not read; `why` is a clause."""
+    """A project's document that exists but was not read; `why` is a clause with the reason."""
 
     path: Path
     why: str
 
 
 MayRead = Callable[[Path], bool]
-"""Whether a model may see the content of a file without asking, by its resolved path."""
+"""Whether a model may see the content of the file at a resolved path without asking."""
 
 
 def read_document(path: Path, within: Path | None, bytes_max: int) -> Document | None:
     """Return at most `bytes_max` of a file; None if it is missing or can't be read.
 
-    Links may lead anywhere below `within`, or anywhere at all if that is None, as in the user's own
-    directory. A FIFO, a device or a directory is not a document. Invalid UTF-8 is replaced. Blocks
-    for as long as the disk takes.
+    Links may lead anywhere below `within`, or anywhere at all if `within` is None, as in the user's
+    own directory. A FIFO, a device or a directory is not a document. Invalid UTF-8 is replaced.
+    Blocks for as long as the disk takes.
     """
     location = _follow(path, within)
     if location is None or (within is not None and not location.inside):
@@ -65,9 +65,9 @@ def read_document(path: Path, within: Path | None, bytes_max: int) -> Document |
 def read_project_document(
     path: Path, within: Path, bytes_max: int, may_read: MayRead
 ) -> Document | RefusedDocument | None:
-    """Return at most `bytes_max` of a document of a project; see `read_document`.
+    """Return at most `bytes_max` of a project's document; see `read_document`.
 
-    It is refused if it lies outside of `within`, or if reading it needs approval.
+    A document is refused if it is outside `within`, or if reading it needs approval.
     """
     location = _follow(path, within)
     if location is None:
@@ -80,7 +80,7 @@ def read_project_document(
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return the names in a folder, sorted; none if it is missing or can't be read."""
+    """Return the names in a folder, sorted; no names if it is missing or can't be read."""
     look_into(directory)
     try:
         with os.scandir(directory) as entries:
@@ -91,7 +91,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def _follow(path: Path, within: Path | None) -> Location | None:
-    """Resolve a path; None if nothing is there."""
+    """Resolve a path; None if it does not exist."""
     if within is None:
         look_at(path)
     else:

@@ -1,7 +1,7 @@
 """The front matter of a Markdown file: YAML between two lines of three dashes. Pure.
 
-It is YAML because skills, commands and agents of other programs use it. Only texts, lists and
-tables are parsed, so no object is ever constructed.
+Other programs use YAML in their skills, commands and agents. Only texts, lists and tables are
+parsed, so no object is ever constructed.
 """
 
 from typing import Any, Final, TypeVar, cast
@@ -21,11 +21,14 @@ Head = TypeVar("Head", bound=msgspec.Struct)
 
 
 class FrontMatterError(Exception):
-    """Front matter that can't be used; the message is a clause with the reason."""
+    """The front matter can't be used; the message is a clause with the reason."""
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return front matter, without its fences, and body; the former is empty if there is none."""
+    """Return the front matter, without its fences, and the body.
+
+    The front matter is empty if the text has none.
+    """
     first, _, rest = text.partition("\n")
     if first.rstrip() != _FENCE:
         return "", text
@@ -55,7 +58,7 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
 
 
 def _load(head: str) -> dict[str, Any]:
-    import yaml  # it takes 10 ms, which is much of the daemon's start
+    import yaml  # the import takes 10 ms, which is much of the daemon's start
 
     try:
         values: object = yaml.load(head, yaml.CBaseLoader)  # noqa: S506 - makes texts, lists, tables

@@ -1,7 +1,7 @@
-"""Instructions of user and project for every model: `AGENTS.md`, or else `CLAUDE.md`.
+"""Instructions for every model from the user and the project: `AGENTS.md`, or else `CLAUDE.md`.
 
-They are found and truncated here; the turn puts them into the prompt. They are text for a model and
-nothing else.
+This module finds and truncates instructions; the turn puts them into the prompt. Instructions are
+only text for a model.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,24 +18,24 @@ from tiller_daemon.workspace.documents import (
 )
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md")
-"""In each directory, the first of these that exists is used."""
+"""The file names, of which the first that exists in a directory is used."""
 
 FILE_BYTES_MAX: Final = 32 * 1024
-"""Per file: some 8,000 tokens, which every request of every turn contains."""
+"""The most bytes of one file: some 8,000 tokens, which every request of every turn contains."""
 
 TOTAL_BYTES_MAX: Final = 64 * 1024
-"""For all files; the nearest ones come first."""
+"""The most bytes of all files together; the nearest files get their share first."""
 
 
 NOT_THE_PROJECTS: Final = frozenset({".git", ".venv", "node_modules", "site-packages"})
-"""Directories of installed packages, whose instructions are for the developers of those
-packages."""
+"""Directories of git and of installed packages, whose instructions are for the packages' own
+developers."""
 
 
 class Instructions(NamedTuple):
     """An instruction file; if it was truncated, its last sentence says so.
 
-    With a `problem`, a clause, it was not read, and the text is empty.
+    If there is a `problem` (a clause), the file was not read, and the text is empty.
     """
 
     path: str
@@ -46,17 +46,17 @@ class Instructions(NamedTuple):
 def read_instructions(
     workspace: Path, repository: Path | None, home: Path, config: Path, may_read: MayRead
 ) -> tuple[Instructions, ...]:
-    """Return the instructions for `workspace`, the nearest last, as they take precedence.
+    """Return the instructions for `workspace`; the nearest come last, as they take precedence.
 
-    These are the user's own in `config`, then those of each directory from the root of the
-    repository (or from `home`, if that is nearer) down to the workspace. Outside of both, only the
-    workspace counts. All paths are absolute, without links. A project's file has a `problem` if it
-    leads out of the repository (without one: out of its directory), or if no model `may_read` it
-    without an approval.
+    The user's own in `config` come first. Those of each directory follow, from the repository's
+    root (or from `home`, if that is nearer) down to the workspace. Outside both, only the workspace
+    counts. All paths are absolute, without links. A project's file has a `problem` if it leads out
+    of the repository (or, without a repository, out of its directory), or if no model `may_read` it
+    without approval.
     """
     left = TOTAL_BYTES_MAX
     instructions: list[Instructions] = []
-    # The nearest first, as it gets its share of the bytes first.
+    # The nearest directory comes first, so that it gets its share of the bytes first.
     for directory in _upwards(workspace, repository, home):
         within = repository or directory
         left = _collect(_documents(directory, within, left, may_read), instructions, left)
@@ -67,10 +67,10 @@ def read_instructions(
 def read_nested_instructions(
     workspace: Path, directory: Path, may_read: MayRead
 ) -> tuple[Instructions, ...]:
-    """Return the instructions on the way from `workspace` to `directory`, the nearest last.
+    """Return the instructions in the directories from below `workspace` down to `directory`.
 
-    These are in the directories below the workspace down to `directory`; both are absolute, without
-    links. The limits are those of `read_instructions`.
+    The nearest come last. Both paths are absolute, without links. The same limits apply as for
+    `read_instructions`.
     """
     if not directory.is_relative_to(workspace):
         return ()
@@ -93,9 +93,9 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
 def _documents(
     directory: Path, within: Path | None, left: int, may_read: MayRead
 ) -> Iterator[Document | RefusedDocument]:
-    """Give the first document that can be read, after those that are refused.
+    """Yield the first document of a directory that can be read, after those that are refused.
 
-    Without `within` they are the user's own.
+    Without `within`, the documents are the user's own.
     """
     bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
@@ -113,7 +113,7 @@ def _documents(
 def _collect(
     documents: Iterable[Document | RefusedDocument], instructions: list[Instructions], left: int
 ) -> int:
-    """Add the documents that have text; returns how many bytes are left."""
+    """Add the documents that have text or were refused; return how many bytes are left."""
     for document in documents:
         path = printable(document.path)
         if isinstance(document, RefusedDocument):

@@ -1,7 +1,7 @@
 """The git repository around a workspace, found by reading its files.
 
-git itself is not run: it would read the configuration of the repository, which may name programs to
-run (`core.fsmonitor`, filters). So it is not known here whether files were changed.
+git itself is not run, because it would read the repository's configuration, which may name programs
+to run (`core.fsmonitor`, filters). So this module can't tell whether files were changed.
 """
 
 import os
@@ -23,7 +23,7 @@ _COMMIT: Final = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?\Z")
 
 
 class Repository(NamedTuple):
-    """The directory with `.git`, and what is checked out: `branch x`, `commit abc…` or ''."""
+    """The directory with `.git`, and the checked-out `branch x` or `commit abc…`, or ''."""
 
     root: Path
     head: str
@@ -32,8 +32,8 @@ class Repository(NamedTuple):
 def find_repository(directory: Path) -> Repository | None:
     """Return the nearest repository around `directory` (absolute, without links).
 
-    It counts only if it belongs to this user or to the owner of `directory`. In a shared place such
-    as `/tmp` anyone could create a repository further up.
+    A repository counts only if it belongs to this user or to the owner of `directory`. Above a
+    shared place such as `/tmp`, anyone could create a repository.
     """
     look_at(directory)
     owners = {os.geteuid(), _owner(directory)}
@@ -59,7 +59,7 @@ def _owner(path: Path) -> int | None:
 
 
 def git_directory(mark: Path) -> Path:
-    """Return the git directory for `.git`, which is a file in a work tree and in a submodule."""
+    """Return the git directory of a `.git`, which in a work tree or submodule is a file."""
     pointer = read_document(mark, None, GIT_FILE_BYTES_MAX)
     if pointer is None or not pointer.text.startswith("gitdir: ") or "\0" in pointer.text:
         return mark

@@ -1,6 +1,6 @@
 """Skills: folders with a `SKILL.md` that explains how to do something.
 
-Only name, description and path go into the prompt; the model reads the file when it needs it.
+Only a skill's name, description and path go into the prompt; the model reads the file when needed.
 """
 
 from pathlib import Path
@@ -28,13 +28,13 @@ SKILLS_MAX: Final = 100
 DESCRIPTION_CHARS_MAX: Final = 1024  # https://agentskills.io/specification
 NAME_CHARS_MAX: Final = 64
 _BEGINNING_BYTES: Final = HEAD_BYTES_MAX + 64
-"""The front matter with its fences; the model reads the body."""
+"""How much of a file is read: the front matter with its fences. The model reads the body."""
 
 
 class Skill(NamedTuple):
     """A skill; `path` is the absolute path of its `SKILL.md`.
 
-    With a `problem`, a clause, the file was not read, and `name` is its path.
+    If there is a `problem` (a clause), the file was not read, and `name` is its path.
     """
 
     name: str
@@ -49,11 +49,11 @@ class _Head(Struct, frozen=True):
 
 
 def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill, ...]:
-    """Return the skills of the user and then those of the project, by folder name.
+    """Return the user's skills and then the project's, each sorted by folder name.
 
-    If two have the same name, the user's counts. A file without name or description is ignored. A
-    project's file has a `problem` if it leads out of the workspace, or if no model `may_read` it
-    without an approval.
+    If two skills have the same name, the user's counts. A file without a name or description is
+    ignored. A project's file has a `problem` if it leads out of the workspace, or if no model
+    `may_read` it without approval.
     """
     skills: dict[str, Skill] = {}
     for folder, within in ((config / USER_FOLDER, None), (workspace / PROJECT_FOLDER, workspace)):
@@ -61,7 +61,7 @@ def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill
             if len(skills) == SKILLS_MAX:
                 break
             if skill := _read(folder / name / FILE, within, may_read):
-                # The user's come first, so they win.
+                # The user's skills come first, so they win.
                 skills.setdefault(skill.name, skill)
     return tuple(skills.values())
 
