@@ -3,4 +3,4 @@
 from tiller_protocol import VERSION
 
 DAEMON_VERSION = VERSION
-"""What `hello` and `tiller daemon status` say."""
+"""The version that `hello` and `tiller daemon status` report."""

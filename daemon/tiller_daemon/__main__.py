@@ -8,7 +8,7 @@ from tiller_daemon.unused_modules import without_unused
 
 def main() -> None:
     """Run the daemon and exit with its status."""
-    # What is imported stays: looking for garbage in it takes a tenth of the start, for nothing.
+    # Imported objects stay, so collecting garbage would waste a tenth of the start.
     gc.disable()
     with without_unused():
         from tiller_daemon.program import run

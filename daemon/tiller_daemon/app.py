@@ -1,7 +1,8 @@
 """The composition root: the only module that names concrete tools, stores and transports.
 
-Start: lock, log, leftovers of a dead daemon, unfinished turns, sockets, ready. Stop: no new work,
-turns end, all is committed, sockets close, unlock. Nurseries and one exit stack keep this order.
+The daemon starts in this order: lock, log, leftovers of a dead daemon, unfinished turns, sockets,
+ready. It stops in this order: no new work, turns end, all is committed, sockets close, unlock.
+Nurseries and one exit stack keep the order.
 """
 
 import os
@@ -81,32 +82,33 @@ from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE
 log = structlog.get_logger()
 
 CATALOG_FILE = "catalog.json"
-"""What providers report about the models in use."""
+"""The file with the facts that providers report about the models in use."""
 
 TRUST_FILE = "trust.json"
-"""The digests of trusted projects."""
+"""The file with the digests of trusted projects."""
 
 SEARCH_FILE = "search.db"
-"""The full-text index over sessions, made from the log."""
+"""The file with the full-text index of sessions, which is made from the log."""
 
 SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
-"""Journals of changes of several files in progress."""
+"""The folder for journals of unfinished changes of several files."""
 
 SNAPSHOTS_FOLDER = "snapshots"
 
 LOGINS_FOLDER = "mcp-logins"
-"""Tokens of MCP servers."""
+"""The folder for MCP servers' tokens."""
 
 
 async def serve(
     options: Options, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the daemon until it is asked to stop; it has started once frontends can connect.
+    """Run the daemon until it is asked to stop; `started` means that frontends can connect.
 
     Raises `AlreadyRunning` if another daemon has the lock, and `LogError`, `TransportError` or
-    `RuntimeDirectoryError` if it can't start. Cancellation stops it without waiting for turns.
+    `RuntimeDirectoryError` if the daemon can't start. Cancellation stops the daemon without waiting
+    for turns.
     """
     async with AsyncExitStack() as stack:
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime, options.after_crash))
@@ -116,7 +118,7 @@ async def serve(
         is_new = not file.exists()
         opened = await stack.enter_async_context(open_log(file))
         forbid_tracing()
-        if not is_new:  # no process can bear the mark of a new log
+        if not is_new:  # no process can have a new log's mark
             await sweep(opened.log_id)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
@@ -153,7 +155,7 @@ async def serve(
 
 
 async def _restore_files(journals: Path) -> None:
-    """Undo incomplete changes of several files that were in progress when the daemon died."""
+    """Undo changes of several files that were unfinished when the daemon died."""
     if restored := await trio.to_thread.run_sync(recover_changes, journals):
         log.warning("files_restored", files=restored)
 
@@ -192,7 +194,7 @@ async def _serve_sessions(
 
 
 class _LiveParts:
-    """The parts that depend on the configuration; a changed file applies from the next op on."""
+    """The parts that depend on the configuration; a changed file takes effect with the next op."""
 
     def __init__(
         self,
@@ -214,7 +216,7 @@ class _LiveParts:
 
     async def refresh(self) -> None:
         """Apply the configuration file if it has changed."""
-        # Usually nothing has changed. Then not even the lock is needed.
+        # Usually nothing has changed, and not even the lock is needed.
         if self.configuration.is_current:
             return
         async with self._refreshing:
@@ -230,7 +232,7 @@ class _LiveParts:
             self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
-        """Apply it at SIGHUP as well, which service managers send to reload."""
+        """Apply a changed configuration file also at SIGHUP, which service managers send."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
                 notify_reloading()
@@ -238,17 +240,17 @@ class _LiveParts:
                 notify_reloaded(self.configuration.problem)
 
     def variables(self, call_id: str) -> Mapping[str, str]:
-        """The environment of a process that works for the call, or for none if it is ""."""
+        """Return the environment of a process that works for a call, or for no call if ""."""
         # Keys fetched since the start, from a file or a command, may be in a variable as well.
         keys = (*self.providers.secret_values(), *self.search_tools.secrets())
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
     async def discover(self, session_id: str) -> None:
-        """Prepare what a turn of the session needs: configuration, MCP servers, models."""
-        # Turns also start without an op, for example those that a new daemon resumes.
+        """Prepare the configuration, MCP servers and models for a turn of the session."""
+        # Turns also start without an op, for example when a new daemon resumes them.
         await self.refresh()
-        # Usually nothing has to be looked for. Then no task is needed.
+        # Usually no models have to be searched for, so no task is needed.
         if self.providers.has_default:
             await self.servers.ready(session_id)
             return
@@ -354,7 +356,7 @@ def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
 
 
 def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
-    """Whether to leave a file out of snapshots: it needs permission to read, or holds a key."""
+    """Whether snapshots leave a file out, because reading needs permission or it holds a key."""
     keys = {os.path.realpath(file) for file in key_files(live.configuration.now)}
     return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys
 
@@ -379,4 +381,4 @@ def _make_private(state: Path) -> None:
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
     for name in (LOG_FILE, SEARCH_FILE):
-        tighten(state.glob(f"{name}*"))  # with the -wal and -shm files of SQLite
+        tighten(state.glob(f"{name}*"))  # includes SQLite's -wal and -shm files

@@ -1,7 +1,7 @@
-"""Runs one of our scripts on data from outside, in a process of its own that the daemon survives.
+"""Runs one of our scripts on data from outside, in a separate process that may fail or crash.
 
-The libraries that read HTML and PDF block the interpreter while they work, and hostile data may
-make them take more time and memory, or crash.
+The libraries that read HTML and PDF block the interpreter while they work. With hostile data they
+may take much time and memory, or crash.
 """
 
 import subprocess
@@ -12,11 +12,11 @@ from typing import Final
 import trio
 
 CONVERT_S: Final = 15.0
-"""The largest page takes 2 s, a PDF of 1,000 pages 10 s."""
+"""How long a script may run. The largest page takes 2 s, and a PDF with 1,000 pages takes 10 s."""
 
 
 async def convert(script: str, data: bytes, variables: Mapping[str, str]) -> bytes | None:
-    """Give `data` to the script at a path, and return what it prints; None if it failed.
+    """Run the script at a path with `data` as its input; return its output, or None if it failed.
 
     The script runs by its path, so it imports nothing of the daemon. It limits its own memory.
     `variables` are its environment.
@@ -24,7 +24,7 @@ async def convert(script: str, data: bytes, variables: Mapping[str, str]) -> byt
     with trio.move_on_after(CONVERT_S):
         done = await trio.run_process(
             [sys.executable, "-I", script],
-            # Not in the arguments, which all users of the machine can see.
+            # The data is not in the arguments, because all users of the machine can see those.
             stdin=data,
             capture_stdout=True,
             stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Errors that cross packages of the daemon. Others are defined in the package that raises them."""
+"""Errors that cross the daemon's packages. Each package defines its other errors itself."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from tiller_protocol.errors import RejectionCode
 class RejectionError(Exception):
     """An op was rejected and had no effect; the server turns this into a `Rejected` answer.
 
-    The cause is the frontend or the current state, never a bug. It is raised before anything is
-    committed. `data` holds details for frontends that depend on `code`, such as the actual turn id
-    or the input handed back.
+    The cause is the frontend or the current state, never a bug. The error is raised before anything
+    is committed. `data` holds details for frontends, which depend on `code`, such as the actual
+    turn id or the input handed back.
     """
 
     def __init__(
@@ -23,5 +23,5 @@ class RejectionError(Exception):
         self.data: dict[str, Any] = {} if data is None else data
 
     def answer(self, submission_id: str) -> Rejected:
-        """The answer to the rejected submission."""
+        """Return the answer to the rejected submission."""
         return Rejected(submission_id, self.code, self.message, self.data)

@@ -1,18 +1,18 @@
-"""Imports what some turns need and a start does not, once the daemon has nothing else to do."""
+"""Imports modules that some turns need but a start does not, once the daemon is idle."""
 
 from importlib import import_module
 
 import trio
 
 IDLE_AFTER_S = 0.5
-"""Time after the start until the imports; a frontend that has started the daemon comes first."""
+"""How long to wait after the start, because a frontend that started the daemon comes first."""
 
 IDLE_IMPORTS = ("encodings.idna", "yaml")
-"""Modules for which the first turn that needs one of them would wait: 12 ms together."""
+"""The modules to import; the first turn that needs them would otherwise wait 12 ms."""
 
 
 async def import_when_idle() -> None:
-    """Import in a thread, so that the loop goes on."""
+    """Import the modules in a thread, so that the event loop keeps running."""
     await trio.sleep(IDLE_AFTER_S)
     for name in IDLE_IMPORTS:
         await trio.to_thread.run_sync(import_module, name)

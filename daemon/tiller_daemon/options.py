@@ -1,4 +1,4 @@
-"""How a daemon is started, as its command line and configuration say."""
+"""The options from the command line and the configuration with which a daemon starts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +11,17 @@ from tiller_protocol.places import Places
 
 
 class Options(Struct, frozen=True):
-    """How this process was started."""
+    """The options with which this process was started."""
 
     places: Places
-    """Directories of configuration, state and runtime."""
+    """The directories for configuration, state and runtime."""
     configuration: Configuration
-    """As loaded at start."""
+    """The configuration as it was loaded at the start."""
     load: Callable[[], Configuration]
     """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]
-    """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
+    """Loads the configuration with a trusted project's on top; raises `ConfigurationError`."""
     stamps: Stamps
-    """What `configuration` was read from."""
+    """The stamps of the files from which `configuration` was read."""
     after_crash: str = ""
-    """The stamp of the token that a crashed daemon left; empty to start in any case."""
+    """The stamp of the token that a crashed daemon has left; empty to start in any case."""

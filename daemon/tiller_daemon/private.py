@@ -1,6 +1,6 @@
-"""Files and directories that belong to the daemon: accessible to their owner only, under any umask.
+"""Makes the daemon's files and directories accessible to their owner only, under any umask.
 
-This is not for files of a workspace. Those belong to the user, and so does the umask.
+This is not for files in a workspace, to which the user's umask applies.
 """
 
 import os
@@ -13,11 +13,11 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
 UMASK = 0o077
-"""For other programs that create files of the daemon."""
+"""The umask for other programs that create files for the daemon."""
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents; an existing one is left as it is."""
+    """Create a directory and its missing parents; an existing directory is left unchanged."""
     try:
         path.mkdir(DIRECTORY_MODE)
     except FileExistsError:
@@ -27,7 +27,7 @@ def make_directory(path: Path) -> None:
         make_directory(path.parent)
         make_directory(path)
     else:
-        path.chmod(DIRECTORY_MODE)  # the umask may have taken too much
+        path.chmod(DIRECTORY_MODE)  # the umask may have removed the owner's permissions
 
 
 def open_private(path: str | Path, flags: int) -> int:
@@ -42,7 +42,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def replace_private(file: Path, data: bytes) -> None:
-    """Replace the content of a private file; after a crash it has the old one or the new one."""
+    """Replace the content of a private file, which after a crash has either the old or the new."""
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "xb", opener=open_private) as stream:
@@ -53,9 +53,9 @@ def replace_private(file: Path, data: bytes) -> None:
 
 
 def tighten(paths: Iterable[Path]) -> None:
-    """Make those of these files and directories private that exist and are ours.
+    """Make files and directories private if they exist and are ours.
 
-    Links and shared directories (`/tmp`) are left as they are.
+    Links and shared directories (`/tmp`) are left unchanged.
     """
     for path in paths:
         with suppress(FileNotFoundError):

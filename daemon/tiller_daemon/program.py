@@ -1,4 +1,4 @@
-"""`tillerd` itself: parses arguments, loads the configuration, sets up logging, runs the daemon."""
+"""The program `tillerd`: parses arguments, loads the configuration, sets up logging, and runs."""
 
 import argparse
 import logging
@@ -32,7 +32,7 @@ EXIT_USAGE = 2
 def run(arguments: Sequence[str]) -> int:
     """Run the daemon with these arguments and return the exit status.
 
-    0 means that it was stopped, or that another daemon is already running.
+    0 means that the daemon was stopped, or that another daemon is already running.
     """
     parsed = _parser().parse_args(arguments)
     places = find_places(
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         trio.run(serve, Options(places, configuration, load, load, stamps, parsed.after_crash))
     except (AlreadyRunning, NotNeeded) as error:
-        # Not a failure: two frontends may start a daemon at the same time, and one is enough.
+        # This is no failure: two frontends may each start a daemon, and one daemon is enough.
         return _fail(error, EXIT_TAKEN if has_service_manager() else 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)
@@ -85,7 +85,7 @@ def _check_log(path: Path) -> int:
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> LogError | None:
-    """Return the failure of the log that ended all tasks, if nothing else went wrong."""
+    """Return the log's failure that ended all tasks, if nothing else went wrong."""
     failed, rest = group.split(LogError)
     while isinstance(failed, BaseExceptionGroup):
         failed = failed.exceptions[0]
@@ -95,11 +95,11 @@ def _cause(group: BaseExceptionGroup[BaseException]) -> LogError | None:
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
-"""Without values of local variables, which may hold keys from the environment."""
+"""Formats tracebacks without the values of local variables, which may hold keys."""
 
 
 class _StandardError:
-    """Where log lines go. A line that can't be written (full disk, closed pipe) is dropped."""
+    """Writes log lines to stderr. A line that can't be written (full disk, closed pipe) is lost."""
 
     def write(self, text: str) -> None:
         with suppress(OSError):
@@ -114,31 +114,41 @@ def _parser() -> argparse.ArgumentParser:
         prog="tillerd", description="The daemon that owns coding-agent sessions."
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
-    parser.add_argument("--state", type=Path, metavar="DIR", help="where the log is kept")
-    parser.add_argument("--runtime", type=Path, metavar="DIR", help="where the sockets are made")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="keep the log in this directory")
+    parser.add_argument(
+        "--runtime", type=Path, metavar="DIR", help="make the sockets in this directory"
+    )
     parser.add_argument(
         "--after-crash",
         metavar="STAMP",
         default="",
-        help="for frontends: start only if no daemon has replaced the crashed one whose token has "
-        "this stamp",
+        help="for frontends: start only if the token still has this stamp, so that no other daemon "
+        "has replaced the crashed one",
     )
-    parser.add_argument("--log-format", choices=("json", "console"), default=None)
+    parser.add_argument(
+        "--log-format",
+        choices=("json", "console"),
+        default=None,
+        help="the format of log lines (default: console on a terminal, else json)",
+    )
     parser.add_argument(
         "-c",
         dest="override",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="set one key of the configuration",
+        help="set a key of the configuration",
     )
-    parser.add_argument("--check-config", action="store_true", help="check and exit")
+    parser.add_argument(
+        "--check-config", action="store_true", help="check the configuration and exit"
+    )
     parser.add_argument("--check-log", action="store_true", help="check the log and exit")
     parser.add_argument(
         "--sandboxed",
         nargs=argparse.REMAINDER,
         metavar="CMD",
-        help="run a command in the sandbox of a model's commands, or show the sandbox, and exit",
+        help="run a command in the sandbox for models' commands (without CMD: describe the "
+        "sandbox) and exit",
     )
     parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
     return parser
@@ -150,7 +160,7 @@ def _fail(error: Exception, status: int) -> int:
 
 
 def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
-    """Log to stderr: text on a terminal or on request, otherwise one JSON object a line."""
+    """Log to stderr: text on a terminal or on request, otherwise one JSON object per line."""
     level = logging.getLevelNamesMapping()[configuration.log_level.upper()]
     structlog.configure(
         processors=[

@@ -1,7 +1,7 @@
-"""The models to choose from: of configured providers, of well-known keys, of local servers.
+"""The models to choose from: they come from configured providers, well-known keys, local servers.
 
-A provider whose well-known key variable is set is used without configuration. Servers on this
-machine are looked for only if neither gives a default model.
+A provider whose well-known key variable is set needs no configuration. Servers on this machine are
+searched for only if no configuration and no key gives a default model.
 """
 
 from collections.abc import Mapping
@@ -41,16 +41,16 @@ class DefaultProvider(Struct, frozen=True):
     """The name of the provider."""
 
     base_url: str
-    """Its base URL."""
+    """The provider's base URL."""
 
     model: str
-    """The model that is the default if this provider is the first with a key."""
+    """The default model if this is the first provider with a key."""
 
     api: Api = "openai_chat"
-    """Its API."""
+    """The provider's API."""
 
     def settings(self) -> Provider:
-        """The settings that would configure this provider."""
+        """Return the settings that would configure this provider."""
         return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
 
@@ -75,14 +75,14 @@ DEFAULT_PROVIDERS = (
         "gemini-2.5-pro",
     ),
 )
-"""In order of preference: the first with a key gives the default model."""
+"""The providers in order of preference: the first one with a key gives the default model."""
 
 
 NO_LISTING_KINDS = frozenset({"not_found", "bad_request"})
-"""Errors of a provider that does not list models, but may well be usable."""
+"""The errors of a provider that can't list its models, but may well be usable."""
 
 SECRET_CHARS_MIN = 8
-"""Shorter keys are not redacted from tool output: they may be ordinary words."""
+"""Shorter keys are not redacted from tool output, because they may be ordinary words."""
 
 NO_MODEL_MESSAGE = (
     "No model is configured, no well-known key is set, and no local server answers. Do one of: "
@@ -94,7 +94,7 @@ NO_MODEL_MESSAGE = (
 
 
 class Providers:
-    """All providers in use. `run` must run for context windows and prices to be looked up.
+    """All providers in use. Context windows and prices are looked up only while `run` is running.
 
     `config` is the path of the configuration file, for messages. `catalog` is the file in which
     facts about models are cached, or None.
@@ -111,8 +111,8 @@ class Providers:
         self._keys_in_environ: set[str] = set()
         self._config = config
         self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
-        """Environment variables with keys, including those no longer configured. Commands don't
-        get them."""
+        """The environment variables with keys, including those no longer configured. Commands don't
+        get these variables."""
         self._active: dict[str, ActiveProvider] = {}
         self._retired: list[ActiveProvider] = []
         self._pace = ReadingPace()
@@ -123,7 +123,7 @@ class Providers:
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Apply another configuration. Running turns keep their clients."""
+        """Apply a new configuration; running turns keep their clients."""
         self._configuration = configuration
         providers = {one.provider: one.settings() for one in self._default_providers}
         providers |= configuration.providers
@@ -141,7 +141,7 @@ class Providers:
         self._default = configuration.model or first
 
     def secret_values(self) -> tuple[str, ...]:
-        """All keys and secret headers of at least `SECRET_CHARS_MIN` characters, longest first."""
+        """Return all keys and secret headers except short ones, the longest first."""
         values = set(self._keys_in_environ)
         providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
@@ -154,9 +154,10 @@ class Providers:
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     def missing_keys(self) -> tuple[str, ...]:
-        """The variables for keys of providers that are not set in the daemon's environment.
+        """Return the variables for providers' keys that the daemon's environment lacks.
 
-        If no model is configured, any of the well-known ones would give one.
+        If no model is configured, this includes the well-known variables, as any of them would give
+        a model.
         """
         missing = [provider.missing_key for provider in self._active.values()]
         if self._configuration.model is None and not self._default_providers:
@@ -165,11 +166,11 @@ class Providers:
 
     @property
     def has_default(self) -> bool:
-        """Whether there is a default model, so that `discover` has nothing to look for."""
+        """Whether there is a default model, so that `discover` has nothing to do."""
         return self._default is not None
 
     async def discover(self) -> None:
-        """Look for local servers, unless there is a default model already."""
+        """Search for local servers, unless there is a default model already."""
         if self.has_default:
             return
         for server in await list_local_servers():
@@ -197,7 +198,7 @@ class Providers:
         accepts = _accepted_input(provider.provider, model)
 
         def cost(usage: Usage) -> float | None:
-            # A price that was unknown when the turn began may be known when its step ends.
+            # A price that was unknown when the turn began may be known when a step ends.
             price = self._facts(provider, provider_model).price
             return price.cost(usage) if price else None
 
@@ -223,8 +224,9 @@ class Providers:
     async def survey(self, *, ask: bool = False, offers: bool = False) -> ModelSurvey:
         """Return the configured and discovered models, the default one first, and the providers.
 
-        With `ask`, each provider is asked for its models. This adds the other models that it lists,
-        and the problem if it can't be reached. `offers` looks for servers on this machine.
+        With `ask`, each provider is asked for its models. This adds the other models that the
+        provider lists, or the problem if it can't be reached. With `offers`, servers on this
+        machine are searched for.
         """
         listed: dict[str, Listing] = {}
         problems: dict[str, str] = {}
@@ -274,9 +276,9 @@ class Providers:
     async def _survey(
         self, provider: ActiveProvider, listed: dict[str, Listing], problems: dict[str, str]
     ) -> None:
-        """Add one provider's models to `listed`, or the reason it can't be used to `problems`.
+        """Add a provider's models to `listed`, or the reason why it can't be used to `problems`.
 
-        One that can be used but lists nothing has no models there.
+        A provider that can be used but lists nothing is added without models.
         """
         try:
             listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
@@ -287,10 +289,10 @@ class Providers:
                 problems[provider.name] = error.message
 
     def _facts(self, provider: ActiveProvider, model: str) -> Facts:
-        """The configured facts about a model, completed from the catalog."""
+        """Return the configured facts about a model, completed from the catalog."""
         own = self._configuration.models.get(f"{provider.name}/{model}", Model())
         configured = Facts(own.context_window, own.max_output, own.price)
-        # Asking the catalog may start a lookup, so it is asked only for what it could add.
+        # The catalog may start a lookup, so it is used only if it could add a fact.
         if configured.context_window and (configured.price or not is_public(provider.base_url)):
             return configured
         if not provider.base_url:
@@ -300,7 +302,7 @@ class Providers:
         )
 
     def _named_models(self) -> dict[str, None]:
-        """The names of all configured models and default models, the default one first."""
+        """Return the names of all configured models and default models, the default one first."""
         configuration = self._configuration
         names = [
             self._default,
@@ -361,7 +363,7 @@ class Providers:
 
 
 def _accepted_input(provider: Provider, model: Model) -> AcceptedInput:
-    """Return what a model takes; few servers that speak `openai_chat` take documents."""
+    """Return which input a model takes; few servers that speak `openai_chat` take documents."""
     documents = model.images and provider.api != "openai_chat"
     return AcceptedInput(model.images, documents if model.documents is None else model.documents)
 

@@ -1,6 +1,6 @@
-"""The sandbox as the user has configured it: for the daemon, and for trying it with one command.
+"""Sets up the user's configured sandbox, for the daemon and for `tillerd --sandboxed`.
 
-How a command is confined is in `sandbox`; which calls run in it is decided in the session.
+`sandbox` confines a command; the session decides which calls run in the sandbox.
 """
 
 import os
@@ -28,11 +28,11 @@ NOT_EXECUTABLE = 126
 """The exit statuses of a shell for a command that it can't run."""
 
 NO_SANDBOX = 1
-"""The exit status if there is no sandbox to run a command in."""
+"""The exit status if there is no sandbox for the command."""
 
 
 def make_confiner(places: Places, configuration: Configuration) -> Confiner:
-    """Return the confiner, which hides daemons' own files: logs, sockets, tokens, keys."""
+    """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys."""
     confiner = Confiner(
         lambda: find_sandbox(sys.platform),
         home(),
@@ -47,7 +47,7 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
 
 
 def configuration_places(directory: Path) -> Iterator[Path]:
-    """Yield the configuration's directory, and where it and the links in it lead.
+    """Yield the configuration directory, and the targets of its path and of the links in it.
 
     People keep these files in a repository, in which an agent may work.
     """
@@ -67,19 +67,19 @@ def configuration_places(directory: Path) -> Iterator[Path]:
 
 
 def key_files(configuration: Configuration) -> tuple[Path, ...]:
-    """Return the files that keys and the secrets of OAuth clients are read from."""
+    """Return the files that contain keys and the secrets of OAuth clients."""
     files = (places.api_key_file for places in _key_places(configuration))
     return tuple(Path(file) for file in files if file)
 
 
 def key_variables(configuration: Configuration) -> frozenset[str]:
-    """Return the variables that keys and the secrets of OAuth clients are read from."""
+    """Return the variables that contain keys and the secrets of OAuth clients."""
     names = (places.api_key_env for places in _key_places(configuration))
     return frozenset(name for name in names if name)
 
 
 def _key_places(configuration: Configuration) -> Iterator[KeyPlaces]:
-    """Yield the places of every key and client secret in the configuration."""
+    """Yield the place of every key and client secret in the configuration."""
     yield from configuration.providers.values()
     for server in configuration.mcp.values():
         yield server
@@ -97,7 +97,7 @@ def home() -> Path:
 
 
 def run_confined(places: Places, configuration: Configuration, command: Sequence[str]) -> int:
-    """Run a command in the sandbox that a model's commands get; without one, describe the sandbox.
+    """Run a command in the sandbox for models' commands; without a command, describe the sandbox.
 
     Returns the exit status, as a shell would.
     """
@@ -111,7 +111,8 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     here = Path.cwd()
     hidden = key_variables(configuration)
     variables = child_environment(os.environ, hidden, "", "", configuration.env_keep)
-    # What makes the sandbox would say this in its own name, and with another status.
+    # Checked here, because the sandbox's program would report it in its own name and with another
+    # status.
     if not shutil.which(command[0], path=variables.get("PATH")):
         there = os.sep in command[0] and Path(command[0]).exists()
         why = "is not executable" if there else "was not found"
@@ -138,7 +139,7 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing; unlike SIG_IGN, a handler is not inherited by the command."""
+    """Do nothing; the command inherits SIG_IGN, but not a handler."""
 
 
 def _problem(configuration: Configuration, confiner: Confiner) -> str:

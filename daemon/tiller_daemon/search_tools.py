@@ -1,6 +1,6 @@
 """Connects the search tools `sourcegraph` and `web_search` to their configuration and their keys.
 
-Tools and models are in layers that do not import each other, so this module joins them.
+The layers of tools and models do not import each other, so this module joins them.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -26,22 +26,22 @@ class SearchTools:
     def configure(self, configuration: Configuration, provider_names: Collection[str]) -> None:
         """Apply the configuration; a key is fetched again only if its settings have changed.
 
-        `provider_names` are the environment variables with the keys of providers.
+        `provider_names` are the environment variables with providers' keys.
         """
         self._sourcegraph.configure(configuration.sourcegraph, provider_names)
         self._web.configure(configuration.web_search, provider_names)
 
     def tools(self) -> Mapping[str, Tool]:
-        """The tools by name; none without a configured server."""
+        """Return the tools with a configured server, by name."""
         return {tool.name: tool for one in (self._sourcegraph, self._web) if (tool := one.tool)}
 
     def secrets(self) -> tuple[str, ...]:
-        """The keys to redact; empty until a key has been fetched."""
+        """Return the keys to redact; empty until a key has been fetched."""
         return (*self._sourcegraph.key.secrets, *self._web.key.secrets)
 
 
 class _SearchTool(Generic[_Settings]):
-    """One search tool, its settings and its key. `searched` is what it searches."""
+    """A search tool, its settings and its key. `searched` names what the tool searches."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ def _web_search(settings: WebSearch, access: Access) -> Tool | None:
 
 
 class _KeyAccess:
-    """Gives a tool access to the key, with errors as `ToolFailure`s."""
+    """Gives a tool access to its key, and turns errors into `ToolFailure`s."""
 
     def __init__(self, key: Key, searched: str) -> None:
         self._key = key

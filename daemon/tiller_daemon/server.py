@@ -1,7 +1,7 @@
-"""Answers submissions: encoded submission in, encoded answer out. Knows no socket.
+"""Answers submissions: takes an encoded submission, and returns an encoded answer. Uses no sockets.
 
-Checks the token before it decodes the op, handles ops about the daemon itself, and passes ops about
-sessions to the supervisor.
+The server checks the token before it decodes the op. It handles ops about the daemon itself, and
+passes ops about sessions to the supervisor.
 """
 
 import hmac
@@ -82,7 +82,7 @@ NEEDS_NO_CONFIGURATION = (
     *(Answer, InputHistory, Interrupt, LentFile, Replay),
     *(SessionGet, SessionList, SessionSearch, Shutdown),
 )
-"""Ops that do the same under any configuration, and so never wait until a changed one is read."""
+"""Ops that do not depend on the configuration, so they never wait until a changed file is read."""
 
 
 class SurveyModels(Protocol):
@@ -91,7 +91,7 @@ class SurveyModels(Protocol):
     async def __call__(self, *, ask: bool, offers: bool) -> ModelSurvey:
         """Return the configured models, the default one first; `ask` also queries providers.
 
-        `offers` also looks for providers that could be configured.
+        `offers` also searches for providers that could be configured.
         """
         ...
 
@@ -99,7 +99,7 @@ class SurveyModels(Protocol):
 class SubmissionServer:
     """Answers submissions that carry the `token`.
 
-    `stopping` is set once the daemon should stop, `must_stop` if turns are to be interrupted;
+    `stopping` is set when the daemon should stop, and `must_stop` when turns must be interrupted.
     `drain` tells whether running turns may complete first.
     """
 
@@ -129,7 +129,7 @@ class SubmissionServer:
     def admit(self, data: memoryview) -> bytes | None:
         """Return the rejection of a submission without the token; None if it may be handled.
 
-        Much cheaper than `handle` and without a copy, so that floods of strangers cost little.
+        This is much cheaper than `handle` and copies nothing, so floods from strangers cost little.
         """
         try:
             frame = decode_envelope(data)
@@ -140,7 +140,7 @@ class SubmissionServer:
         return encode_answer(_unauthorized(frame), frame.encoding)
 
     async def handle(self, data: bytes) -> bytes:
-        """Answer one submission, in the encoding it came in; raises only on cancellation."""
+        """Answer a submission in its own encoding; raises only on cancellation."""
         try:
             frame = decode_envelope(data)
         except BadMessage as error:
@@ -295,7 +295,7 @@ class SubmissionServer:
 
 
 def _smaller_answer(op: AnyOp) -> str:
-    """What to do instead of an op whose answer is too large."""
+    """Return a sentence that tells what to do about an answer that is too large."""
     if isinstance(op, SessionGet):
         return "Use `replay`, which answers in parts."
     if hasattr(op, "limit"):
@@ -309,7 +309,7 @@ def _unauthorized(frame: Frame) -> Rejected:
 
 
 def _program_stamp() -> tuple[Stamp, ...]:
-    """Identify the files that the program is imported from; an installation writes new ones."""
+    """Return stamps of the program's files, which change when a release is installed."""
     files = (tiller_daemon.__file__, tiller_protocol.__file__)
     return tuple(take_stamp(file, follows=True) for file in files)
 
@@ -318,7 +318,7 @@ _PROGRAM_STAMP = _program_stamp()
 
 
 def _rss_bytes() -> int:
-    """Resident memory of this process in bytes; 0 on systems without /proc."""
+    """Return the resident memory of this process in bytes; 0 on systems without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no Path for /proc
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,7 +1,7 @@
-"""Tells systemd about the daemon, if it runs under systemd: its state, and that it is alive.
+"""Reports to systemd the daemon's state, and that it is alive, if it runs under systemd.
 
-The protocol is sd_notify(3): a datagram such as `READY=1` or `STOPPING=1` to the socket in the
-variable `NOTIFY_SOCKET`. Other service managers set no such variable and are told nothing.
+The protocol is sd_notify(3): a datagram such as `READY=1` or `STOPPING=1` is sent to the socket in
+the variable `NOTIFY_SOCKET`. Other service managers don't set this variable and get no reports.
 """
 
 import faulthandler
@@ -16,19 +16,19 @@ import trio
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 EXIT_TAKEN = 75
-"""Exit status under systemd if another daemon is running (EX_TEMPFAIL of sysexits.h).
+"""The exit status under systemd if another daemon is running (EX_TEMPFAIL in sysexits.h).
 
-A service that ends with 0 before it is ready would be started again and again.
+systemd would start a service again and again that ends with 0 before it is ready.
 """
 
 FEEDINGS = 3
-"""How often the watchdog is fed within its time, so that one late feeding is harmless."""
+"""How often the watchdog is fed within its time limit, so that one late feeding is harmless."""
 
 MICROSECONDS = 1_000_000
 
 
 def has_service_manager() -> bool:
-    """Whether systemd has started this daemon and waits for its notifications."""
+    """Whether systemd has started this daemon and waits for notifications."""
     return bool(os.environ.get(SOCKET_VARIABLE))
 
 
@@ -48,22 +48,22 @@ def notify_service_manager(state: str) -> None:
 
 
 def notify_reloading() -> None:
-    """Say that the configuration is being read again; `notify_reloaded` must follow."""
+    """Report that the configuration is being read again; `notify_reloaded` must follow."""
     now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
     notify_service_manager(f"RELOADING=1\nMONOTONIC_USEC={now}")
 
 
 def notify_reloaded(problem: str) -> None:
-    """Say that the configuration was read, and the `problem` with it, if there is one."""
+    """Report that the configuration was read, and the `problem` with it, if there is one."""
     status = " ".join(problem.split()) or "configuration applied"
     notify_service_manager(f"READY=1\nSTATUS={status}")
 
 
 async def feed_watchdog(*, task_status: trio.TaskStatus[None]) -> None:
-    """Show systemd that the event loop runs, until cancelled; a hung daemon is killed.
+    """Show systemd that the event loop runs, until cancelled; systemd kills a hung daemon.
 
-    SIGABRT ends it, so that the log gets the traceback of the event loop. The task reports that it
-    has started only when that is prepared, because the loop may hang from the first moment on.
+    systemd uses SIGABRT, so that the log gets a traceback of the place where the daemon hung. The
+    task counts as started when this is prepared, as the daemon may hang at any time after that.
     """
     interval_s = watchdog_s(os.environ, os.getpid()) / FEEDINGS
     if interval_s == inf:
@@ -78,7 +78,7 @@ async def feed_watchdog(*, task_status: trio.TaskStatus[None]) -> None:
 
 
 def watchdog_s(environ: Mapping[str, str], pid: int) -> float:
-    """The time after which systemd kills a process that does not feed its watchdog; else `inf`."""
+    """Return after how long systemd kills a process that does not feed its watchdog, or `inf`."""
     text, owner = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
     if owner != str(pid) or not (text.isascii() and text.isdecimal()) or not int(text):
         return inf

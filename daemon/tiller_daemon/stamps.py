@@ -1,13 +1,13 @@
-"""Values read from files, and read again only after a change of what they depend on.
+"""Caches values that are read from files, until one of the files changes.
 
-A reader says what it looks at before it looks (`look_at`, `look_into`, `look_along`). `Stamps`
-records that while a value is read; `StampedCache` returns the value until a stamp has changed.
-Missing files are recorded too, so that a file which appears is seen.
+Before a reader uses a path, it names the path (`look_at`, `look_into`, `look_along`). While a value
+is read, `Stamps` records the stamps of these paths; `StampedCache` returns the value until a stamp
+has changed. Missing files are recorded too, so that a new file is noticed.
 
-A stamp is what the kernel says about a file: its identity, size and times. Nobody but the kernel
-sets the time of the last change (`st_ctime`), so a file with the same stamp has the same content,
-unless it changed twice within one tick of the clock. Therefore a stamp that was too young when it
-was taken is never trusted, as in git's index.
+A stamp is the kernel's data about a file: its identity, size and times. Nobody but the kernel sets
+the time of the last change (`st_ctime`), so a file with the same stamp has the same content, unless
+it changed twice within one tick of the clock. Therefore a stamp that was too young when it was
+taken is never trusted, as in git's index.
 """
 
 import errno
@@ -22,24 +22,24 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 TICK_NS: Final = 100_000_000
 """How old a stamp must be to be trusted, in nanoseconds. The kernel's clock for files ticks every
-1 to 10 ms; more is for a file server whose clock is slightly behind."""
+1 to 10 ms; the rest is for a file server whose clock is slightly behind."""
 
 WHOLE_SECONDS_TICK_NS: Final = 2_000_000_000
-"""The same for a time without a fraction of a second: its filesystem may store only whole seconds,
-or even ones, as FAT does."""
+"""How old a stamp must be whose time has no fraction of a second. Its file system may store only
+whole seconds, or only even seconds, as FAT does."""
 
 ENTRIES_MAX: Final = 256
-"""How many values a cache has. The one that was not used for the longest time is dropped first."""
+"""How many values a cache holds; the least recently used value is dropped first."""
 
 LINKS_MAX: Final = 40
-"""How many links are followed on one way, as in Linux."""
+"""How many links are followed in one path, as in Linux."""
 
 Stamp = tuple[int, ...]
-"""What the kernel says about a file: device, inode, mode, owner, size, and the times of content and
-inode in nanoseconds. For a file that can't be looked at, only the negative error number."""
+"""The kernel's data about a file: device, inode, mode, owner, size, and the times of content and
+inode in nanoseconds. If the file can't be examined, only the negative error number."""
 
 _IDENTITY: Final = 4
-"""How many numbers of a stamp say which file it is. No more counts for a directory on the way."""
+"""How many numbers of a stamp identify the file. For directories in a path, only these count."""
 
 _MISSING: Final[Stamp] = (-errno.ENOENT,)
 
@@ -47,10 +47,10 @@ T = TypeVar("T")
 
 
 class _Moment:
-    """The stamps of one moment: no path is looked at twice."""
+    """The stamps of one moment: each path is examined only once."""
 
     def __init__(self) -> None:
-        # Before any stamp is taken, as a later time would make a young stamp seem old.
+        # Taken before any stamp, as a later time would make a young stamp seem old.
         self.at_ns: Final = time.time_ns()
         self._stamps: dict[tuple[str, bool], Stamp] = {}
 
@@ -73,11 +73,11 @@ class _Moment:
 
 
 _moment: Final[ContextVar[_Moment | None]] = ContextVar("_moment", default=None)
-"""The moment that `one_moment` has begun."""
+"""The moment that the innermost `one_moment` uses."""
 
 
 class _Recording(NamedTuple):
-    """What `look_at` and its siblings record into."""
+    """The object to which `look_at` and its siblings add stamps, and the moment of these."""
 
     stamps: "Stamps"
     moment: _Moment
@@ -88,9 +88,10 @@ _recording: Final[ContextVar[_Recording | None]] = ContextVar("_recording", defa
 
 @contextmanager
 def one_moment() -> Generator[None]:
-    """Treat all checks in the block as if made at once, so that each path is looked at once.
+    """Treat all checks in the block as made at once, so that each path is examined only once.
 
-    For a block without a checkpoint: what changes during it may be seen only after it.
+    The block must have no checkpoint, because changes during the block may be noticed only after
+    it.
     """
     token = _moment.set(_moment.get() or _Moment())
     try:
@@ -100,55 +101,58 @@ def one_moment() -> Generator[None]:
 
 
 def look_at(path: str | Path) -> None:
-    """Note that the value being read depends on the content at `path`, wherever links lead."""
+    """Record that the value being read depends on the content at `path`; links are followed."""
     if recording := _recording.get():
         recording.stamps.add(os.fspath(path), recording.moment)
 
 
 def look_into(directory: str | Path) -> None:
-    """Note that it depends on the names in a directory."""
+    """Record that the value being read depends on the names in a directory."""
     if recording := _recording.get():
         recording.stamps.add(os.fspath(directory), recording.moment, names=True)
 
 
 def look_along(path: str | Path, within: str | Path = "/") -> None:
-    """Note that it depends on where `path` leads, and on the content there.
+    """Record that the value being read depends on where `path` leads, and on the content there.
 
-    `within` is a directory above it, absolute and without links, that is known to be one.
+    `within` is an existing directory above `path`, absolute and without links.
     """
     if recording := _recording.get():
         recording.stamps.add_way(os.fspath(path), os.fspath(within), recording.moment)
 
 
 def failed(error: OSError) -> None:
-    """Note that reading failed. Unless a file is missing, that may be over without any change."""
+    """Record that reading failed.
+
+    Unless a file is missing, the next reading may succeed although no stamp changes.
+    """
     recording = _recording.get()
     if recording and error.errno not in (errno.ENOENT, errno.ENOTDIR):
         recording.stamps.trust_nothing()
 
 
 def is_young(changed_ns: int, now_ns: int) -> bool:
-    """Whether a file that was changed at this time may change again without another stamp."""
+    """Whether a file that changed at this time may change again and keep its stamp."""
     tick_ns = TICK_NS if changed_ns % 1_000_000_000 else WHOLE_SECONDS_TICK_NS
     return changed_ns > now_ns - tick_ns
 
 
 class Stamps:
-    """What one value depends on, as it was when the value was read."""
+    """The stamps that a value depends on, from the time when the value was read."""
 
     def __init__(self) -> None:
         self._expected: dict[tuple[str, bool], Stamp] = {}
-        """The stamps by path, and whether a link there is followed. A shorter one is compared in
-        part."""
+        """The stamps by path, and by whether a link there is followed. A shortened stamp is
+        compared with the beginning of the current stamp."""
         self._missing: dict[str, set[str]] = {}
-        """Names that are missing in a directory; one look at the directory checks all of them."""
+        """The names that are missing in each directory; one check of a directory covers them."""
         self._unchanged: dict[str, Stamp] = {}
         """The stamps that these directories had while the names were missing, if trusted."""
         self._is_void = False
-        """Whether the value may already be outdated, so that it is read anew each time."""
+        """Whether the value may already be outdated, so that it is read again each time."""
 
     def record(self, read: Callable[[], T]) -> T:
-        """Call `read` and add what it looks at. May be called in any thread."""
+        """Call `read`, and add the paths that it names. May be called in any thread."""
         outer = _recording.get()
         moment = _moment.get() or _Moment()
         token = _recording.set(_Recording(self, moment))
@@ -160,7 +164,7 @@ class Stamps:
                 outer.stamps.include(self)
 
     def include(self, other: "Stamps") -> None:
-        """Add what another value depends on, from which this one is made."""
+        """Add the stamps of another value from which this value is made."""
         for key, stamp in other._expected.items():
             known = self._expected.setdefault(key, stamp)
             shorter = min(len(known), len(stamp))
@@ -169,16 +173,16 @@ class Stamps:
             self._expected[key] = max(known, stamp, key=len)
         for directory, names in other._missing.items():
             self._missing.setdefault(directory, set()).update(names)
-            # Which of two stamps is the older one is unknown, so the names are looked for.
+            # It is unknown which of two stamps is older, so the names will be checked again.
             self._unchanged.pop(directory, None)
         self._is_void |= other._is_void
 
     def trust_nothing(self) -> None:
-        """Make sure that the value is read anew the next time."""
+        """Make sure that the value is read again the next time."""
         self._is_void = True
 
     def are_current(self) -> bool:
-        """Whether nothing has changed."""
+        """Whether no stamp has changed."""
         if self._is_void:
             return False
         moment = _moment.get() or _Moment()
@@ -196,7 +200,7 @@ class Stamps:
             self._expect(path, stamp, moment, follows=True, names=names)
 
     def add_way(self, path: str, within: str, moment: _Moment) -> None:
-        """Add each directory and link from `within` to where `path` leads, and what is there."""
+        """Add each directory and link from `within` to the end of `path`, and the file there."""
         below = path.removeprefix(within.rstrip("/") + "/")
         names = below.split("/")[::-1]
         place, links = within if below != path else "/", 0
@@ -267,16 +271,16 @@ class _Entry(NamedTuple):
 
 
 class StampedCache:
-    """Values read from files, by keys. Not for use by several threads."""
+    """Values read from files, by keys. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, _Entry] = {}
 
     def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return what `read` returned the last time, or call it if what it looked at has changed.
+        """Return the cached value, or call `read` if a path that it named last time has changed.
 
         `key` contains everything else that the value depends on. The value is shared, so it must
-        not be changed. What `read` raises is raised, and nothing is cached.
+        not be changed. If `read` raises an error, nothing is cached.
         """
         entry = self._entries.pop(key, None)
         if entry is None or not entry.stamps.are_current():
@@ -284,7 +288,7 @@ class StampedCache:
             entry = _Entry(stamps.record(read), stamps)
         elif recording := _recording.get():
             recording.stamps.include(entry.stamps)
-        # Put at the end, so that the first one is the one to drop.
+        # Moved to the end, so that the first entry is the next to drop.
         self._entries[key] = entry
         if len(self._entries) > ENTRIES_MAX:
             del self._entries[next(iter(self._entries))]

@@ -1,4 +1,4 @@
-"""What makes the daemon stop, and how it ends its turns then."""
+"""Stops the daemon for several reasons, and ends its turns."""
 
 import signal
 
@@ -13,18 +13,18 @@ from tiller_daemon.transport.runtime import RuntimeDirectory
 log = structlog.get_logger()
 
 STOP_S = 5.0
-"""A daemon that is stopped `now` exits within this time in any case."""
+"""How long a daemon that is stopped `now` takes at most to exit."""
 
 RUNTIME_CHECK_S = 2.0
-"""How often the daemon looks for its socket files: sooner than another one, which waits for the
-log, gives up."""
+"""How often the daemon checks its socket files. Another daemon waits longer than this for the log
+before it gives up."""
 
 
 async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
-    """End all turns: a drain waits for them, until a second request to stop."""
+    """End all turns; a drain waits for running turns, until a second request to stop."""
     log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
     if server.drain:
-        # Not STOPPING yet: from then on a service manager waits for a limited time only.
+        # STOPPING is sent later, because after it a service manager waits only a limited time.
         notify_service_manager("STATUS=waiting for turns to end")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
@@ -40,7 +40,7 @@ async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
 async def stop_on_signal(
     server: SubmissionServer, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Stop when a service manager or the user says so; started once it would notice."""
+    """Stop the daemon on SIGTERM or SIGINT; the task counts as started when it would notice."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
@@ -49,7 +49,7 @@ async def stop_on_signal(
 
 
 async def stop_when_unreachable(server: SubmissionServer, runtime: RuntimeDirectory) -> None:
-    """Stop when the lock or a socket was removed: the next frontend starts another daemon."""
+    """Stop when the lock or a socket is removed, as the next frontend starts another daemon."""
     while not (name := runtime.missing()):  # noqa: ASYNC110 - files tell nobody
         await trio.sleep(RUNTIME_CHECK_S)
     log.error("runtime_file_removed", file=str(runtime.path / name))

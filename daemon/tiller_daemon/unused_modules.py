@@ -1,6 +1,6 @@
 """Keeps modules out of the process that libraries import but this daemon never uses.
 
-structlog imports rich where that is installed, and asyncio, as does pynng; msgspec imports
+structlog imports asyncio and, if it is installed, rich; pynng imports asyncio; msgspec imports
 typing_extensions. Together these take a third of the time until the daemon is ready, and 5 MB.
 """
 
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from types import ModuleType
 
 OPTIONAL = ("rich", "better_exceptions", "typing_extensions")
-"""What structlog and msgspec do without where it is not installed."""
+"""Modules that structlog and msgspec do not need; they also work where these are not installed."""
 
 UNUSED = ("asyncio",)
-"""What structlog and pynng import for functions that nobody here calls."""
+"""Modules that structlog and pynng import for functions that nobody here calls."""
 
 
 @contextmanager
 def without_unused() -> Generator[None]:
-    """While entered, `OPTIONAL` modules can't be imported, and `UNUSED` ones are not loaded.
+    """In the block, keep `OPTIONAL` modules from being imported, and `UNUSED` ones from loading.
 
-    Modules that are loaded already are left as they are.
+    Modules that are loaded already are left unchanged.
     """
     absent = [name for name in OPTIONAL if name not in sys.modules]
     sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type] - documented: None blocks
@@ -35,10 +35,10 @@ def without_unused() -> Generator[None]:
 
 
 class _LoadedOnUse(ModuleType):
-    """Stands for a module until somebody uses it; `importlib` has a class that any import loads."""
+    """Stands for a module until it is used; `importlib`'s own class loads at any import."""
 
     def __getattr__(self, name: str) -> object:
-        """Load the module, for good, at the first use of one of its names."""
+        """Load the module at the first use of one of its names, and replace this object."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         return getattr(importlib.import_module(self.__name__), name)

@@ -1,7 +1,7 @@
 """The daemon's configuration: its schema, its sources, and the projects that may add to it.
 
-It is read at start and again before a turn if the file has changed (`live`). A running turn keeps
-the configuration that it started with.
+The configuration is read at the start, and again before a turn if the file has changed (`live`). A
+running turn keeps the configuration that it started with.
 """
 
 from tiller_daemon.config.lasting_rules import (

@@ -18,7 +18,7 @@ HOSTED_TOOLS: Final[dict[Api, dict[str, str]]] = {
     "openai_chat": {"web_search": ""},
     "scripted": {},
 }
-"""The types that a tool has without a `type` of its own. Chat has a field of the request instead.
+"""The type of each tool, unless its configuration has a `type`. Chat uses a request field instead.
 
 Sources: https://platform.openai.com/docs/guides/tools,
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools
@@ -26,7 +26,7 @@ https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools
 
 
 def hosted_tool_problem(api: Api, name: str, fields: Mapping[str, Any]) -> str:
-    """Return what is wrong with a configured tool; empty if nothing is."""
+    """Return what is wrong with a configured tool; empty if it is valid."""
     known = HOSTED_TOOLS[api]
     if api == "scripted" or name in known or isinstance(fields.get("type"), str):
         return ""

@@ -1,4 +1,4 @@
-"""Chooses the proxy for a server: the provider's own, else the environment's, else none. Pure."""
+"""Chooses the proxy for a server: the provider's, or else the environment's, or else none. Pure."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -9,26 +9,26 @@ from msgspec import Struct
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
 
 VARIABLES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
-"""In lower case; upper case is accepted as well."""
+"""The variables in lower case; upper case is accepted as well."""
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy. Its text never holds the user or password, so that it can be shown."""
+    """A proxy. Its text form never contains the user or password, so that it can be shown."""
 
     scheme: str
     """`http`, `https` (the connection to the proxy is encrypted too) or `socks5`."""
     host: str
-    """Name or address."""
+    """The name or address of the proxy."""
     port: int
-    """The default of the scheme if the address has none."""
+    """The port; the scheme's default if the address names no port."""
     user: str = ""
-    """Empty if the proxy needs no login."""
+    """The user; empty if the proxy needs no login."""
     password: str = ""
-    """Never shown or logged."""
+    """The password, which is never shown or logged."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The password alone and as sent, to be redacted in what the proxy answers."""
+        """The password alone and as it is sent; both are redacted in the proxy's answers."""
         return (self.password, f"{self.user}:{self.password}") if self.password else ()
 
     def __str__(self) -> str:
@@ -39,14 +39,14 @@ class Proxy(Struct, frozen=True):
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The proxy variables. They may hold passwords, so child processes do not get them as is."""
+    """Return the proxy variables, which child processes get only without the passwords."""
     return {name: value for name, value in environ.items() if name.lower() in VARIABLES}
 
 
 def parse_proxy(address: str) -> Proxy:
-    """The proxy at `address`; raises `ValueError` with the end of a sentence, without the address.
+    """Return the proxy at `address`; an address without a scheme belongs to an HTTP proxy.
 
-    An address without a scheme is that of an HTTP proxy.
+    Raises `ValueError` with the end of a sentence that begins with the source of the address.
     """
     try:
         url = urlsplit(address if "://" in address else f"http://{address}")
@@ -68,10 +68,10 @@ def parse_proxy(address: str) -> Proxy:
 def proxy_of_environment(
     scheme: str, host: str, port: int, environ: Mapping[str, str]
 ) -> Proxy | None:
-    """The proxy for a server by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+    """Return the proxy for a server by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
 
-    Names in lower case take precedence. Loopback addresses never use a proxy. Raises `ValueError`,
-    a sentence, for a variable that holds no valid address.
+    Names in lower case take precedence. Loopback addresses never use a proxy. If a variable has no
+    valid address, raises `ValueError` with a sentence.
     """
     if _is_loopback(host) or _is_excepted(host, port, _variable("no_proxy", environ)[1]):
         return None

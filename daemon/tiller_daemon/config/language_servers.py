@@ -1,7 +1,7 @@
 """The language servers that work without configuration. Data only; `lsp` runs them.
 
-The first one installed for a language is used: those that find the most for the least memory come
-first.
+The first installed server for a language is used. Servers that find the most problems with the
+least memory come first.
 """
 
 from types import MappingProxyType
@@ -78,7 +78,7 @@ KNOWN: Final = MappingProxyType(
         ),
     }
 )
-"""The built-in servers by name, the best first within a language."""
+"""The built-in servers by name; for each language, the best comes first."""
 
 RUNS_THE_REPOSITORY: Final = frozenset(
     {
@@ -90,6 +90,6 @@ RUNS_THE_REPOSITORY: Final = frozenset(
         "typescript-language-server",
     }
 )
-"""Servers that run programs of the repository they analyse: the interpreter of its virtual
-environment (verified for the three for Python), build scripts, toolchains or compilers that it
-names. They are started only if the user's configuration names them."""
+"""Servers that run programs from the repository that they analyse: the interpreter of its virtual
+environment (verified for the three Python servers), build scripts, or toolchains and compilers that
+it names. These servers are started only if the user's configuration names them."""

@@ -1,9 +1,9 @@
-"""Rules that the answer `always_here` keeps: they hold for one workspace, in all of its sessions.
+"""Rules that the answer `always_here` keeps: they apply to one workspace, in all its sessions.
 
-They are the daemon's own file beside the user's `config.toml`, never in the project. `config.toml`
-stays as people wrote it: it may be generated, be a link into a repository of theirs, or be open in
-an editor. The file can be edited too. A change takes effect at once; while it is invalid, none of
-its rules apply.
+They are in the daemon's own file beside the user's `config.toml`, never in the project. The daemon
+does not change `config.toml`, which may be generated, be a link into one of the user's
+repositories, or be open in an editor. Users can edit the file of rules. A change takes effect at
+once; while the file is invalid, none of its rules apply.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ from tiller_protocol.settings import Rule
 RULES_FILE: Final = "rules.json"
 
 RULES_MAX: Final = 1_000
-"""Rules that the file may contain. Every verdict of a call goes through those of its workspace."""
+"""The most rules in the file. Each decision about a call goes through its workspace's rules."""
 
 ID_BYTES: Final = 6
-"""Length of the digest that identifies a rule: accidental matches are impossible in practice."""
+"""The length of the digest that identifies a rule; in practice, no two rules get the same one."""
 
 
 class LastingRule(Rule, frozen=True):
@@ -36,14 +36,14 @@ class LastingRule(Rule, frozen=True):
 
 
 class StoredRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """A lasting rule as it is in the file: it allows a permission for what a pattern matches."""
+    """A lasting rule in the file, which allows a permission for everything a pattern matches."""
 
     permission: str
     pattern: str
     granted_at: float = 0.0
-    """Unix seconds."""
+    """When the user granted the rule, in Unix seconds."""
     by: str = ""
-    """The frontend in which the user answered."""
+    """The frontend in which the user granted the rule."""
 
 
 class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class LastingRules:
         self._cache: Final = StampedCache()
 
     def of(self, workspace: str | Path) -> tuple[LastingRule, ...]:
-        """Return the rules of a workspace; none while the file is invalid."""
+        """Return the rules of a workspace; no rules while the file is invalid."""
         try:
             kept = self._read().workspaces
         except LastingRulesError:
@@ -75,7 +75,7 @@ class LastingRules:
         return tuple(LastingRule(one.permission, one.pattern, "allow") for one in rules)
 
     def all(self, workspace: str | None = None) -> Mapping[str, tuple[StoredRule, ...]]:
-        """Return the rules by workspace, of one or of all; raises `LastingRulesError`."""
+        """Return the rules of one or all workspaces, by workspace; raises `LastingRulesError`."""
         kept = self._read().workspaces
         if workspace is None:
             return kept
@@ -83,7 +83,7 @@ class LastingRules:
         return {place: kept[place]} if place in kept else {}
 
     def problem(self) -> str:
-        """Return why the file can't be used, as a sentence; empty if it can."""
+        """Return why the file can't be used, as a sentence; empty if it can be used."""
         try:
             self._read()
         except LastingRulesError as error:
@@ -91,7 +91,7 @@ class LastingRules:
         return ""
 
     def add(self, workspace: str | Path, rules: Iterable[StoredRule]) -> None:
-        """Keep rules for a workspace; raises `LastingRulesError`, and then nothing has changed."""
+        """Keep rules for a workspace; raises `LastingRulesError` without changing anything."""
         workspaces, place = dict(self._read().workspaces), os.path.realpath(workspace)
         there = workspaces.get(place, ())
         known = {(one.permission, one.pattern) for one in there}
@@ -104,9 +104,9 @@ class LastingRules:
         self._save(workspaces)
 
     def remove(self, identifier: str) -> bool:
-        """Remove the rule with this id (`rule_id`); return whether there was one.
+        """Remove the rule with this id (`rule_id`); return whether the rule existed.
 
-        Raises `LastingRulesError`, and then nothing has changed.
+        Raises `LastingRulesError` without changing anything.
         """
         before = self._read().workspaces
         after = {
@@ -150,7 +150,7 @@ class LastingRules:
         try:
             make_directory(self._file.parent)
             data = msgspec.json.format(msgspec.json.encode(_RulesFile(workspaces))) + b"\n"
-            # A link to a file elsewhere stays one.
+            # A link to a file elsewhere stays a link.
             replace_private(Path(os.path.realpath(self._file)), data)
         except OSError as error:
             reason = error.strerror or "unknown"
@@ -158,6 +158,6 @@ class LastingRules:
 
 
 def rule_id(place: str, permission: str, pattern: str) -> str:
-    """Return the name of a rule by what it is about; `place` is a workspace or a session."""
+    """Return the id of a rule, a digest of its parts; `place` is a workspace or a session."""
     about = "\0".join((place, permission, pattern)).encode(errors="surrogatepass")
     return hashlib.blake2b(about, digest_size=ID_BYTES).hexdigest()

@@ -1,7 +1,7 @@
-"""The configuration in use. It is read again when one of its files has changed.
+"""The configuration in use, which is read again when one of its files has changed.
 
-If the file is invalid, sessions get a warning and the old configuration stays. The composition root
-applies a new one to clients, servers and environments.
+If a file is invalid, sessions get a warning, and the old configuration stays in use. The
+composition root applies a new configuration to clients, servers and environments.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ Load = Callable[[], Configuration]
 class LiveConfiguration:
     """`now` is the configuration in use.
 
-    `problem` says in whole sentences why a changed file was not applied; else it is empty.
+    `problem` says in whole sentences why a changed file was not applied; otherwise it is empty.
     """
 
     def __init__(self, now: Configuration, load: Load, stamps: Stamps) -> None:
-        """`now` is what `load` returned at start, and `stamps` what that depends on.
+        """Start with `now`, which `load` returned; `stamps` are of the files that it depends on.
 
-        `load` raises `ConfigurationError`.
+        `load` may raise `ConfigurationError`.
         """
         self.now = now
         self.problem = ""
@@ -39,7 +39,7 @@ class LiveConfiguration:
         return self._stamps.are_current()
 
     async def refresh(self) -> bool:
-        """Read the files again if one has changed; returns whether the configuration did."""
+        """Read the files again if one has changed; return whether the configuration changed."""
         if self.is_current:
             return False
         stamps = Stamps()
@@ -50,7 +50,7 @@ class LiveConfiguration:
                 "The configuration file has changed but can't be used, so the previous "
                 f"configuration stays in effect: {error}"
             )
-            # The same mistake is reported once and not before every turn.
+            # The same mistake is reported only once, not before every turn.
             if problem != self.problem:
                 log.error("configuration_not_read", reason=str(error))
             self.problem = problem
@@ -58,7 +58,7 @@ class LiveConfiguration:
         finally:
             self._stamps = stamps
         changed = new != self.now
-        # While the stamps are young the files are read again, though nothing is new.
+        # As long as the stamps are young, the files are read again even if nothing is new.
         if changed or self.problem:
             log.info("configuration_read", changed=changed)
         self.problem, self.now = "", new

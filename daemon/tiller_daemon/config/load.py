@@ -1,7 +1,7 @@
 """Loads the configuration in layers: the user's file, `TILLER_…` variables, `-c`, a project's file.
 
-Later layers override earlier ones; a project's can only restrict them. This is the only module that
-reads the files; `schema` defines what they may contain.
+Later layers override earlier ones, but a project's layer can only restrict them. This is the only
+module that reads the files; `schema` defines their content.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,15 +43,15 @@ from tiller_protocol.places import CONFIG_FILE, Places
 PROJECT_FILE = Path(".tiller", "config.toml")
 
 PROJECT_KEYS = ("model", "small_model", "approve", "max_steps", "permissions", "hooks")
-"""The keys that a project's file may set: none that names a server or a file, and no command except
-those of hooks, which run in the sandbox."""
+"""The keys that a project's file may set. They name no servers, files or commands, except for the
+commands of hooks, which run in the sandbox."""
 
 FILE_BYTES_MAX = 1024 * 1024
-"""Largest configuration or prompt file in bytes."""
+"""The largest configuration or prompt file, in bytes."""
 
 VARIABLE_PREFIX = "TILLER_"
 OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
-"""Variables with the prefix that are not configuration: directories, and the marks on children."""
+"""Variables with the prefix that are no configuration: a directory, and child processes' marks."""
 
 _PATH_FIELDS = {
     "providers": ("scripts", "record", "ca_file", "api_key_file"),
@@ -64,7 +64,7 @@ _Prompted = TypeVar("_Prompted", Agent, Family)
 
 _STDIO_FIELDS = ("command", "cwd", "env", "env_vars")
 _HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header", "oauth")
-"""The fields of an MCP server that is started, and of one that is reached by HTTP."""
+"""The fields of an MCP server that the daemon starts, and of a server that is reached by HTTP."""
 
 
 def load_configuration(
@@ -93,13 +93,13 @@ def load_configuration(
 
 
 def parse_project_hooks(text: str) -> tuple[ProjectHook, ...]:
-    """The hooks in the text of a project's file; raises `ConfigurationError` without a line."""
+    """Return the hooks in a project's file; raises `ConfigurationError` without a line number."""
     values = parse(Source(str(PROJECT_FILE), text), find_lines=False)
     return _project_hooks(values)
 
 
 class _Layer(NamedTuple):
-    """The checked values of one source, and the hooks that it adds to those of other layers."""
+    """The checked values of one source, and the hooks that it adds to other layers' hooks."""
 
     source: Source
     values: Table
@@ -145,7 +145,7 @@ def _read_text(path: Path, what: str) -> str:
 
 
 def _variable_layers(environ: Mapping[str, str]) -> Iterator[_Layer]:
-    """The layers of `TILLER_A__B` variables.
+    """Yield a layer for each variable such as `TILLER_A__B`.
 
     Other programs use the prefix too, so variables that resemble no key are ignored.
     """
@@ -171,7 +171,7 @@ def _override_layer(text: str, environ: Mapping[str, str]) -> _Layer:
 
 
 def _key_of(text: str) -> tuple[str, ...]:
-    """The parts of a dotted key; parts with dots or slashes are quoted, as in TOML."""
+    """Return the parts of a dotted key; parts with dots or slashes are quoted, as in TOML."""
     try:
         table: Any = msgspec.toml.decode(f"{text} = 0")
     except msgspec.DecodeError:
@@ -194,7 +194,7 @@ def _assigned_layer(
 def _with_absolute_paths(
     values: Table, base: Path, environ: Mapping[str, str], source: Source
 ) -> Table:
-    """`values` with paths made absolute against `base`; checks that required files exist."""
+    """Return `values` with paths made absolute from `base`; check that required files exist."""
     values = dict(values)
     if "record" in values:
         values["record"] = str(_absolute(values["record"], base, environ))
@@ -240,7 +240,7 @@ def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _project_layer(values: Table, path: Path) -> Iterator[_Layer]:
-    """The layer of a trusted project's file over the user's `values`; it can't loosen anything."""
+    """Yield the layer of a trusted project's file, which can't loosen the user's `values`."""
     if not path.exists():
         return
     source = Source(str(path), _read_text(path, "project file"))
@@ -258,7 +258,7 @@ def _project_layer(values: Table, path: Path) -> Iterator[_Layer]:
         raise source.error("not_allowed", ("max_steps",), problem)
     for index, rule in enumerate(added.get("permissions", [])):
         if rule["action"] != "deny":
-            # Later rules win: `ask` would override a denial of the user.
+            # Later rules win, so `ask` would override the user's denials.
             problem = "a project may only use `deny`: other actions could override your own denials"
             raise source.error("not_allowed", ("permissions", index, "action"), problem)
     rules = [*values.get("permissions", []), *added.pop("permissions", [])]
@@ -273,9 +273,10 @@ def _project_hooks(values: Table) -> tuple[ProjectHook, ...]:
 
 
 def _build(layers: Sequence[_Layer]) -> Configuration:
-    """The complete configuration: layers merged, references checked, prompt files read."""
+    """Return the complete configuration: merge layers, check references, read prompt files."""
     values = _merge_layers(layers)
-    # Only now: required fields, and what names refer to, may come from different layers.
+    # Checked after merging, because required fields, and tables that names refer to, may come from
+    # different layers.
     for layer in layers:
         _check_complete_in(values, layer)
     configuration = msgspec.convert(values, Configuration)
@@ -321,7 +322,7 @@ def _check_one_key(
 
 
 def _check_mcp_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
-    """A server has either `command` or `url`, and only the fields that go with it."""
+    """Check that a server has either `command` or `url`, and only the fields that go with it."""
     if not server.command and not server.url:
         problem = "expected `command`, which starts the server, or `url`, its address"
         raise _source_of(layers, key).error("invalid_value", key, problem)
@@ -370,7 +371,7 @@ def _check_complete_in(values: Table, layer: _Layer) -> None:
 
 
 def _models_named(configuration: Configuration) -> dict[Key, str]:
-    """Every configured model name by its key."""
+    """Return every configured model name by its key."""
     named: dict[Key, str | None] = {
         ("model",): configuration.model,
         ("small_model",): configuration.small_model,
@@ -382,7 +383,7 @@ def _models_named(configuration: Configuration) -> dict[Key, str]:
 
 
 def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
-    """The last source that sets `key`."""
+    """Return the last source that sets `key`."""
     return next(layer.source for layer in reversed(layers) if has(layer.values, key))
 
 

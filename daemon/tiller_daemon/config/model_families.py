@@ -1,6 +1,6 @@
-"""Families of models: the base prompt and the tool for edits that suit what they were trained on.
+"""Families of models: the base prompt and the tool for edits that suit the models' training.
 
-The configuration overrides and extends the table, by `[families.NAME]`. Pure.
+In the configuration, `[families.NAME]` overrides and extends the table of families. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ BUILT_IN: Final[Mapping[str, Family]] = {
             *("o3*", "*/o3*", "o4-*", "*/o4-*"),
         ),
         prompt=DEFAULT_PROMPT + _GPT,
-        # OpenAI trains these on the format of codex.
+        # OpenAI trains these models on codex's format.
         edit_tool="apply_patch",
     ),
     "claude": Family(models=("*claude*",), prompt=DEFAULT_PROMPT + _CLAUDE),
@@ -60,19 +60,19 @@ BUILT_IN: Final[Mapping[str, Family]] = {
 
 
 class FamilyTraits(NamedTuple):
-    """What is special about a model because of its family."""
+    """The traits that a model has because of its family."""
 
     prompt: str = DEFAULT_PROMPT
-    """For agents without a prompt of their own."""
+    """The prompt for agents without their own prompt."""
     edit_tool: EditTool = "edit"
-    """For agents without a list of tools."""
+    """The tool for edits that agents without a list of tools get."""
 
 
 def traits_of(model: str, configured: Mapping[str, Family]) -> FamilyTraits:
     """Return the traits of a model by its provider's name for it.
 
-    A configured family comes before the built-in ones; where it has the name of one, it takes from
-    it what it leaves open.
+    Configured families come before built-in ones. If a built-in family has the same name, absent
+    fields are taken from it.
     """
     for name in dict.fromkeys((*configured, *BUILT_IN)):
         own, built_in = configured.get(name, Family()), BUILT_IN.get(name, Family())

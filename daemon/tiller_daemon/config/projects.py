@@ -1,8 +1,8 @@
-"""Which projects the user trusts. Files in a workspace's `.tiller` are used only if it is trusted.
+"""Decides which projects the user trusts. Files in a project's `.tiller` are used only with trust.
 
-Trust is bound to a digest of these files, not just to their place: after any change the project is
-no longer trusted. `load` restricts what the configuration of a trusted project may contain;
-`workspace` finds its agents and commands.
+Trust is bound to a digest of these files, and not only to their place, so after any change the
+project is no longer trusted. `load` restricts the configuration of a trusted project; `workspace`
+finds its agents and commands.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 """A project with more files, or larger ones, can't be trusted."""
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
-"""The same for `config.toml`. It is parsed before it is trusted, to show its hooks; this size takes
-some 0.1 s."""
+"""A project with a larger `config.toml` can't be trusted. The file is parsed before it is trusted,
+to show its hooks; this size takes some 0.1 s."""
 
 CONFIG_TOO_LARGE: Final = f"its `config.toml` is larger than {CONFIG_BYTES_MAX // 1024} KiB"
 UNREADABLE: Final = "`.tiller` has too many files, or one that is too large or can't be read"
@@ -39,17 +39,17 @@ class Project(NamedTuple):
     """The files of a workspace that need trust."""
 
     workspace: Path
-    """Resolved path."""
+    """The resolved path of the workspace."""
     digest: str = ""
-    """The digest of all `files`; empty if there are none, or they can't be trusted."""
+    """The digest of all `files`; empty if there are no files, or they can't be trusted."""
     files: tuple[str, ...] = ()
-    """Relative to the workspace."""
+    """The paths of the files, relative to the workspace."""
     trusted: bool = False
     """Whether the user trusts this digest."""
     problem: str = ""
-    """Why the project can't be trusted, as a clause; empty if it can."""
+    """Why the project can't be trusted, as a clause; empty if it can be trusted."""
     text: str = ""
-    """The text of its `config.toml`."""
+    """The text of the project's `config.toml`."""
 
 
 class TrustError(Exception):
@@ -63,7 +63,7 @@ class _TrustFile(msgspec.Struct):
 
 
 class _CachedConfiguration(NamedTuple):
-    """The configuration of a project with this digest, on top of `base`."""
+    """The configuration of a project whose files have this digest, on top of `base`."""
 
     digest: str
     base: Configuration
@@ -79,7 +79,7 @@ class TrustedProjects:
         base: Callable[[], Configuration],
         load: Callable[[Path], Configuration],
     ) -> None:
-        """`base` returns the user's configuration, `load` the one with a project's on top of it."""
+        """Use `base` for the user's configuration, and `load` to put a project's on top of it."""
         self._file: Final = file
         self._base: Final = base
         self._load: Final = load
@@ -88,19 +88,19 @@ class TrustedProjects:
         self._projects: Final = StampedCache()
 
     def inspect(self, workspace: str | Path) -> Project:
-        """The current files of a workspace. They are read only if they have changed."""
+        """Return the current files of a workspace, which are read only if they have changed."""
         project = self._projects.get(str(workspace), partial(_read_project, workspace))
         return self._with_trust(project)
 
     def configuration(self, workspace: str | Path) -> Configuration:
-        """The configuration for a workspace; raises `ConfigurationError` if it is invalid."""
+        """Return the configuration for a workspace; raises `ConfigurationError` if invalid."""
         project = self.inspect(workspace)
         if not project.trusted or str(PROJECT_FILE) not in project.files:
             return self._base()
         base, known = self._base(), self._cache.get(project.workspace)
         if known is None or known.digest != project.digest or known.base is not base:
             known = _CachedConfiguration(project.digest, base, self._load(project.workspace))
-            # The file may have changed while it was loaded: check that the digest is still trusted.
+            # The file may have changed while it was being loaded, so check the digest again.
             if self._inspect_again(workspace).digest != project.digest:
                 return base
             self._cache[project.workspace] = known
@@ -124,13 +124,13 @@ class TrustedProjects:
         return project._replace(trusted=True)
 
     def untrust(self, workspace: str | Path) -> Project:
-        """Withdraw the trust in a workspace."""
+        """Withdraw the trust in a workspace's project."""
         place = os.path.realpath(workspace)
         self._save({path: digest for path, digest in self._trusted.items() if path != place})
         return self.inspect(workspace)
 
     def _inspect_again(self, workspace: str | Path) -> Project:
-        """Return the same, read now."""
+        """Read the files of a workspace now, and return its project."""
         return self._with_trust(_read_project(workspace))
 
     def _with_trust(self, project: Project) -> Project:
@@ -149,7 +149,7 @@ class _Unreadable(Exception):
 
 
 def _read_project(workspace: str | Path) -> Project:
-    """Read the files of a workspace; whether they are trusted is not known here."""
+    """Read the files of a workspace, and return its project without the user's trust."""
     look_along(Path.cwd() / workspace)
     place = Path(os.path.realpath(workspace))
     look_along(place / PROJECT_FILE.parent, place)
@@ -173,7 +173,10 @@ def _read_project(workspace: str | Path) -> Project:
 
 
 def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file that needs trust, sorted; of a link both its target and the content there."""
+    """Yield path and content of every file that needs trust, sorted.
+
+    The content of a link is its target followed by the content of the target.
+    """
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
         folder = workspace / PROJECT_FILE.parent / name
@@ -197,7 +200,7 @@ def _read_content(path: Path) -> bytes:
         found = os.fsencode(path.readlink()) + b"\0"
         if not path.exists():
             return found
-    # O_NONBLOCK: opening a FIFO must not block the daemon.
+    # O_NONBLOCK keeps a FIFO from blocking the daemon.
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as stream:
         state = os.fstat(opened)
@@ -209,14 +212,14 @@ def _read_content(path: Path) -> bytes:
 def _digest(contents: dict[str, bytes]) -> str:
     whole = hashlib.sha256()
     for name, content in contents.items():
-        # The lengths make it impossible to move bytes from one part to the next.
+        # Because of the lengths, moving bytes from one part to the next changes the digest.
         for part in (os.fsencode(name), content):
             whole.update(len(part).to_bytes(8, "big") + part)
     return whole.hexdigest()
 
 
 def _read(file: Path) -> dict[str, str]:
-    """The trusted digests; none if the file is missing or damaged."""
+    """Return the trusted digest of each workspace; no digests if the file is missing or damaged."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=_TrustFile).projects
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

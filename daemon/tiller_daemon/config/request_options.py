@@ -15,14 +15,17 @@ RESERVED = frozenset({"messages", "model", "stream", "stream_options", "system",
 def merge_options(*layers: Options) -> Options:
     """Merge layers, weakest first, without changing them.
 
-    Tables are merged key by key; any other value replaces that of the layer below.
+    Tables are merged key by key; any other value replaces the value of a weaker layer.
     """
     empty: Options = {}
     return reduce(merge, layers, empty)
 
 
 def options_problem(options: Options) -> str:
-    """Why these are not valid options, or "": they must be JSON without reserved names."""
+    """Return why these are no valid options, or "".
+
+    Options must be valid JSON without reserved names.
+    """
     for name, value in options.items():
         if name in RESERVED:
             return f"`{name}` is set by the daemon"

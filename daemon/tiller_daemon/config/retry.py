@@ -1,21 +1,21 @@
-"""The limits of retries, a part of the schema of the configuration."""
+"""The limits of retries, which are a part of the configuration's schema."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 RETRY_ATTEMPTS = 8
-"""With the delays below they span a minute and a half, longer than the one-minute windows in which
-providers count requests and tokens."""
+"""The number of attempts. With the delays below, they span a minute and a half, which is longer
+than the one-minute windows in which providers count requests and tokens."""
 
 RETRY_DELAY_S = 30.0
 
 RETRY_AFTER_S = 600.0
-"""Ten minutes: a user who comes back within them would have sent the same message again."""
+"""Ten minutes; a user who comes back within this time would have sent the message again anyway."""
 
 RETRY_REFUSED_S = 300.0
-"""Long enough for a local server to restart and load its weights. A wrong `base_url` shows in the
-cause of the first wait."""
+"""Long enough for a local server to restart and load its weights. The reason for the first wait
+reveals a wrong `base_url`."""
 
 RETRY_TOTAL_S = 1_800.0
 """Three of the longest delays that a provider may ask for."""
@@ -25,15 +25,15 @@ Attempts = Annotated[int, Meta(ge=1, le=100)]
 
 
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often and how long failed requests to models are made again. Times are in seconds."""
+    """How often and how long failed requests to models are repeated. Times are in seconds."""
 
     attempts: Attempts = RETRY_ATTEMPTS
-    """Maximum number of attempts of a request, without those that met a refused connection."""
+    """The most attempts of a request, not counting attempts with a refused connection."""
     delay_s: DelaySeconds = RETRY_DELAY_S
-    """Longest delay between two attempts if the provider asks for none."""
+    """The longest delay between two attempts if the provider asks for no delay."""
     retry_after_s: DelaySeconds = RETRY_AFTER_S
-    """Longest delay that a provider may ask for; a longer one ends the turn."""
+    """The longest delay that a provider may ask for; a longer delay ends the turn."""
     refused_s: DelaySeconds = RETRY_REFUSED_S
-    """How long a server is waited for that refuses connections."""
+    """How long to wait for a server that refuses connections."""
     total_s: DelaySeconds = RETRY_TOTAL_S
-    """Maximum sum of all delays of one request."""
+    """The maximum sum of all delays of one request."""

@@ -1,6 +1,6 @@
 """Checks beyond types: names, addresses, fields that exclude each other. Pure.
 
-Each source is checked before it is merged. No message holds a value, as it may be a secret.
+Each source is checked before it is merged. No message contains a value, because it may be a secret.
 """
 
 import re
@@ -14,14 +14,14 @@ from tiller_daemon.config.request_options import options_problem
 from tiller_daemon.config.source import Key, Source, Table
 
 KEY_FIELDS = KeyPlaces.__struct_fields__
-"""The places where a key can be; at most one of them is set."""
+"""The fields for the place of a key; at most one of them is set."""
 
 SECRET_FIELDS = tuple(f"client_secret_{field.removeprefix('api_key_')}" for field in KEY_FIELDS)
-"""The places where the secret of an OAuth client can be."""
+"""The fields for the place of an OAuth client's secret."""
 
 SERVER_NAME_CHARS_MAX = 32
-"""Longest name of an MCP server: with the tool's name it has to fit into the providers' limit of 64
-characters."""
+"""The longest name of an MCP server; with the tool's name it must fit into the providers' limit of
+64 characters."""
 
 EXPECTED_VARIABLE = "expected the name of a variable: put the key itself into that variable"
 EXPECTED_URL = "expected a URL that begins with http:// or https:// and has no password"
@@ -30,7 +30,7 @@ _HOOK_FIELDS = {
     "tool": ("tool_before", "tool_after"),
     "on_failure": ("turn_start", "tool_before"),
 }
-"""Fields that only hooks on these moments have."""
+"""The fields that only hooks at certain moments can have, with these moments."""
 
 _SERVER_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{SERVER_NAME_CHARS_MAX}}}\Z")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -79,14 +79,14 @@ def check_semantics(values: Table, source: Source) -> None:
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with a field of a table, as a clause; the field "" is the table's name."""
+    """A problem with a field of a table, as a clause; the field "" is the table's name."""
 
     field: str
     problem: str
 
 
 def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
-    """Return what is wrong with an MCP server, configured or lent; None if nothing is."""
+    """Return what is wrong with an MCP server, configured or lent; None if it is valid."""
     if not _SERVER_NAME.match(name):
         problem = f"expected a name of 1 to {SERVER_NAME_CHARS_MAX} letters, digits, `-` and `_`"
         return FieldProblem("", problem)
@@ -144,7 +144,7 @@ def _check_hook(index: int, hook: Table, source: Source) -> None:
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
-    """Every table of options by its key."""
+    """Yield the key and content of every table of options."""
     for section in ("providers", "models", "agents"):
         for name, table in values.get(section, {}).items():
             yield (section, name, "options"), table.get("options", {})
@@ -163,7 +163,7 @@ def _is_proxy(text: str) -> bool:
 def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
     try:
         url = urlsplit(text)
-        # Both raise for what no client would connect to.
+        # Both raise `ValueError` for addresses to which no client can connect.
         name, _ = (url.hostname or "").encode("idna"), url.port
     except ValueError:
         return False

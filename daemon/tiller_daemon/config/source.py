@@ -1,4 +1,4 @@
-"""One source of configuration (a file, a variable, `-c`): parsing, type checks, error places. Pure.
+"""Parses one source of configuration (a file, a variable, `-c`), and checks its types. Pure.
 
 Types are checked step by step instead of by one `msgspec.convert`, whose errors name neither the
 key of a table nor a line.
@@ -20,25 +20,25 @@ Table = dict[str, Any]
 
 LINES_SEARCHED_MAX = 1_000
 SEARCHED_CHARS_MAX = 2 * 1024 * 1024
-"""How much of a file is searched for the line of an error. The search takes quadratic time, with
-these limits at most some seconds."""
+"""How much of a file is searched for the line of an error. The search takes quadratic time, but
+with these limits at most some seconds."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where values come from: a name for people and, for a file, its text to find lines in."""
+    """A source of values: its name for people and, for a file, its text to find lines in."""
 
     name: str
     text: str = ""
 
     def error(self, code: ConfigurationCode, key: Key, problem: str) -> ConfigurationError:
-        """An error about `key` in this source."""
+        """Return an error about `key` in this source."""
         line = _line_of(self.text, key)
         place = f"{self.name}, line {line}" if line else self.name
         return ConfigurationError(code, f"{place}: {dotted(key)}: {problem}")
 
 
 def dotted(key: Key) -> str:
-    """`key` as text: `models."local/qwen".max_output`, `permissions[0].action`."""
+    """Return `key` as text: `models."local/qwen".max_output`, `permissions[0].action`."""
     text = ""
     for part in key:
         if isinstance(part, int):
@@ -50,10 +50,10 @@ def dotted(key: Key) -> str:
 
 
 def parse(source: Source, *, find_lines: bool = True) -> Table:
-    """The values of a file, type-checked; raises `ConfigurationError`.
+    """Return the values of a file, with types checked; raises `ConfigurationError`.
 
-    A hostile file can make it slow to find the line of an error: turn `find_lines` off for
-    files that are not trusted.
+    A hostile file can make it slow to find the line of an error, so turn off `find_lines` for files
+    that are not trusted.
     """
     try:
         values = tomllib.loads(source.text)
@@ -65,7 +65,7 @@ def parse(source: Source, *, find_lines: bool = True) -> Table:
 
 
 def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
-    """The table that sets `key` to `text`, which is a TOML value or a bare string.
+    """Return the table that sets `key` to `text`, which is a TOML value or a bare string.
 
     A TOML value of the wrong type is tried as a bare string as well, so that a name may be `4`.
     """
@@ -85,7 +85,7 @@ def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
 
 
 def merge(below: Table, above: Table) -> Table:
-    """Merge two tables key by key; any other value of `above` replaces that of `below`."""
+    """Merge two tables key by key; other values in `above` replace the values in `below`."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -105,7 +105,7 @@ def check(value: object, expected: object, key: Key, source: Source) -> None:
     elif origin is tuple and isinstance(value, list):
         for index, inner in enumerate(cast("list[object]", value)):
             check(inner, get_args(expected)[0], (*key, index), source)
-            # Items of lists are not merged with those of other layers.
+            # Items of lists are not merged with other layers' items.
             check_complete(inner, get_args(expected)[0], (*key, index), source)
     else:
         try:
@@ -129,7 +129,7 @@ def check_complete(value: object, expected: object, key: Key, source: Source) ->
 
 
 def has(values: object, key: Key) -> bool:
-    """Whether `values` contain `key`."""
+    """Whether `values` contains `key`."""
     for part in key:
         if isinstance(values, dict) and part in values:
             values = cast("Table", values)[cast("str", part)]
@@ -144,7 +144,7 @@ def has(values: object, key: Key) -> bool:
 
 
 def suggest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """A hint: the known name most similar to `name`, or a list of all known names."""
+    """Return a hint: the known name most similar to `name`, or a list of all known names."""
     close = difflib.get_close_matches(name, list(known), n=1)
     if close:
         return f"did you mean `{close[0]}`?"
@@ -169,7 +169,7 @@ def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source
 
 
 def _struct(expected: object) -> type[msgspec.Struct] | None:
-    """The struct `S` if the type is `S` or `S | None`; else None."""
+    """Return the struct `S` if the type is `S` or `S | None`; else None."""
     if get_origin(expected) is UnionType:
         (expected, *others) = get_args(expected)
         if others != [NoneType]:
@@ -184,7 +184,7 @@ def _table(value: object, key: Key, source: Source) -> Table:
 
 
 def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
-    """The message of msgspec, except for a `Literal`: it would quote the value, maybe a secret."""
+    """Return msgspec's message, except for a `Literal`, whose value (maybe a secret) it quotes."""
     for one in (expected, *get_args(expected)):
         if get_origin(one) is Literal:
             return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(one))
@@ -193,10 +193,10 @@ def _describe_type_error(error: msgspec.ValidationError, expected: object) -> st
 
 
 def _line_of(text: str, key: Key) -> int | None:
-    """The line of the first statement that sets `key`, or the table closest around it.
+    """Return the line of the first statement that sets `key`, or else its closest known table.
 
-    tomllib reports no lines, so ever longer beginnings of the file are parsed: the first one that
-    contains the key ends with the statement that sets it.
+    tomllib reports no lines, so ever longer beginnings of the file are parsed. The first beginning
+    that contains the key ends with the statement that sets it.
     """
     lines = text.splitlines()[:LINES_SEARCHED_MAX]
     found: int | None = None
