@@ -42,7 +42,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def replace_private(file: Path, data: bytes) -> None:
-    """Replace the content of a private file, which after a crash has either the old or the new."""
+    """Replace the content of a private file; after a crash it has its old or its new content."""
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "xb", opener=open_private) as stream:

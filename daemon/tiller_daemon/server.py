@@ -75,7 +75,7 @@ from tiller_protocol.searching import InputHistory, SessionSearch
 log = structlog.get_logger()
 
 STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compact, Revert)
-"""Ops that a stopping daemon rejects. It also rejects `promote`, which may start a turn."""
+"""Ops that a stopping daemon rejects, besides `promote`, which may start a turn."""
 
 
 NEEDS_NO_CONFIGURATION = (

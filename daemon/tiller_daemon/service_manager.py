@@ -18,7 +18,7 @@ SOCKET_VARIABLE = "NOTIFY_SOCKET"
 EXIT_TAKEN = 75
 """The exit status under systemd if another daemon is running (EX_TEMPFAIL in sysexits.h).
 
-systemd would start a service again and again that ends with 0 before it is ready.
+If a service ends with 0 before it is ready, systemd starts it again and again.
 """
 
 FEEDINGS = 3

@@ -1,4 +1,4 @@
-"""Stops the daemon for several reasons, and ends its turns."""
+"""Stops the daemon on a signal, or if no frontend can reach it; ends its turns."""
 
 import signal
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 OPTIONAL = ("rich", "better_exceptions", "typing_extensions")
-"""Modules that structlog and msgspec do not need; they also work where these are not installed."""
+"""Modules that structlog and msgspec import if they are installed, but do not need."""
 
 UNUSED = ("asyncio",)
 """Modules that structlog and pynng import for functions that nobody here calls."""

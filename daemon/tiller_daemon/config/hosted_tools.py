@@ -18,7 +18,7 @@ HOSTED_TOOLS: Final[dict[Api, dict[str, str]]] = {
     "openai_chat": {"web_search": ""},
     "scripted": {},
 }
-"""The type of each tool, unless its configuration has a `type`. Chat uses a request field instead.
+"""The type of each tool, unless its configuration has a `type`. `openai_chat` uses no types.
 
 Sources: https://platform.openai.com/docs/guides/tools,
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools

@@ -9,7 +9,7 @@ from msgspec import Struct
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
 
 VARIABLES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
-"""The variables in lower case; upper case is accepted as well."""
+"""The names of the proxy variables in lower case; upper case is accepted as well."""
 
 
 class Proxy(Struct, frozen=True):

@@ -141,7 +141,8 @@ def _read_text(path: Path, what: str) -> str:
     except OSError as error:
         failed(error)
         reason = error.strerror or "unreadable"
-        raise ConfigurationError("unreadable_file", f"{what} {path}: {reason}") from None
+        problem = f"{what} {path} can't be read: {reason}"
+        raise ConfigurationError("unreadable_file", problem) from None
 
 
 def _variable_layers(environ: Mapping[str, str]) -> Iterator[_Layer]:

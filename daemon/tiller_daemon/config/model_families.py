@@ -69,7 +69,7 @@ class FamilyTraits(NamedTuple):
 
 
 def traits_of(model: str, configured: Mapping[str, Family]) -> FamilyTraits:
-    """Return the traits of a model by its provider's name for it.
+    """Return the traits of the model with this name at its provider.
 
     Configured families come before built-in ones. If a built-in family has the same name, absent
     fields are taken from it.

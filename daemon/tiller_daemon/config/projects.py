@@ -173,7 +173,7 @@ def _read_project(workspace: str | Path) -> Project:
 
 
 def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of every file that needs trust, sorted.
+    """Yield the path and content of every file that needs trust, sorted.
 
     The content of a link is its target followed by the content of the target.
     """

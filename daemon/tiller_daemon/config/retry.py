@@ -18,7 +18,7 @@ RETRY_REFUSED_S = 300.0
 reveals a wrong `base_url`."""
 
 RETRY_TOTAL_S = 1_800.0
-"""Three of the longest delays that a provider may ask for."""
+"""Enough for three of the longest delays that a provider may ask for."""
 
 DelaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
 Attempts = Annotated[int, Meta(ge=1, le=100)]

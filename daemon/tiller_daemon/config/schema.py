@@ -107,8 +107,8 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
     client_secret_keyring: str | None = None
     """The keyring entry that holds the secret."""
     client_secret_method: Literal["basic", "post"] | None = None
-    """Whether the secret is sent in the header `Authorization` or in the form. Absent means the way
-    that the server accepts, and the header if it accepts both."""
+    """Whether the secret is sent in the header `Authorization` or in the form. Absent means
+    whichever the server accepts, and the header if it accepts both."""
     scopes: tuple[Annotated[str, Meta(pattern=r"^[!#-\[\]-~]+$")], ...] = ()
     """The scopes that a login asks for; empty means the scopes that the server names."""
     redirect_port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
@@ -149,7 +149,7 @@ class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Seconds = MCP_START_S
     """The time limit from the start until the tools are listed."""
     enabled: bool = True
-    """False keeps the server out without removing its table."""
+    """False turns the server off without removing its table."""
 
 
 class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -245,7 +245,7 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """A command that runs at a certain moment of a session. At some moments a hook may deny."""
 
     on: HookMoment
-    """The moment."""
+    """The moment at which the hook runs."""
     command: str | Command
     """A text for the shell, or a program and its arguments; it runs in the workspace."""
     name: str = ""
@@ -255,7 +255,7 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Seconds = HOOK_S
     """The time limit in seconds; a hook that exceeds it has failed."""
     on_failure: Literal["go_on", "deny"] = "go_on"
-    """Whether a failure denies; only for `turn_start` and `tool_before`."""
+    """Whether a failed hook denies; only for `turn_start` and `tool_before`."""
 
 
 class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):

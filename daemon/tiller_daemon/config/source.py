@@ -184,7 +184,7 @@ def _table(value: object, key: Key, source: Source) -> Table:
 
 
 def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
-    """Return msgspec's message, except for a `Literal`, whose value (maybe a secret) it quotes."""
+    """Return msgspec's message, or for a `Literal` another one that does not quote the value."""
     for one in (expected, *get_args(expected)):
         if get_origin(one) is Literal:
             return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(one))

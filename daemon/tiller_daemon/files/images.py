@@ -35,8 +35,8 @@ one at a time."""
 
 JPEG_QUALITY: Final = 88
 PNG_COMPRESSION: Final = 3
-"""The zlib level. It takes half the time of the usual 6, and a reduced screenshot does not get
-larger (1.5 MB instead of 2.3 MB, measured)."""
+"""The zlib level. It takes half the time of the usual level 6, and reduced screenshots do not get
+larger (measured: 1.5 MB instead of 2.3 MB)."""
 
 SHRINK: Final = 0.75
 """As long as the file is too large, the image's sides are multiplied by this."""

@@ -184,7 +184,7 @@ def _plain_state(parent: int, name: str) -> os.stat_result | None:
 
 
 def _set_executable(parent: int, name: str, *, executable: bool) -> None:
-    """Let everybody who may read a file execute it, or nobody.
+    """Make a file executable for everybody who may read it, or for nobody.
 
     If the owner's bit is right already, the mode is not changed.
     """

@@ -14,7 +14,7 @@ import trio
 from tiller_daemon.private import make_directory, open_private
 
 END_BYTES: Final = 50 * 1024
-"""How much of each end of the output is kept in memory; a model sees no more of the output."""
+"""How much of each end of the output is kept in memory; a model sees no more than this in total."""
 
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest spill file. Of any output beyond this size, only the tail is kept."""

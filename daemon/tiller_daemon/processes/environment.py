@@ -12,10 +12,10 @@ from itertools import chain
 from typing import Final
 
 DAEMON_MARKER: Final = "TILLER_DAEMON"
-"""Set to the daemon's log id in every child process, so that leftovers can be found."""
+"""The variable with the daemon's log id in every child process, so that leftovers can be found."""
 
 CALL_MARKER: Final = "TILLER_CALL"
-"""Set to the id of the tool call that a process was started for."""
+"""The variable with the id of the tool call for which a process was started."""
 
 PROXIES: Final = frozenset(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "http_proxy", "https_proxy")

@@ -63,7 +63,7 @@ class RunningProgram:
         self.reaper: Final = reaper_pid
         self.pid: Final = pid
         self.is_empty = False
-        """Whether none of its processes is left. Without subreapers some may have escaped."""
+        """Whether none of the program's processes is left. Without subreapers some may escape."""
         self._control: socket.socket | None = control
         self._give_back: Final = give_back
         self._left_nothing = False
@@ -196,7 +196,7 @@ class ForkServer:
     ) -> RunningProgram:
         """Start a program in its own process session; raises `OSError` and `ValueError`.
 
-        In `descriptors`, a key is the program's number for the daemon's descriptor in the value.
+        `descriptors` maps the program's numbers for inherited descriptors to the daemon's numbers.
         With `restricted`, the program has given up rights. Blocks for a millisecond.
         """
         request = _encode_request(arguments, variables, descriptors, restricted)

@@ -26,7 +26,7 @@ from tiller_daemon.processes.process_table import ProcessEntry, choose_table, de
 from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
-"""Set to a token for each run of a command, on systems without subreapers."""
+"""The variable with a token for each run of a command, on systems without subreapers."""
 
 POLL_S: Final = 0.005
 """How often to check whether signalled processes are gone."""
@@ -99,7 +99,7 @@ class ProcessTree:
     async def end(self, grace_s: float) -> EndedProcesses:
         """End all processes: send SIGTERM, wait for `grace_s`, and send SIGKILL until none is left.
 
-        This takes at most `grace_s` + `KILL_WAIT_S`. Then only survivors are alive. After a
+        This takes at most `grace_s` + `KILL_WAIT_S`, and leaves only survivors alive. After a
         cancellation, call this in a shield.
         """
         members = self._members()

@@ -70,7 +70,7 @@ class SecretMatcher:
         """Redact a text of which the first `seen_chars` characters have already been shown.
 
         A secret may be cut off at the end of `text`. If the text continues, the cut secret becomes
-        part of the rest. `at_end`, it is redacted if at least half of it is there.
+        part of the rest. With `at_end`, it is redacted if at least half of it is there.
         """
         shown: list[str] = []
         done, at = seen_chars, 0
@@ -149,7 +149,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """Yield all forms of a secret; for a secret such as `Bearer KEY`, also those of the key."""
+    """Yield all forms of a secret; for a secret such as `Bearer KEY`, also the forms of `KEY`."""
     _, _, credentials = secret.partition(" ")
     alone = len(credentials) >= CREDENTIALS_CHARS_MIN and " " not in credentials
     for one in (secret, credentials) if alone else (secret,):

@@ -82,10 +82,11 @@ class Bubblewrap:
         overlays: bool = True,
         scopes: bool = True,
     ) -> None:
-        """Run commands with `program`; `root` tells whether as root (default: as the daemon).
+        """Run commands with the program `bwrap` at this path.
 
-        Without `overlays` (bubblewrap before 0.11) git directories are read-only. `scopes` tells
-        whether Landlock can keep commands from abstract sockets.
+        `root` tells whether the daemon runs as root; None detects it. Without `overlays`
+        (bubblewrap before 0.11) git directories are read-only. `scopes` tells whether Landlock can
+        keep commands from abstract sockets.
         """
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2

@@ -19,7 +19,8 @@ from tiller_daemon.sandbox.known_paths import between, root_of
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
-"""Directories that every program expects to be writable; each session has its own instead."""
+"""Directories that every program expects to be writable. Commands see the session's own directory
+there."""
 
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
@@ -48,7 +49,8 @@ NO_NETWORK: Final = re.compile(
     r"|Name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|Errno 101\b",
     re.IGNORECASE,
 )
-"""Messages that a sandbox with network does not cause: outside, the command would fail as well."""
+"""Messages about the network. A sandbox with network does not cause them: the command would also
+fail outside."""
 
 HIDDEN_LOGIN: Final = re.compile(
     r"Host key verification failed|Permission denied \(publickey|could not read (?:User|Pass)"
@@ -71,7 +73,7 @@ pattern that ignores case."""
 
 
 def may_be_refused(output: bytes) -> bool:
-    """Whether a command with this output may have been refused something, however it ended."""
+    """Whether a command with this output may have met a refusal, however it ended."""
     return any(text in output for text in REFUSALS)
 
 
@@ -95,7 +97,7 @@ class Confinement(Struct, frozen=True):
     absent_files: tuple[Path, ...] = ()
     """Files that the command can't create, even in a writable directory."""
     git: tuple[Path, ...] = ()
-    """Git directories of which the command writes to a private copy; only data is merged back."""
+    """Git directories that the command changes in a private copy; only data is merged back."""
     worktree_state: str = ""
     """The path of this work tree's state in the first git directory, with a trailing slash; empty
     for the main work tree."""
@@ -278,7 +280,8 @@ def _make_missing(confinement: Confinement) -> list[Path]:
                         path.mkdir()
                         made.append(path)
             except OSError as error:
-                raise NotConfined(f"{place} can't be created: {error.strerror}.") from error
+                problem = f"The writable directory {place} can't be created: {error.strerror}."
+                raise NotConfined(problem) from error
     return made
 
 

@@ -80,7 +80,7 @@ class Confiner:
     def scanner(
         self, workspace: Path, key: Hashable, is_protected: Callable[[str], bool]
     ) -> Scanner:
-        """Return the scanner of a workspace; `key` stands for the behaviour of `is_protected`."""
+        """Return a workspace's scanner; `key` must differ if `is_protected` behaves differently."""
         known = (workspace, key)
         if known not in self._scanners:
             if len(self._scanners) >= SCANNERS_MAX:
@@ -115,7 +115,7 @@ class Confiner:
             return self._found
 
     def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None if nothing sandboxes."""
+        """Return the loosest enclosure for commands without approval; None without a sandbox."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None

@@ -16,7 +16,8 @@ from tiller_daemon.private import make_directory
 from tiller_daemon.stamps import failed, look_along, look_at, look_into
 
 REGISTRY: Final = Path(".local/state/tiller/homes")
-"""Below the user's home: one file per daemon, with one directory per line."""
+"""The registry's path in the user's home. It has one file per daemon, with one directory per
+line."""
 
 ENTRY_BYTES_MAX: Final = 16 * 1024
 
@@ -35,7 +36,7 @@ def register(home: Path, directories: Sequence[Path]) -> None:
 
 
 def registered(home: Path) -> list[Path]:
-    """Return the existing directories of all daemons of the user."""
+    """Return the existing directories of all the user's daemons."""
     directories: list[Path] = []
     look_into(home / REGISTRY)
     try:

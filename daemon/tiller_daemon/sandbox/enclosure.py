@@ -7,16 +7,16 @@ from enum import IntEnum
 
 
 class Enclosure(IntEnum):
-    """An enclosure; each one allows everything that those before it allow."""
+    """An enclosure; each one allows everything that the enclosures before it allow."""
 
     READ_ONLY = 0
-    """Reads the workspace and the system, writes only to a private `/tmp`, and has no network."""
+    """Allows reading the workspace and the system, and writing to a private `/tmp`; no network."""
 
     BUILD = 1
-    """Also writes to the workspace, but not to `.git`."""
+    """Also allows writing to the workspace, but not to `.git`."""
 
     SESSION = 2
     """Allows everything that the session's mode allows; for approved commands."""
 
     OUTSIDE = 3
-    """No enclosure: everything that the user may do."""
+    """No enclosure: allows everything that the user may do."""

@@ -30,7 +30,7 @@ _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?(.+?)\"?\s*$", re.MULTILIN
 
 
 class GitPaths(NamedTuple):
-    """What git uses for a workspace. No path contains a link, except perhaps `mark`."""
+    """The paths that git uses for a workspace. No path contains a link, except perhaps `mark`."""
 
     mark: Path
     """`.git` in the workspace, whether it exists or not."""
@@ -39,7 +39,7 @@ class GitPaths(NamedTuple):
     directories: tuple[Path, ...] = ()
     """The git directories; empty if there is no repository."""
     own: str = ""
-    """The path in the git directory of an added work tree's state, with a trailing slash; else
+    """The path of an added work tree's state inside the git directory, with a trailing slash; else
     empty."""
     root: Path | None = None
     """The top of the work tree; None without a repository."""
@@ -179,7 +179,7 @@ def _is_of_submodule(git: Path, workspace: Path) -> bool:
 
 
 def _named_in(file: Path) -> Path | None:
-    """Return the path that a file of git contains, with all links but the last part resolved."""
+    """Return the path that a file of git contains; links are resolved except in the last part."""
     pointer = read_document(file, None, GIT_FILE_BYTES_MAX)
     if pointer is None or pointer.cut or "\0" in pointer.text:
         return None

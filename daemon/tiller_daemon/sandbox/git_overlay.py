@@ -226,7 +226,7 @@ class GitOverlay:
         return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
     def _is_safe_step(self, change: _OverlayChange) -> bool:
-        """Whether a change is to a rebase's state file in which git executes nothing."""
+        """Whether a changed file belongs to a rebase, and git executes nothing in it."""
         if not _STEPS.match(change.name):
             return False
         name = change.name.rpartition("/")[2]

@@ -55,7 +55,8 @@ VERSION_NEEDED: Final = 6
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
 DEVICES: Final = Path("/dev")
-"""Hidden because of disks, cameras and other terminals; the launcher allows harmless devices."""
+"""The directory of devices, hidden because of disks, cameras and other terminals. The launcher
+allows harmless devices."""
 
 PROCESSES: Final = Path("/proc")
 
@@ -63,8 +64,8 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 """The directory of locks and memory that processes share by name; as public as `/tmp`."""
 
 SHARED_TEMPORARY: Final = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108
-"""Writable, because there is no private `/tmp` without namespaces. Sockets in there can't be
-reached."""
+"""The directories for temporary files, which are writable because there is no private `/tmp`
+without namespaces. Sockets in them can't be reached."""
 
 DENIALS: Final = re.compile(
     r"Permission denied|Operation not permitted|Address family not supported|Bad system call"
@@ -99,7 +100,7 @@ class Landlock:
     """The sandbox on Linux without namespaces."""
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
-        """Use this launcher; reapers do the work instead only of the default launcher."""
+        """Use this launcher; reapers do its work only if it is the default launcher."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS

@@ -60,7 +60,7 @@ class _Folder(NamedTuple):
     """The content of a directory."""
 
     signature: tuple[int, int, int]
-    """Its inode and times when it was read."""
+    """The directory's inode and times when it was read."""
     read_ns: int
     """The time when it was read, minus `UNSETTLED_NS`."""
     folders: tuple[str, ...]
@@ -83,8 +83,8 @@ class _Scan(NamedTuple):
 def disable(workspace: Path, path: Path) -> str:
     """Rename a path that a scan has found, so that no program executes it; return the new path.
 
-    In a repository, the file that marks it is renamed. Follows no links, because other commands may
-    be changing the workspace. Raises `OSError`.
+    For a repository, this renames the file that marks it. Follows no links, because other commands
+    may be changing the workspace. Raises `OSError`.
     """
     *folders, mark = path.relative_to(workspace).parts
     opened = os.open(workspace, _FOLDER)

@@ -25,8 +25,8 @@ _ALWAYS: Final = """\
 (allow signal (target same-sandbox))
 (deny file-write*)
 (allow file-write* (regex #"^/dev/(null|zero|tty|ptmx|dtracehelper|ttys[0-9]*|fd/.*)$"))"""
-"""Opening an application, sending it an event or creating a launchd job would escape the
-sandbox."""
+"""The beginning of each profile. Opening applications, sending events to them and creating launchd
+jobs are denied, because they would escape the sandbox."""
 
 
 class Seatbelt:
@@ -65,7 +65,7 @@ USER_FILES: Final = (
     Path("/private/tmp"),
     Path("/private/var/tmp"),
 )
-"""Where users keep files. A command that only reads sees just the workspace in there."""
+"""Where users keep files. A command that only reads sees just the workspace there."""
 
 
 def profile(confinement: Confinement) -> str:

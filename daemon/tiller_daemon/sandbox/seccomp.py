@@ -115,8 +115,8 @@ _OF_PROCESSES: Final = (
 """Calls that change the process named by the first argument; 0 is the caller."""
 
 _OF_GROUPS: Final = ((_Call(141, 140), 0), (_Call(251, 30), 1))
-"""setpriority and ioprio_set, with the first argument by which the second one names a process.
-Otherwise it names a group or a user."""
+"""setpriority and ioprio_set, each with the value of the first argument that makes the second one
+name a process. Other values make it name a group or a user."""
 
 
 @functools.cache
@@ -180,7 +180,7 @@ def _refuse_user_namespaces(machine: str) -> Iterator[bytes]:
 
 
 def _refuse_netlink(machine: str) -> Iterator[bytes]:
-    """Refuse netlink sockets except for addresses and routes, which programs list.
+    """Refuse netlink sockets, except those with which programs list addresses and routes.
 
     Another refusal for the same call may follow, so the call's number is loaded again.
     """

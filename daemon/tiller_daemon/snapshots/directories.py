@@ -19,7 +19,7 @@ TICK_NS: Final = 50_000_000
 """Longer than a tick of any file system whose times have fractions of a second."""
 
 LONG_TICK_NS: Final = 3_000_000_000
-"""Longer than a tick of a file system whose times are whole seconds, or even ones (FAT)."""
+"""Longer than a tick of a file system whose times are whole or only even seconds (FAT)."""
 
 SECOND_NS: Final = 1_000_000_000
 
@@ -34,7 +34,7 @@ class File(NamedTuple):
     """A file or link that no ignore file names."""
 
     stamp: Stamp | None
-    """None if the stamp is not trusted, so that the file must be read again."""
+    """The stamp; None if it is not trusted, so that the file must be read again."""
     mode: int
     """The mode that git stores."""
     blob: bytes
@@ -48,7 +48,7 @@ class Directory:
     path: str
     """The path in the workspace, with a slash at the end; empty for the workspace itself."""
     stamp: Stamp | None = None
-    """Taken before the directory was listed; None if it must be listed again."""
+    """The stamp from before the directory was listed; None if it must be listed again."""
     files: dict[str, File] = field(default_factory=dict[str, File])
     """The files and links in the directory, by name."""
     directories: "dict[str, Directory]" = field(default_factory=dict[str, "Directory"])

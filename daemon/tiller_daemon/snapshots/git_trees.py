@@ -26,9 +26,9 @@ class TreeChange(NamedTuple):
     path: str
     """The path in the workspace."""
     before: GitEntry | None
-    """None if the file was added."""
+    """The old entry; None if the file was added."""
     after: GitEntry | None
-    """None if the file was removed."""
+    """The new entry; None if the file was removed."""
     added: int | None
     """The number of added lines; None if the file is not text."""
     removed: int | None
@@ -62,7 +62,7 @@ async def put_into_index(files: Mapping[str, GitEntry | None], shadow: ShadowRep
 
 
 async def ignored_paths(paths: Sequence[str], shadow: ShadowRepository) -> set[str]:
-    """Return the ones of these new paths in the workspace that git ignores."""
+    """Return which of these new paths in the workspace git ignores."""
     arguments = ("check-ignore", "--no-index", "-z", "--stdin")
     # A path with a colon at its beginning would have a special meaning.
     stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)

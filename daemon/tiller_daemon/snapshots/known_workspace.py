@@ -115,7 +115,7 @@ class KnownWorkspace:
         self._all_seen = True
         self.device: Final = os.lstat(root).st_dev
         self.has_links = False
-        """Whether a file has several names; the watch sees a write only through the name used."""
+        """Whether any file has several names; the watch sees writes only under the name used."""
 
     def close(self) -> None:
         """Stop watching."""

@@ -176,7 +176,7 @@ class Looks:
     async def _finish(
         self, known: KnownWorkspace, check: Callable[[], Findings], *, in_thread: bool
     ) -> str:
-        """Take a snapshot from what `check` finds."""
+        """Take a snapshot from the findings of `check`."""
         before, self._tree, self._latest = self._tree, "", None
         try:
             found = await trio.to_thread.run_sync(check) if in_thread else check()

@@ -242,7 +242,10 @@ async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, byte
                 nursery.cancel_scope.cancel()
                 break
     if len(output) > OUTPUT_BYTES_MAX:
-        raise GitProblem("There are too many files, or files that are too large.")
+        raise GitProblem(
+            f"Git printed more than {OUTPUT_BYTES_MAX // 1024**2} MiB: there are too many files, "
+            "or some are too large."
+        )
     return bytes(output), bytes(errors)
 
 

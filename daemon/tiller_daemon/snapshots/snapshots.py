@@ -39,7 +39,7 @@ TRY_AGAIN_S: Final = 600.0
 """How long to wait for the next snapshot after one failed, as each attempt may take a minute."""
 
 KEEP_S: Final = 30 * 86_400.0
-"""How long snapshots are kept while their session exists."""
+"""How long an existing session's snapshots are kept."""
 
 KNOWN_MAX: Final = 4
 """For how many workspaces the files are kept in memory at once; 5,000 files take some 3 MB."""
@@ -55,7 +55,7 @@ CONTENTS_AT_ONCE: Final = 32
 """How many files are in memory at once during a restore."""
 
 JOURNAL: Final = "restoring"
-"""The file name of the journal of a restore, in the git directory."""
+"""The name of a restore's journal, a file in the git directory."""
 _REFERENCES: Final = "refs/tiller"
 
 

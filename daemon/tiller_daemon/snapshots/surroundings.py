@@ -40,7 +40,8 @@ class Surroundings:
     identities: dict[str, tuple[int, ...] | None] = field(
         default_factory=dict[str, tuple[int, ...] | None]
     )
-    """The identities of git directories, by path; their times change with every git command."""
+    """The identities of git directories, by path. Times are left out, because every git command
+    changes them."""
     patterns: tuple[Patterns, ...] = ()
     """The patterns of the ignore files above the workspace."""
 

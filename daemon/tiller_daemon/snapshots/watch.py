@@ -27,7 +27,7 @@ _OVERFLOW: Final = 0x4000
 _ENDED: Final = 0x8000
 """`IN_IGNORED`: the directory was deleted, and a new one may have its inode."""
 _MOUNT_POINT: Final = 4
-"""The number of the field in a line of `mountinfo`; see proc(5)."""
+"""The index of the mount point in a line of `mountinfo`; see proc(5)."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 _READ_BYTES: Final = 1024 * 1024
 """More than the queue holds by default, which is 16,384 events of some 32 bytes."""

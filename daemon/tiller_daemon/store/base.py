@@ -56,13 +56,13 @@ class SessionRow(Struct, frozen=True):
     """The data of a session that lists and recovery need without reading its events."""
 
     session_id: str
-    """ULID."""
+    """The session's ULID."""
     workspace: str
-    """Absolute path."""
+    """The absolute path of the workspace."""
     created_at: float
-    """Unix time in seconds."""
+    """When the session was created, in Unix seconds."""
     updated_at: float
-    """Unix time in seconds."""
+    """When the session was last updated, in Unix seconds."""
     head: int
     """The `seq` of the session's last event."""
     title: str = ""
@@ -148,8 +148,8 @@ class Log(Protocol):
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
         """Return the bodies of the events after number `after`, in order.
 
-        These are at most `limit` bodies with at most `bytes_max` bytes in total. But if there is an
-        event, its body is returned even if it is larger.
+        These are at most `limit` bodies with at most `bytes_max` bytes in total, but the first body
+        is returned even if it is larger.
         """
         ...
 

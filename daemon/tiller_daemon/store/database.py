@@ -99,7 +99,7 @@ class Database:
         return await self._run_in_thread(Job(work, writes=False))
 
     async def look_up(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Do as `read` does, but on the loop if possible. `work` must find rows by their key."""
+        """Do the same as `read`, on the loop if possible; `work` must find rows by their key."""
         job = Job(work, writes=False)
         if not self._is_free:
             return await self._run_in_thread(job)

@@ -55,7 +55,7 @@ async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
 
 
 class SqliteLog:
-    """Implements `Log` in a file. `open_log` makes it; only the loop that did so may use it."""
+    """Implements `Log` in a file. Made by `open_log`, in whose event loop it must be used."""
 
     def __init__(self, database: Database, path: Path, log_id: str) -> None:
         self.log_id = log_id

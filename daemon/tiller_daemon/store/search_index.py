@@ -262,7 +262,7 @@ class SearchIndex:
 
 
 def checksum(body: bytes) -> int:
-    """Return a checksum, as a lost event's number may be given to an event with another body."""
+    """Return the checksum of an event's body; it differs if a lost event's number was reused."""
     return zlib.crc32(body)
 
 

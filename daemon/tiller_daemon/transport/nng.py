@@ -285,7 +285,7 @@ class NngTransport:
 
 
 class _Submission(NamedTuple):
-    """A submission; a rejected one has an answer as its `refusal` instead of a body."""
+    """A submission; if it was rejected, `refusal` is the answer, and the body is empty."""
 
     connection: NngConnection
     header: bytes

@@ -26,7 +26,7 @@ FILE_BYTES_MAX: Final = 64 * 1024
 """A longer file is refused, as half a command is useless."""
 
 LISTED_MAX: Final = 200
-"""The most commands in a list; commands beyond it still work."""
+"""The most commands in a list; further commands still work."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 

@@ -1,8 +1,8 @@
 """Reads documents that users write for models, up to a limit and never through a link to elsewhere.
 
-`instructions`, `skills`, `commands` and `agents` give them a meaning; nothing in documents is
-executed. A project's documents are read only if the rules let a model read them without asking, as
-for other files of the project. The user's own documents are always read.
+`instructions`, `skills`, `commands` and `agents` define what documents mean; nothing in documents
+is executed. A project's documents, like its other files, are read only if the rules let a model
+read them without asking. The user's own documents are always read.
 """
 
 import os

@@ -32,8 +32,8 @@ class Repository(NamedTuple):
 def find_repository(directory: Path) -> Repository | None:
     """Return the nearest repository around `directory` (absolute, without links).
 
-    A repository counts only if it belongs to this user or to the owner of `directory`. Above a
-    shared place such as `/tmp`, anyone could create a repository.
+    A repository counts only if it belongs to this user or to the owner of `directory`. In a shared
+    place such as `/tmp`, anyone could create a repository above a user's directory.
     """
     look_at(directory)
     owners = {os.geteuid(), _owner(directory)}
