@@ -32,7 +32,7 @@ _C: Final = {
     ".hpp": "cpp",
 }
 
-# A project's own settings override these. Without them the strictest modes would report style.
+# A project's own settings override these. Without these, the strictest modes would report style.
 _PYRIGHT: Final = {"diagnosticMode": "openFilesOnly", "typeCheckingMode": "standard"}
 
 KNOWN: Final = MappingProxyType(

@@ -91,7 +91,7 @@ ruleset."""
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
     adopt = _adopt if WITHOUT_ADOPTION not in arguments else lambda: None
-    # Imported as a top-level module, because its packages would be imported too.
+    # Imported as a top-level module, so that its packages are not imported too.
     sys.path.append(arguments[0].rpartition("/")[0])
     start_restricted: StartsRestricted = __import__("launcher").start_restricted
     requests = Socket(fileno=os.dup(0))
@@ -178,7 +178,7 @@ def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRe
         if empty and ended:
             command = 0
         elif empty and command:
-            # The last process that the command left has ended. The closed socket shows it.
+            # The last process that the command left has ended, which the closed socket shows.
             return
     _end_all()
 

@@ -216,7 +216,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if tables and "meta" not in tables:
         raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
-    connection.execute("PRAGMA journal_mode = WAL")  # writes to the file: only if it is ours
+    connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
     if not tables:
         return _make_tables(connection)
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))

@@ -55,8 +55,8 @@ PAGE_BYTES = 4096
 """The size of a page."""
 
 REMOVED = (
-    "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put the "
-    "file back, or restart tillerd, which then uses the files as they are"
+    "{name} was removed or replaced while tillerd was using it, so nothing can be stored: put it "
+    "back, or restart tillerd, which then uses the files as they are"
 )
 
 
@@ -239,7 +239,7 @@ class Transactions:
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # then the next BEGIN fails too, and this is retried
+            with suppress(sqlite3.Error):  # if this fails, so does the next BEGIN, which retries it
                 self._connection.execute("ROLLBACK")
 
 

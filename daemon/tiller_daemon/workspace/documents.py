@@ -96,7 +96,7 @@ def _follow(path: Path, within: Path | None) -> Location | None:
         look_at(path)
     else:
         look_along(path, within)
-    # Usually there is no such file, and resolving links costs more.
+    # Usually the file does not exist, and resolving links would take longer.
     if not os.path.lexists(path):
         return None
     try:
