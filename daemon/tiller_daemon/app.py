@@ -104,7 +104,7 @@ LOGINS_FOLDER = "mcp-logins"
 async def serve(
     options: Options, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the daemon until it is asked to stop; `started` means that frontends can connect.
+    """Run the daemon until it is asked to stop; report the start when frontends can connect.
 
     Raises `AlreadyRunning` if another daemon has the lock, and `LogError`, `TransportError` or
     `RuntimeDirectoryError` if the daemon can't start. Cancellation stops the daemon without waiting

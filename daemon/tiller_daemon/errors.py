@@ -10,7 +10,7 @@ class RejectionError(Exception):
     """An op was rejected and had no effect; the server turns this into a `Rejected` answer.
 
     The cause is the frontend or the current state, never a bug. The error is raised before anything
-    is committed. `data` holds details for frontends, which depend on `code`, such as the actual
+    is committed. `code` determines which details `data` holds for frontends, such as the actual
     turn id or the input handed back.
     """
 

@@ -119,7 +119,8 @@ class TrustedProjects:
         try:
             self._load(project.workspace)
         except ConfigurationError as error:
-            raise TrustError(f"Its configuration can't be used: {error.message}.") from None
+            problem = f"The configuration of {project.workspace} can't be used: {error.message}."
+            raise TrustError(problem) from None
         self._save({**self._trusted, str(project.workspace): digest})
         return project._replace(trusted=True)
 

@@ -64,7 +64,7 @@ _DESCRIPTORS_MAX = 200
 _INT = struct.calcsize("i")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
 _DETACH = 17 if sys.platform == "linux" else 11
-"""PTRACE_DETACH, or PT_DETACH."""
+"""The number of PTRACE_DETACH on Linux, and of PT_DETACH on macOS."""
 
 _NAME = b"tiller-reaper"
 """The name of these processes, chosen so that a command's `killall` does not hit them."""
@@ -73,11 +73,11 @@ _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 """Signals that would end this program, and that a command may send to its parent by mistake."""
 
 _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that a command must not ignore. Python ignores the last two, `nohup` and `&` the
-others."""
+"""Signals that a command must not inherit as ignored. Python ignores the last two; `nohup` and `&`
+ignore the others."""
 
 StartsRestricted = Callable[[Callable[[], int], _thread.LockType, int, int, bytes], int]
-"""`launcher.start_restricted`."""
+"""The type of `launcher.start_restricted`."""
 
 StartRequest = tuple[
     tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...], tuple[int, bytes] | None
@@ -124,7 +124,7 @@ def _fork_reaper(
     adopt: Callable[[], None],
     start_restricted: StartsRestricted,
 ) -> bool:
-    """Fork a reaper for the socket that comes with a request; False after the last request."""
+    """Fork a reaper for a request's socket; return False if no more requests can come."""
     try:
         message, passed = _receive_with(requests, 1)
     except OSError:
@@ -184,7 +184,7 @@ def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRe
 
 
 def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
-    """Receive a request and its descriptors; None after the last request."""
+    """Receive and return a request and its descriptors; None if no more requests can come."""
     try:
         size, passed = _receive_with(control, SIZE.size)
         size += _receive(control, SIZE.size - len(size))
