@@ -59,7 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if parsed.sandboxed is not None:
         return run_confined(places, configuration, parsed.sandboxed)
-    _set_up_logging(configuration, console=parsed.log_format == "console")
+    log_format = parsed.log_format or ("console" if sys.stderr.isatty() else "json")
+    _set_up_logging(configuration, console=log_format == "console")
     try:
         trio.run(serve, Options(places, configuration, load, load, stamps, parsed.after_crash))
     except (AlreadyRunning, NotNeeded) as error:
@@ -160,7 +161,7 @@ def _fail(error: Exception, status: int) -> int:
 
 
 def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
-    """Log to stderr: text on a terminal or on request, otherwise one JSON object per line."""
+    """Log to stderr: text for a `console`, otherwise one JSON object per line."""
     level = logging.getLevelNamesMapping()[configuration.log_level.upper()]
     structlog.configure(
         processors=[
@@ -174,7 +175,7 @@ def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
                         exception_formatter=structlog.dev.plain_traceback,
                     )
                 ]
-                if console or sys.stderr.isatty()
+                if console
                 else [_TRACEBACKS, structlog.processors.JSONRenderer()]
             ),
         ],

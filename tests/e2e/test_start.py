@@ -1,6 +1,8 @@
 """Starting: what the daemon says when it can't, and that there is only ever one of it."""
 
 import os
+import pty
+import re
 import select
 import signal
 import sqlite3
@@ -18,6 +20,9 @@ from tiller_client.errors import NoDaemon, StartFailed
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, LOG_FILE, OPS_SOCKET, TOKEN_FILE, Places
 
 NewDaemon = Callable[..., Daemon]
+
+CONSOLE = ("--log-format", "console")
+LINE_BYTES_MAX = 4096
 
 
 @pytest.mark.parametrize(
@@ -174,6 +179,23 @@ def test_g13_a_defect_is_logged_whole_without_the_values_of_variables(*, console
     assert "ZeroDivisionError" in said
     assert "fail" in said
     assert "canary-of-the-test" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"), [((), b"20"), (("--log-format", "json"), b"{"), (CONSOLE, b"20")]
+)
+def test_the_log_on_a_terminal_is_text_unless_json_is_asked_for(
+    new_daemon: NewDaemon, options: tuple[str, ...], begins: bytes
+) -> None:
+    daemon = new_daemon()
+    terminal, slave = pty.openpty()
+    command = [sys.executable, "-P", *daemon.program, *options]
+    with subprocess.Popen(command, stderr=slave, env=daemon.variables) as process:
+        os.close(slave)
+        line = re.sub(rb"\x1b\[[0-9;]*m", b"", os.read(terminal, LINE_BYTES_MAX))
+        process.terminate()
+    os.close(terminal)
+    assert line.startswith(begins)
 
 
 def _change(path: Path, kind: str) -> None:
