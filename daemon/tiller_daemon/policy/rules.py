@@ -60,7 +60,7 @@ class JudgedRequirement(Protocol):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The paths, command lines or addresses that it is about."""
+        """The paths, command lines or addresses in question."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Verdict(Struct, frozen=True):
     """The decision about a call."""
 
     action: Action
-    """Whether it is allowed, asked about or denied."""
+    """Whether the call is allowed, asked about or denied."""
 
     reason: str
     """A sentence for the user; the model gets it too if the call is denied."""
@@ -111,10 +111,10 @@ def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
 
 
 def denies_all(permission: str, subject: str | None, rules: Sequence[Rule]) -> bool:
-    """Whether `rules` deny a permission for this subject, or for every one if it is None.
+    """Whether `rules` deny a permission for `subject`, or for every subject if `subject` is None.
 
-    `rules` are the layers above the built-in one. True only if it needs no look at a subject: if a
-    rule denies everything and no later one makes an exception.
+    `rules` are the layers above the built-in one. For None, one rule must deny every subject and
+    no later rule may make an exception.
     """
     layers = (*BUILT_IN, *rules)
     if subject is not None:
@@ -154,7 +154,7 @@ def decide(
 
 
 def grants(permission: str, patterns: Iterable[str]) -> tuple[Rule, ...]:
-    """Return the rules that the answer `always` makes of the patterns of a request."""
+    """Return the rules that the answer `always` makes from the patterns of a request."""
     return tuple(Rule(permission, pattern, "allow", granted=True) for pattern in patterns)
 
 

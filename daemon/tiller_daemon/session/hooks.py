@@ -1,4 +1,4 @@
-"""Hooks as a turn uses them: what they get at which moment, and what their answers do.
+"""Hooks as a turn uses them: the input that each moment gives them, and the effect of answers.
 
 A hook can only tighten the policy: it may deny what the policy allows, never allow what the policy
 denies. The package `hooks` runs the commands.
@@ -28,7 +28,7 @@ class HookToolCall(Struct, frozen=True, omit_defaults=True):
     name: str
     """The tool."""
     arguments: Any
-    """As decoded JSON; the model's text if it is not JSON."""
+    """The decoded JSON; the model's text if that is not JSON."""
     call_id: str
     """The id of the call's item."""
     effect: str
@@ -117,9 +117,9 @@ class HookAnswers(Struct, frozen=True):
     context: tuple[str, ...] = ()
     """Texts for the model."""
     problems: tuple[str, ...] = ()
-    """What went wrong, as sentences for the user."""
+    """Descriptions of failures, as sentences for the user."""
     arguments: dict[str, Any] | None = None
-    """What the call is to run with instead; None if no hook changes that."""
+    """The arguments to use instead; None if no hook changes them."""
 
 
 class HookSandbox(NamedTuple):
@@ -187,7 +187,7 @@ class TurnHooks:
     async def turn_done(self, last_message: str) -> str:
         """Run the hooks on a turn that has nothing left to do; see `turn.ports.Hooks`.
 
-        They can make it go on `CONTINUED_MAX` times.
+        They can make the turn go on `CONTINUED_MAX` times.
         """
         answers = await self._ask("turn_done", last_message=last_message, continued=self._continued)
         if not answers.denied:
@@ -215,9 +215,9 @@ class TurnHooks:
         return _joined(await self._ask("compaction_after", compaction=compaction))
 
     async def before(self, call: ToolCall) -> HookAnswers:
-        """Run the hooks before a call: whether it may run, and with which arguments.
+        """Run the hooks before a call; their answers may deny it or change its arguments.
 
-        Text that they add for the model follows the call's result.
+        Text that the hooks add for the model follows the call's result.
         """
         if not (hooks := self._configured_for("tool_before", call.name)):
             return HookAnswers()
@@ -231,7 +231,7 @@ class TurnHooks:
         """Run the hooks after a call; return the text that follows its result."""
         added_before = self._before.pop(call.id, "")
         hooks = self._configured_for("tool_after", call.name)
-        # The user ran the command directly and knows what came of it.
+        # The user ran the command directly and sees its result.
         if call.by_user or not hooks:
             return added_before
         hook_input = self._input("tool_after", tool=_tool_call(call, output, failed=failed))
@@ -265,7 +265,7 @@ class TurnHooks:
         self._start("request", request=shown)
 
     async def _ask(self, moment: HookMoment, **fields: Any) -> HookAnswers:  # noqa: ANN401 - of HookInput
-        """Run the hooks on a moment that is not one of a call, and wait for them."""
+        """Run the hooks on a moment other than a call, and wait for them."""
         if not (hooks := self._configured_for(moment)):
             return HookAnswers()
         return await self._run(hooks, self._input(moment, **fields), "")
@@ -275,7 +275,7 @@ class TurnHooks:
             self._hooks.notify(hooks, self._input(moment, **fields), self._sandbox_for(hooks))
 
     def _configured_for(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
-        """Return the hooks on a moment; if it is one of a call, those that match the tool."""
+        """Return the hooks on a moment; with a `tool`, only those that match it."""
         return tuple(
             hook
             for hook in self._configured

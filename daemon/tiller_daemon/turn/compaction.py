@@ -88,7 +88,7 @@ def is_full(tokens: int, model: TurnModel, share: float) -> bool:
 
 
 def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
-    """Return the ids of the newest user messages that fit, and always that of the newest one."""
+    """Return the ids of the newest user messages that fit; the newest one is always included."""
     preserved: list[str] = []
     tokens = 0
     for item in reversed(items):
@@ -122,7 +122,7 @@ async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> Non
     """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
     protect, gain = policy.prune_protect_tokens, policy.prune_gain_tokens
     sent = history.for_request()
-    # Almost always too little, which needs no look at each call.
+    # The gain is almost always too small, so most turns need no look at each call.
     if not policy.prune or history.estimator.prunable(sent, protect) < gain:
         return
     pruned = prunable(sent, protect=protect, gain=gain)
@@ -152,7 +152,7 @@ class ContextWindow:
         return self._meter.tokens(self._history.items, self._history.for_request)
 
     async def compact_if_full(self) -> bool:
-        """Compact if the context is nearly full; returns whether it was."""
+        """Compact if the context is nearly full; return whether it was."""
         policy = self._context.compaction.policy
         full = policy.auto and is_full(self._tokens(), self._context.model, policy.full_share)
         if full:
@@ -202,7 +202,7 @@ class ContextWindow:
             await self._ports.emit(WarningRaised("compaction_failed", message))
 
     async def _make_up_for(self, error: CompactionFailed) -> None:
-        """Prune instead of a compaction that has failed."""
+        """Prune old tool output because the compaction has failed."""
         log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
         # The newest output stays: the model is about to act on it.
         oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
@@ -211,7 +211,7 @@ class ContextWindow:
             self._meter.discard_count()
 
     def _has_replaceable_items(self) -> bool:
-        """Whether history has more than a summary and what it preserves."""
+        """Whether history has more than a summary and the inputs preserved with it."""
         preserved = self._preserved_inputs()
         return any(
             not isinstance(item, Compaction) and item.id not in preserved
@@ -224,7 +224,7 @@ class ContextWindow:
         return newest_inputs(self._history.items, tokens_max)
 
     def _measure(self, compaction: Compaction) -> tuple[int, TokenMeter]:
-        """Return the tokens after a compaction, and the meter for what follows it.
+        """Return the tokens after a compaction, and the meter to use from then on.
 
         Measured on a copy: a summary that is too large must leave no trace.
         """
@@ -273,7 +273,7 @@ class ContextWindow:
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
     def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
-        """Say whether it is the summary that is too long, or history that is too short."""
+        """Return the error: either the summary is too long, or the history is too short."""
         shortest, _ = self._measure(structs.replace(compaction, summary=""))
         if shortest > SHRINK_SHARE_MAX * before:
             raise NothingToCompact(
@@ -286,9 +286,9 @@ class ContextWindow:
 async def _summarise(
     context: TurnContext, history: History, ports: Ports, wanted: str, scope: trio.CancelScope
 ) -> tuple[str, Usage]:
-    """Ask the model for a summary; `wanted` is what hooks add to the request.
+    """Ask the model for a summary; `wanted` is text that hooks add to the request.
 
-    Delays between attempts, which are events like those of any other request, extend `scope`.
+    Delays between attempts are announced like those of any other request, and extend `scope`.
     """
     text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
     ask = Notice(ItemId(ports.new_id()), "compaction", text)

@@ -16,8 +16,8 @@ DOOM_LOOP: Final = "doom_loop"
 """The permission to repeat a call, the kind of the request for it, and the code of the ending."""
 
 SUBJECT_CHARS_MAX = 200
-"""Longer arguments are cut in the subject, which ends in a hash of them instead: it is shown in one
-line, and a rule keeps it."""
+"""In a subject, longer arguments are cut and followed by their hash, because a subject is shown on
+one line and stored in rules."""
 
 DOOM_CYCLE_CALLS_MAX = 4
 """Longest cycle that is detected: a model that alternates between a few calls loops, too."""
@@ -30,13 +30,13 @@ CALL_KEYS_CACHED_MAX = 256
 
 
 def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
-    """Whether `call` completes the third repetition of the same one to four calls in a row."""
+    """Whether `call` completes a sequence of one to four calls for the third time in a row."""
     keys = [_call_key(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
     return any(_repeats(keys, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
 def repetition_subject(call: ToolCall) -> str:
-    """Return how rules name the repetition of `call`: its tool and its arguments."""
+    """Return the subject by which rules name repetitions of `call`: its tool and arguments."""
     _, key = _call_key(call.name, call.arguments)
     arguments = key.decode(errors="replace")
     if len(arguments) > SUBJECT_CHARS_MAX:
@@ -50,9 +50,9 @@ def last_user_text(items: Sequence[Item]) -> str:
 
 
 def is_answered(items: Sequence[Item]) -> bool:
-    """Whether the model has nothing left to answer: its whole message is the latest, or none is.
+    """Whether history ends with a complete message of the model, or has nothing to answer.
 
-    Notices, summaries and the user's own commands need no answer.
+    Notices, summaries and the user's own commands don't count, as they need no answer.
     """
     for item in reversed(items):
         match item:

@@ -1,6 +1,6 @@
-"""Delivers the end of a background sub-agent: as steering, by a turn of its own, or as a notice.
+"""Delivers a background sub-agent's report: as steering, by starting a turn, or as a notice.
 
-Its end and its report are put without a checkpoint in between, and so are one commit.
+Its end and its report go to the outbox without a checkpoint in between, so they are one commit.
 """
 
 from msgspec import structs
@@ -24,13 +24,13 @@ TURNS_MAX = 20
 keeps starting sub-agents does not go on for ever."""
 
 REPORT_WAITS = (
-    "The report of the background sub-agent {id} waits in the queue, because {why}. Continue, or "
-    "send a message."
+    "The report of the background sub-agent {id} is in the input queue, because {why}. Continue, "
+    "or send a message."
 )
 
 
 def deliver_end(state: SessionState, pending: PendingSubmission, task: BackgroundTask) -> None:
-    """Put the end of a task, and its report where the model will get it."""
+    """Record the end of a task, and deliver its report to the model."""
     state.tasks.record_end(task)
     if task.silent:
         return
@@ -41,7 +41,7 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
         state.queue.put(structs.replace(report, delivery="steer"))
         state.put(pending, state.queue.changed())
     elif task.cancelled or not state.tasks.starts_turns:
-        # Nobody asked for a turn: the next one gets it.
+        # Nobody asked for a turn, so the next one gets the report.
         state.put(pending, *end_notice(task, new_id))
     elif why := _start(state, pending, report):
         state.queue.put(report)
@@ -50,10 +50,10 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
 
 
 def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput) -> str:
-    """Start a turn with a report; returns why that is not possible, or an empty text."""
+    """Start a turn with a report; return why that is not possible, or an empty text."""
     if state.queue.queue:
-        # An interrupt or a failure left it. What the user wrote goes first, when they say so.
-        return "other input waits there already"
+        # Left by an interrupt or a failure. The user's input goes first, when they say so.
+        return "other input is already waiting in it"
     if _turns_since_user(state.outbox.fold_pending()) >= TURNS_MAX:
         return f"reports have started {TURNS_MAX} turns in a row"
     try:

@@ -25,13 +25,13 @@ _UNSUITED: Mapping[EditTool, str] = {
     "apply_patch": EDIT.name,
     "both": "",
 }
-"""The tool for edits that models with this one are not offered."""
+"""The tool for edits to leave out, by the one that suits the model."""
 
 
 def tool_specs(
     tools: Mapping[str, Tool], sub_agents: Sequence[OfferedSubAgent]
 ) -> tuple[ToolSpec, ...]:
-    """Return the tools' descriptions for models; that of `task` lists the agents."""
+    """Return the tools' descriptions for models; the description of `task` lists the agents."""
     lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
     agents = f"\n\nAgents:\n{lines}"
     return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
@@ -40,10 +40,10 @@ def tool_specs(
 def offered_tools(
     tools: Mapping[str, Tool], rules: Sequence[Rule], edit_tool: EditTool
 ) -> dict[str, Tool]:
-    """Return the tools to offer: not what the rules deny for every argument, and one for edits.
+    """Return the tools that suit the model, without those that the rules deny for all arguments.
 
-    A model may call the others all the same, perhaps because it did so earlier: the rules then say
-    why not.
+    If the model calls a denied tool all the same, perhaps because it did so earlier, the rules say
+    why the call is refused.
     """
     unsuited = _UNSUITED[edit_tool]
     return {

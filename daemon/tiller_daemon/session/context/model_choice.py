@@ -1,4 +1,4 @@
-"""Which model a turn asks, and in which variant: several layers may choose, the strongest wins."""
+"""Chooses a turn's model and variant: several layers may choose, and the strongest wins."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -25,7 +25,7 @@ class ModelChoice(NamedTuple):
     variant: str | None
     """None leaves it to weaker layers; empty means none."""
     origin: str = ""
-    """A sentence for a user whose model can't be used: what names it, and what to do."""
+    """A sentence for a user whose model can't be used: where it is named, and what to do."""
 
 
 OF_SESSION = "The session's settings name it; `tiller set SESSION model NAME` chooses another."
@@ -100,10 +100,10 @@ def merge_choices(weaker: Chosen, stronger: Chosen) -> Chosen:
 def replaced_model_warnings(
     services: Services, snapshot: Snapshot, context: TurnContext, choices: TurnChoices
 ) -> tuple[WarningRaised, ...]:
-    """Return the warning of a turn that asks another model than the one before it in `snapshot`.
+    """Return a warning if a turn asks another model than the turn before it in `snapshot`.
 
-    None if the turn or the session names its model, or if the agent is another one: then a person
-    has just chosen it.
+    There is none if the turn or the session names its model, or if the agent has changed, because
+    a person has then just chosen the model.
     """
     before = next((mark for mark in reversed(snapshot.marks) if mark.step), None)
     if before is None or before.agent != context.agent:
@@ -122,14 +122,14 @@ def replaced_model_warnings(
 
 
 def has_variant(model: ChosenModel, variant: str) -> bool:
-    """Whether a model has a variant; every one has none, the empty one."""
+    """Whether a model has a variant; every model has the empty one."""
     return not variant or variant in model.variants or variant in model.efforts
 
 
 def _unknown_variant(model: ChosenModel, variant: str) -> str:
     known = dict.fromkeys((*model.variants, *model.efforts))
     if not known:
-        return f"The model {model.name} has no variants, and so not {variant!r}."
+        return f"The model {model.name} has no variants, so it does not have {variant!r}."
     hint = did_you_mean(variant, known)
     names = ", ".join(known)
     return f"The model {model.name} has no variant {variant!r}.{hint} Its variants: {names}."

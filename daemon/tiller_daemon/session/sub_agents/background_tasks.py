@@ -61,9 +61,9 @@ class BackgroundTask:
     session_id: str
     """The session that it works for."""
     rules_before: tuple[Rule, ...]
-    """The session's rules when it began; its context has them."""
+    """The session's rules when the sub-agent began; its context has them."""
     tasks: "BackgroundTasks"
-    """The tasks of the session, of which it is one."""
+    """All background tasks of the session."""
     run: SubAgentRun | None = None
     """The link with its turn."""
     cancelled: bool = False
@@ -71,9 +71,9 @@ class BackgroundTask:
     silent: bool = False
     """Whether the model needs no message about its end, because the result of a call says so."""
     recorded: trio.Event = field(default_factory=trio.Event)
-    """Set when its end is put."""
+    """Set when its end is recorded."""
     claims: Claims = field(default_factory=Claims)
-    """What it must leave to others: nothing, as its own claim overlaps with no other."""
+    """The claims that it must respect: none, as its own claim overlaps with no other."""
 
     def report(self, item_id: str, totals: SubAgent) -> None:  # noqa: ARG002
         """Show what the sub-agent has spent."""
@@ -83,17 +83,17 @@ class BackgroundTask:
         """Show nothing: the call has ended, and the sub-agent's own session has everything."""
 
     def spent_by_others(self) -> Spent:
-        """Return its own spending: its budget is what was left when it began, and its alone."""
+        """Return its own spending, since its budget was set apart when it began."""
         return self.run.spent() if self.run else Spent()
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """Return the rules granted to the session since it began."""
+        """Return the rules granted to the session since the sub-agent began."""
         now = self.tasks.snapshot().settings.permissions or ()
         before = len(self.rules_before)
         return now[before:] if now[:before] == self.rules_before else ()
 
     def mirror_request(self, request: Request) -> None:
-        """Warn that it has an open request, which the session can't show outside a turn."""
+        """Warn about its open request, which the session can't show outside a turn."""
         message = WAITS.format(id=self.listed.id, title=request.title, request_id=request.id)
         self.tasks.put(WarningRaised("sub_agent_waits", message))
 
@@ -101,7 +101,7 @@ class BackgroundTask:
         """Show nothing: the request is not shown here."""
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to it to the whole session."""
+        """Apply rules that the user granted to the sub-agent to the whole session."""
         self.tasks.grant(rules)
 
 
@@ -135,7 +135,7 @@ class BackgroundTasks:
 
     @property
     def is_running(self) -> bool:
-        """Whether any sub-agent works, or its end is not put yet."""
+        """Whether any sub-agent still works, or its end is not recorded yet."""
         return bool(self._tasks)
 
     async def run(self, loop: "Loop") -> None:
@@ -146,7 +146,7 @@ class BackgroundTasks:
                 self._nursery = nursery
                 await trio.sleep_forever()
         finally:
-            # It refers to the session, which would stay in memory.
+            # The loop refers to the session, which would otherwise stay in memory.
             self._loop = None
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
@@ -179,7 +179,7 @@ class BackgroundTasks:
         task = self._tasks[entry] = BackgroundTask(listed, snapshot.session_id, rules, self)
         if scope:
             self.claims.begin(entry, Claim(f"{entry} ({title})", scope))
-        # At once, as others may begin before its session is known.
+        # Claimed at once, as other sub-agents may begin before this one's session is known.
         self.record(task)
         return task
 
@@ -200,7 +200,7 @@ class BackgroundTasks:
         self.put(BackgroundChanged(listed_with(self.snapshot().background, task.listed)))
 
     def record_end(self, task: BackgroundTask) -> None:
-        """Put the end of a task; its message, if any, must be put without a checkpoint between."""
+        """Record the end of a task; its report must follow without a checkpoint in between."""
         assert task.run
         self._forget(task)
         self._spent_by_ended = self._spent_by_ended.plus(task.run.spent())
@@ -214,7 +214,7 @@ class BackgroundTasks:
         )
 
     def fail(self, task: BackgroundTask) -> None:
-        """Put the end of a task that could not begin; its call says why."""
+        """Record that a task could not begin; the result of its call says why."""
         self._forget(task)
         self.record(task, state="killed", ended_at=self._time())
 
@@ -249,7 +249,7 @@ class BackgroundTasks:
             self.cancel(task_id)
 
     async def end_all(self) -> None:
-        """End every task, and wait until their ends are put."""
+        """End every task, and wait until their ends are recorded."""
         self.cancel_all()
         for task in list(self._tasks.values()):
             await task.recorded.wait()
@@ -261,7 +261,7 @@ class BackgroundTasks:
                 task.run.turn.reconsider()
 
     def spent(self) -> Spent:
-        """Return what all have spent since the session was loaded."""
+        """Return what all background sub-agents have spent since the session was loaded."""
         total = self._spent_by_ended
         for task in self._tasks.values():
             total = total.plus(task.run.spent() if task.run else Spent())
