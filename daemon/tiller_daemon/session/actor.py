@@ -56,8 +56,8 @@ DELIVER_AGAIN_S = 1.0
 """When to try again to report a sub-agent's end to a loop that is overloaded."""
 
 NEEDS_REST = (Revert, Unrevert, Compact, Shell)
-"""Ops that, like those that start a turn, wait while a turn that is over still compares the
-workspace with its snapshot."""
+"""These ops wait while a turn that is over still compares the workspace with its snapshot. So do
+ops that start a turn."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Continue it, or send a message."
@@ -67,9 +67,9 @@ SHUTTING_DOWN = ErrorInfo(
 class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
 
-    `active_at` is the Unix time of the last activity. `recovered` is set once the events that close
-    or resume an unfinished turn are put, or the session has ended. `stopped_by` says why there may
-    be one.
+    `active_at` is the Unix time of the last activity. `stopped_by` says why there may be an
+    unfinished turn. `recovered` is set once the events that close or resume that turn are in the
+    outbox, or the session has ended.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Session:
         self._scope.cancel()
 
     async def submit(self, pending: PendingSubmission) -> AnyAnswer:
-        """Queue a submission and return its answer; if the queue is full, that is a rejection.
+        """Queue a submission and return its answer: a rejection if the queue is full.
 
         Cancelling the wait does not withdraw the submission.
         """
@@ -192,7 +192,7 @@ class Session:
     async def run_sub_agent(
         self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
     ) -> None:
-        """Start the turn of a sub-agent in this session; raises `RejectionError`."""
+        """Start a sub-agent's turn in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
         # The id is new and stays inside the daemon, so no retry will be compared by digest.
         pending = PendingSubmission(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
@@ -205,7 +205,7 @@ class Session:
         self._state.grant(rules)
 
     async def deliver(self, task: BackgroundTask) -> None:
-        """Let the loop take the end of a background sub-agent, as it takes input."""
+        """Pass the end of a background sub-agent to the loop, as input is passed."""
         op = UserInput(self.snapshot.session_id, report_text(task))
         while True:
             new_id = self._services.new_id()
@@ -250,7 +250,7 @@ class Session:
             return
         try:
             await self._revert_files(pending)
-            # No checkpoint until the answer is put: events and answer are one commit.
+            # No checkpoint until the answer is in the outbox: events and answer are one commit.
             result = handle(self._state, pending)
             self._run_begun_turn()
         except RejectionError as rejection:
@@ -288,7 +288,7 @@ class Session:
         return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
     def _must_defer(self, pending: PendingSubmission) -> bool:
-        """Whether to keep the submission until the turn, which ends or takes no input, is over."""
+        """Whether to keep the submission until a turn that ends or takes no input is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.

@@ -12,7 +12,7 @@ class Clock(Struct, frozen=True):
     wall: Callable[[], float]
     """Returns Unix seconds; it jumps when somebody sets the clock."""
     steady: Callable[[], float]
-    """Returns seconds since some moment; it never jumps, and goes on while the machine sleeps."""
+    """Returns seconds since some moment; it never jumps, and keeps counting during sleep."""
 
 
 def system_clock() -> Clock:
@@ -27,8 +27,8 @@ def _since_boot() -> float:
 class SessionClock:
     """Tells the time of one session; while a turn runs, time passes evenly.
 
-    So durations of a turn, a step and a call are differences of the times of their events, also if
-    the clock is set meanwhile. The next turn has the new time.
+    So the durations of turns, steps and calls are differences between the times of their events,
+    even if the wall clock is set meanwhile. The next turn uses the new wall time.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,7 +1,7 @@
-"""Files as they are in the editors of frontends that lend a session their reading.
+"""Files as they are in the editors of frontends that offer a session to read them.
 
-Only a frontend knows what is in a buffer that was not saved, so it is asked, and has little time:
-whatever goes wrong, a call goes on with the file on disk.
+Only a frontend knows the content of an unsaved buffer, so it is asked and has little time to
+answer. If anything goes wrong, the call uses the file on disk.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Lenders(Protocol):
     """Which frontends offer to read files for which session."""
 
     def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
-        """Return the session that is lent to, and the lenders that may be asked for files."""
+        """Return the session that has the loan, and the lenders that may be asked for files."""
         ...
 
     def ask_no_more(self, session_id: str, lender: str) -> None:
@@ -45,7 +45,7 @@ class Lenders(Protocol):
 
 
 class _Question:
-    """What one lender was asked."""
+    """A question to one lender."""
 
     def __init__(self, lender: str) -> None:
         self.lender = lender
@@ -65,14 +65,14 @@ class EditorFiles:
         self._versions: OrderedDict[bytes, None] = OrderedDict()
 
     def take(self, op: LentFile) -> None:
-        """Take an answer; one that nobody waits for is dropped."""
+        """Take an answer; drop it if nobody waits for it."""
         if question := self._open.get(op.question_id):
             question.text = op.text
             question.answered.set()
 
     async def unsaved(self, session_id: str, workspace: str, location: Location) -> bytes | None:
         """See `tools.editors.Editors`; asks for a path below the workspace as it was named."""
-        # What is saved while the editors answer thus counts as a change, and is not lost.
+        # So a save while the editors answer counts as a change, and is not lost.
         if (saved := await self.note(session_id, location)) is None:
             return None
         data, text = saved
@@ -99,7 +99,7 @@ class EditorFiles:
         return saved
 
     async def _ask(self, session_id: str, path: str) -> tuple[str, ...]:
-        """Ask all lenders at once; those that are silent are not asked again until they lend."""
+        """Ask all lenders at once; a silent lender is not asked again until it renews its loan."""
         owner_id, lenders = self._loans.readers(session_id)
         questions = {self._new_id(): _Question(lender) for lender in lenders}
         self._open |= questions
@@ -145,7 +145,7 @@ def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
         text, encoding = decode_text(data)
     except (PathProblem, EncodingProblem):
         return None
-    # Of any other bytes, an editor may have made other characters.
+    # An editor may decode any other bytes to different characters.
     is_plain = encoding.codec == UTF_8.codec and printable_text(text) == text
     return (data, text) if is_plain else None
 

@@ -1,7 +1,7 @@
 """Who has a session open: the frontends that asked for its events a short while ago.
 
-Frontends make these requests anyway. So this costs nothing while nobody asks, no goodbye can get
-lost, and the list is right again soon after a restart of the daemon. It is not in the log.
+Frontends make these requests anyway. So the list costs nothing while nobody asks, needs no sign-off
+that could get lost, and is right again soon after the daemon restarts. It is not in the log.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ class Followers:
         """`steady` is a clock in seconds."""
         self._steady = steady
         self._asked_at: dict[tuple[str, str], float] = {}
-        """When each of them last asked, by session and id; the latest at the end."""
+        """When each frontend last asked, by session and id; the latest at the end."""
         self._names: dict[str, dict[str, str]] = {}
-        """Their names by id, for each session."""
+        """The frontends' names by id, for each session."""
 
     def note(self, op: Replay, name: str) -> tuple[str, ...]:
-        """Note who asks for events, if it is a follower; return the names of the others."""
+        """Note the frontend that asks for events if it is a follower; return the others' names."""
         if op.follower is not None:
             self._asked_at.pop((op.session_id, op.follower), None)
             self._asked_at[op.session_id, op.follower] = self._steady()
@@ -35,7 +35,7 @@ class Followers:
         return tuple(sorted(name for id_, name in names.items() if id_ != op.follower))
 
     def _forget(self) -> None:
-        """Forget those whose time is over, and those that are too many."""
+        """Forget frontends that have not asked for too long, and the oldest beyond the limit."""
         now = self._steady()
         while self._asked_at:
             session_id, follower = oldest = next(iter(self._asked_at))

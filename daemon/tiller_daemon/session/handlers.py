@@ -1,7 +1,7 @@
 """The handlers: one plain function per op of a session.
 
-None of them is async, so the events that a handler puts and the answer to its submission are one
-commit. A handler raises its rejection before it puts anything.
+No handler is async, so its events and the answer to its submission are one commit. A handler that
+rejects its op raises before it puts any event into the outbox.
 """
 
 from msgspec import structs
@@ -196,7 +196,7 @@ def _input_while_idle(
         return None
     first, choices = queued, TurnChoices(overrides, op.system)
     if op.delivery != "start" and state.queue.queue:
-        # Older input goes first, and what was chosen for the turn of this one is not for that.
+        # Older input goes first, and the choices for this input's turn don't apply to it.
         choices = TurnChoices()
         state.queue.put(queued)
         first = state.queue.take_follow_ups("one_at_a_time")[0]
@@ -309,7 +309,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
             message = f"No background command or sub-agent {name} is running in this session."
             raise RejectionError("not_found", message)
         return
-    # A turn that only finishes its look at the files has ended for the user.
+    # For the user, a turn that only finishes its look at the files has ended.
     if state.turn is None or state.turn.is_over:
         raise RejectionError(
             "no_active_turn", "No turn is running, so there is nothing to interrupt."

@@ -1,4 +1,4 @@
-"""Checks what frontends lend to sessions."""
+"""Checks the MCP servers that frontends lend to sessions."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,10 @@ _NOT_IN_HEADERS: Final = re.compile(r"[^\t -~]")
 
 
 def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
-    """Return the servers as if they were configured; raises `RejectionError`, without a secret."""
+    """Return the servers as if they were configured; raises `RejectionError`.
+
+    The error names no secrets.
+    """
     servers: dict[str, McpServer] = {}
     for one in lent:
         if problem := _problem(one):

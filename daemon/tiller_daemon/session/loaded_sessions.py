@@ -38,7 +38,7 @@ class LoadedSessions:
         self._sessions: dict[str, Session] = {}
         self._loading: dict[str, trio.Event] = {}
         self._log_failures: dict[str, ErrorInfo] = {}
-        """Why sessions ended in mid-turn, until that is in the log."""
+        """Why sessions ended in mid-turn, until the reason is in the log."""
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
@@ -48,9 +48,9 @@ class LoadedSessions:
         return iter(list(self._sessions.values()))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started once unfinished turns are closed.
+        """Own the sessions' tasks until cancelled; `started` once unfinished turns are closed.
 
-        If turns are resumed instead, `started` does not wait for them, but `find` waits for the
+        If turns are resumed instead, the start does not wait for them, but `find` waits for the
         session in question.
         """
         async with trio.open_nursery() as nursery:
@@ -80,7 +80,7 @@ class LoadedSessions:
                 )
 
     def end_loans(self) -> None:
-        """End what frontends lent to sessions that no longer need it."""
+        """End frontends' loans to sessions that no longer need them."""
 
         def is_in_use(session_id: str) -> bool:
             session = self._sessions.get(session_id)
@@ -97,7 +97,7 @@ class LoadedSessions:
 
         An unfinished turn in the log is closed, or with `resumes` continued if possible.
         """
-        # One task loads, the others wait. A loop, as the load may have failed.
+        # One task loads, and other tasks wait. This is a loop, as the load may have failed.
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
@@ -121,7 +121,7 @@ class LoadedSessions:
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
         """Start the task of a session that is new or was read from the log."""
-        # Kept until that is in the log: there may be no room yet.
+        # Kept until the reason is in the log, since the disk may still be full.
         failure = self._log_failures.get(snapshot.session_id)
         session = Session(self._services, snapshot, self, failure or DAEMON_STOPPED)
         self._sessions[snapshot.session_id] = session

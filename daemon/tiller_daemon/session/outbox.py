@@ -202,7 +202,7 @@ class Outbox:
     async def _write(self, stored: Callable[[], None] | None = None) -> None:
         # `run` may be waiting for more to write.
         self._urgent.set()
-        # Renewed before the write, so that a put during it causes another one.
+        # Renewed before the write, so that a put during the write causes another write.
         self._wake, self._urgent = trio.Event(), trio.Event()
         self._writing = True
         self.fold_pending()
@@ -225,7 +225,7 @@ class Outbox:
         else:
             if stored:
                 stored()
-                # In the first round of the loop this task may come before those that were woken.
+                # In the first round of the loop, this task may run before the woken tasks.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
         finally:
@@ -235,7 +235,7 @@ class Outbox:
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)
-            # Frontends that show a list of sessions need these without subscribing to each session.
+            # Frontends that list sessions need these events without subscribing to each session.
             if isinstance(event.body, LIFECYCLE_BODIES):
                 self._publish(LIFECYCLE_TOPIC, body)
         self._wake_waiters()
@@ -247,7 +247,7 @@ class Outbox:
 
 
 def _can_wait(body: AnyBody) -> bool:
-    """Whether the body may wait for others like a delta, since a separate commit delays those."""
+    """Whether the body may wait to share a commit, as a delta may, instead of delaying others."""
     match body:
         case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():
             return True
@@ -260,7 +260,7 @@ def _can_wait(body: AnyBody) -> bool:
 def _may_be_lost(event: Event) -> bool:
     """Whether a power failure may lose the event: a part of a response that is being streamed.
 
-    The response is asked for again in that case. Nothing was done because of these parts.
+    The response is then requested again. Nothing has been done because of these parts.
     """
     match event.body:
         case ItemDelta() | StepStarted():

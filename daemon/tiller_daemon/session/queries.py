@@ -1,4 +1,4 @@
-"""Answers the ops that change nothing: about all sessions, and about one."""
+"""Answers the ops that change nothing, about all sessions or a single one."""
 
 from msgspec import structs
 
@@ -109,10 +109,10 @@ class Queries:
         )
 
     async def _readable(self, session_id: str) -> Snapshot:
-        """Return the session as it is; as the log has it while nothing can be written.
+        """Return the session's current state, or its state in the log while nothing can be written.
 
-        An unfinished turn is closed first. Where its end can't be written, as the disk is full, the
-        session can still be read, with the turn as it was cut off.
+        An unfinished turn is closed first. If its end can't be written because the disk is full,
+        the session can still be read, with the turn as it was cut off.
         """
         try:
             session = await self._sessions.find(session_id)

@@ -53,7 +53,7 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
 
 
 async def _beginning(log: Log, first: Event) -> Snapshot:
-    """Return an empty snapshot, for a fork the history that it shares with its parent."""
+    """Return an empty snapshot or, for a fork, the history that it shares with its parent."""
     body = first.body
     if not isinstance(body, SessionCreated) or body.parent_id is None:
         return Snapshot(first.session_id)

@@ -27,7 +27,7 @@ Keep = Callable[[tuple[Rule, ...]], None]
 
 
 class Reply(Struct, frozen=True):
-    """How a request was resolved; `text` is feedback or the answer, `by` names the frontend."""
+    """How a request was resolved: `text` is feedback or the answer, and `by` names the frontend."""
 
     resolution: Resolution
     text: str = ""
@@ -130,9 +130,9 @@ class OpenRequests:
     def answer(self, request_id: str, reply: Reply, keep: Keep) -> tuple[Rule, ...]:
         """Resolve a request; return the rules that the answer `always` grants to the session.
 
-        Those of `always_here` go to `keep`. Rejecting a call without a reason also rejects all
-        other open requests. Raises `NoWaitingTask`, or a `RejectionError` with `already_resolved`
-        or `bad_message`, or what `keep` raises.
+        Rules of `always_here` go to `keep`. Rejecting a call without a reason also rejects all
+        other open requests. Raises `NoWaitingTask`, a `RejectionError` with `already_resolved` or
+        `bad_message`, or the errors of `keep`.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
@@ -143,7 +143,7 @@ class OpenRequests:
         _check_kind(waiter.request, reply)
         rules = grants(waiter.request.permission, waiter.request.always)
         if reply.resolution == "always_here":
-            # A rule that can't be kept must not look as if it were: the request stays open.
+            # A rule that can't be stored must not look stored, so the request stays open.
             keep(rules)
         self._resolve(waiter, reply)
         ends_turn = reply.resolution == "reject" and not reply.gives_reason

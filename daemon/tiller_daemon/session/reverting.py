@@ -105,8 +105,8 @@ async def put_back(
 async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tuple[str, ...]:
     """Return the sessions of background sub-agents that have changed files, or still work.
 
-    Those that the reverted part of history started. Their changes are in their own patches alone.
-    Raises `RejectionError`.
+    Only sub-agents that the reverted part of history started count. Their changes are only in their
+    own patches. Raises `RejectionError`.
     """
     calls = [item for item in _items_after(snapshot, op) if isinstance(item, ToolCall)]
     started = dict.fromkeys(
@@ -159,7 +159,7 @@ async def session_diff(
     try:
         touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
-        # Between first and last snapshot other programs may have changed files too.
+        # Between the first and the last snapshot, other programs may have changed files too.
         mine = [change for change in changes if printable(change.path) in touched]
         shown = [change.path for change in mine if readable(printable(change.path))]
         text = await snapshots.diff(workspace, first, last, shown)
@@ -193,14 +193,14 @@ def _whole_files(diff: str) -> str:
 
 
 def _readable(services: Services, snapshot: Snapshot) -> Readable:
-    """Return the check by the session's rules, with those of its agent if that still exists."""
+    """Return the check by the session's rules, with its agent's rules if the agent still exists."""
     name = snapshot.settings.agent or DEFAULT_AGENT
     agent = list_agents(services, snapshot.workspace).get(name)
     return Readable(session_rules(services, snapshot, agent.agent if agent else None))
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
-    # A patch names a limited number of files; the snapshots have the rest.
+    # A patch names a limited number of files; the snapshots contain the rest.
     if not patch.more:
         return {*patch.files}
     changes = await _changes_of(patch, snapshots, workspace)

@@ -72,7 +72,7 @@ PAGE_ROWS = 1_000
 
 _COMPLETED = b"item_completed"
 _READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
-"""Every encoded event with a text contains the first and one of the others; few others do."""
+"""Every encoded event with text contains the first marker and one of the others; few others do."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 """The number of an input in a cursor: what fits into 64 bits."""
@@ -107,7 +107,7 @@ class SearchableSessions:
         self._noted = trio.Event()
 
     def noting(self, publish: Publish) -> Publish:
-        """Return what publishes events and notes their sessions."""
+        """Return a function that publishes events and notes their sessions."""
 
         def publish_and_note(topic: str, body: bytes) -> None:
             publish(topic, body)
@@ -116,9 +116,9 @@ class SearchableSessions:
         return publish_and_note
 
     def note(self, topic: str) -> None:
-        """Note that a session has an event, or was deleted; `topic` is that of the event."""
+        """Note that a session has an event or was deleted; `topic` is the event's topic."""
         if topic != LIFECYCLE_TOPIC and not topic.startswith(LENDER_TOPICS):
-            # At the end, from where the next one is taken: what is new is looked for first.
+            # Sessions are taken from the end, so that new events are indexed first.
             self._stale.pop(topic, None)
             self._stale[topic] = None
             self._noted.set()
@@ -140,7 +140,7 @@ class SearchableSessions:
     async def forget(self, session_ids: Sequence[str]) -> None:
         """Remove the texts of sessions that are no longer in the log.
 
-        If that takes long or fails, it is done later; searches no longer find them.
+        If that takes long or fails, it is done later, but searches no longer find the texts.
         """
         self._unreadable.difference_update(session_ids)
         for session_id in session_ids:
@@ -218,7 +218,7 @@ class SearchableSessions:
         if not self._is_compared:
             await self._compare()
         while True:
-            # Also where nothing is left to take: another task may still be indexing the last one.
+            # Needed even if nothing is left to take: another task may be indexing the last session.
             async with self._catching_up:
                 if not self._stale:
                     return
@@ -234,7 +234,7 @@ class SearchableSessions:
                     raise
 
     async def _compare(self) -> None:
-        """Find the sessions of which the index and the log differ."""
+        """Find the sessions whose index differs from the log."""
         heads = await self._use(self._index.heads)
         for archived in (True, False):
             rows: list[SessionRow] = []
@@ -286,7 +286,7 @@ class SearchableSessions:
 
 
 def texts_of(bodies: Iterable[bytes]) -> Iterator[Text]:
-    """What people read in encoded events, except titles, which are in the session's row."""
+    """Yield the texts that people read in encoded events, except titles (in the session's row)."""
     for body in bodies:
         if _COMPLETED not in body or not any(mark in body for mark in _READ_BY_PEOPLE):
             continue
@@ -315,7 +315,7 @@ def _add(index: SearchIndex, row: SessionRow, head: Indexed, bodies: list[bytes]
 
 
 def _before(after: str | None) -> tuple[float, str]:
-    """The time and the name in a cursor; the first page comes before all."""
+    """Return the time and the name in a cursor; for the first page, ones above all others."""
     if after is None:
         return math.inf, ""
     try:

@@ -55,7 +55,7 @@ class ChosenModel(Struct, frozen=True):
     efforts: tuple[str, ...] = ()
     """The variants that need no configuration."""
     prompt_header: str = ""
-    """What its provider wants at the beginning of each system prompt."""
+    """Text that the provider requires at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()
     """What the model takes besides text."""
     price: CostOf = unpriced
@@ -74,12 +74,12 @@ class ModelSurvey(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """What one frontend lends to one session; nothing, if it takes it back."""
+    """A frontend's loan to one session; empty if the frontend takes everything back."""
 
     servers: Mapping[str, McpServer]
     """MCP servers by name."""
     reads_files: bool
-    """Whether it may be asked for files that are not saved."""
+    """Whether the frontend may be asked for files that are not saved."""
 
 
 class ToolServers(Protocol):
@@ -93,11 +93,11 @@ class ToolServers(Protocol):
         ...
 
     def share(self, owner_id: str, session_id: str) -> None:
-        """Let the session of a sub-agent use what its owner is lent."""
+        """Let a sub-agent's session use its owner's loans."""
         ...
 
     def unload(self, session_id: str) -> None:
-        """Note that a session leaves memory. What it is lent stays."""
+        """Note that a session leaves memory. Its loans stay."""
         ...
 
     def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
@@ -117,7 +117,7 @@ class ToolServers(Protocol):
         ...
 
     async def prompt(self, session_id: str, server: str, name: str, given: str) -> ToolResult:
-        """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
+        """Return a prompt's text for the arguments that a user typed; raises `ToolFailure`."""
         ...
 
     async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
@@ -153,7 +153,7 @@ class UserSettings(Struct, frozen=True):
     refresh: Callable[[], Awaitable[None]]
     """Applies the configuration's files if one has changed; else it has no checkpoint."""
     problem: Callable[[], str]
-    """Returns in sentences why the configuration in the file is not in use; empty if it is."""
+    """Returns in sentences why the configuration file is not in use; empty if it is."""
     missing_keys: Callable[[], tuple[str, ...]]
     """Returns the variables for providers' keys that the daemon's environment lacks."""
     has_default_model: Callable[[], bool]
@@ -161,7 +161,7 @@ class UserSettings(Struct, frozen=True):
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules
-    """What the user allowed for good, by workspace."""
+    """The user's lasting rules, by workspace."""
     config_directory: Path
     """Absolute, with links resolved."""
     home: Path
@@ -173,15 +173,15 @@ class UserSettings(Struct, frozen=True):
 
 
 class ToolSources(Struct, frozen=True):
-    """Where the tools of a turn come from, and what checks their work."""
+    """The sources of a turn's tools, and the checks of their work."""
 
     available: Callable[[str], Mapping[str, Tool]]
-    """Returns the tools available now to a session by name, including those of MCP servers; to ""
-    only those that every session has."""
+    """Returns the tools available now to a session by name, including those of MCP servers; for "",
+    only the tools that every session has."""
     servers: ToolServers
     """The MCP servers, of the daemon and lent ones."""
     language_servers: LanguageServers
-    """Report what a change of a file broke."""
+    """Report errors that a change of a file caused."""
     hooks: Hooks
     """The user's own commands around calls and turns."""
     editors: EditorFiles

@@ -1,4 +1,4 @@
-"""What the turns of one session share."""
+"""The objects that the turns of one session share."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from tiller_daemon.tools.base import FileVersions
 
 
 class SessionParts(Struct, frozen=True):
-    """What the successive turns of one session share."""
+    """The objects that the successive turns of one session share."""
 
     services: Services
     """The daemon's environment, the same for all sessions."""

@@ -35,7 +35,7 @@ class PendingSubmission:
     """A submission that has no answer yet."""
 
     submission_id: str
-    """The ULID that makes retries of it the same submission."""
+    """The ULID, by which retries count as the same submission."""
     op: AnyOp
     """What the frontend wants."""
     client: str
@@ -49,9 +49,9 @@ class PendingSubmission:
     images: tuple[Image, ...] = ()
     """The images of the input as the model gets them."""
     content: ServerContent = NO_CONTENT
-    """What MCP servers contribute to the input."""
+    """Content from MCP servers in the input."""
     files: RevertResult | None = None
-    """For a revert, what was done to files before the handler runs."""
+    """For a revert, its result for files, which are put back before the handler runs."""
     answered: trio.Event = field(default_factory=trio.Event)
     """Set when there is an `answer`, or the attempt failed without one."""
     answer: AnyAnswer | None = None
@@ -108,7 +108,7 @@ class SessionState:
         self.clock.end_turn()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to the session, and to what works for it."""
+        """Apply rules that the user granted to the session and to its sub-agents."""
         settings = with_grants(self.outbox.fold_pending().settings, rules)
         self.outbox.put(SessionConfigured(settings))
         if self.turn:

@@ -2,7 +2,7 @@
 
 A submission takes effect at most once: the log is searched for its answer first, and a retry that
 arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory,
-`queries` answers what only reads.
+and `queries` answers the ops that only read.
 """
 
 import hashlib
@@ -175,9 +175,9 @@ class Supervisor:
         )
 
     async def _fork(self, pending: PendingSubmission, op: SessionFork) -> AnyAnswer:
-        """Create a session that reads its beginning from its parent's events; nothing is copied."""
+        """Create a session that reads its parent's events as its beginning; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
-        # The fork reads what it shares from the log, so all of it must be there first.
+        # The fork reads the shared history from the log, so all of it must be there first.
         head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
@@ -252,7 +252,7 @@ class Supervisor:
         return await self._sessions.find(rows[0].session_id)
 
     async def _lend(self, op: SessionLend) -> None:
-        # Not `_once`: nothing of a loan is in the log, and renewing it changes nothing.
+        # Not `_once`: loans are not in the log, and renewing one twice does no harm.
         if await self._services.log.session(op.session_id) is None:
             raise unknown_session(op.session_id)
         lent = Lent(checked_servers(op.mcp_servers), op.reads_files)

@@ -1,8 +1,8 @@
 """Background commands: a tool call starts them, the session owns them, and they end with it.
 
-They keep running when the turn that started them ends or is interrupted. The list of them is state
-in the log (`background_changed`), so every frontend can list and end them. After a crash those that
-ran are `lost`: the daemon ends leftover processes when it starts.
+They keep running when the turn that started them ends or is interrupted. Their list is kept in the
+log (`background_changed`), so every frontend can list and end them. After a crash, commands that
+were running are `lost`: the daemon ends leftover processes when it starts.
 """
 
 from collections.abc import Callable
@@ -51,9 +51,9 @@ class _RunningCommand:
     typed: CommandInput
     """The command's standard input."""
     confined: CommandSandbox | None
-    """Its sandbox, if it has one."""
+    """The command's sandbox, if it has one."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Cancel it to end the command."""
+    """Cancelling this ends the command."""
     ended: trio.Event = field(default_factory=trio.Event)
     """Set when no process of the command is alive."""
     news: trio.Event = field(default_factory=trio.Event)
@@ -63,7 +63,7 @@ class _RunningCommand:
     dropped_bytes: int = 0
     """How many bytes were dropped before `unread`."""
     sandbox_notes: SandboxNotes = NO_SANDBOX_NOTES
-    """What the sandbox stopped; known when the command has ended."""
+    """Notes on what the sandbox stopped; known when the command has ended."""
 
 
 class Background:
@@ -85,7 +85,7 @@ class Background:
         return [command for command in self._commands.values() if not command.ended.is_set()]
 
     async def run(self) -> None:
-        """Own the commands' tasks until cancelled; the commands are then ended."""
+        """Own the commands' tasks until cancelled, which ends the commands."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await trio.sleep_forever()
@@ -203,7 +203,7 @@ class Background:
             # Whoever waits next waits for the next piece.
             command.news = trio.Event()
 
-        # This is what it is if the scope below is cancelled.
+        # The end to report if the scope below is cancelled.
         state: BackgroundState = "killed"
         status: int | None = None
         try:

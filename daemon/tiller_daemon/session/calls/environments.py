@@ -38,7 +38,7 @@ class Environments(Struct, frozen=True):
     permission: Permission
     """Puts questions to the user."""
     files: FileAccess
-    """For tools that work with files; what is readable is decided anew for each call."""
+    """For tools that work with files; which ones are readable is decided anew for each call."""
     variables: Callable[[str], Mapping[str, str]]
     """Returns the environment variables for a child process of the call with this id."""
     secrets: Callable[[], tuple[str, ...]]

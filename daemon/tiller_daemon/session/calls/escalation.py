@@ -1,8 +1,8 @@
 """Escalation: a command that its enclosure stopped runs again in a looser one, if the user agrees.
 
-The model can't ask for it: no tool has an argument for that. A command that seemed to read and
-tried to write may get the session's enclosure. A build may get that too if it is enough; any other
-command may run outside.
+The model can't ask for an escalation: no tool has an argument for it. A command that seemed to read
+and tried to write may get the session's enclosure. So may a build if that enclosure is enough; any
+other command may run outside.
 """
 
 from typing import NamedTuple
@@ -34,11 +34,11 @@ class EscalationResult(NamedTuple):
     """The user's decision about a stopped command."""
 
     enclosure: Enclosure | None
-    """Where it runs again; None if it does not."""
+    """Where the command runs again; None if it does not."""
     result: ToolResult
-    """Its first result, with a note if the user declined."""
+    """The command's first result, with a note if the user declined."""
     allowed: Allowed | None = None
-    """Why it may run again."""
+    """Why the command may run again."""
 
 
 class Escalation:
@@ -65,7 +65,7 @@ class Escalation:
             title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
             wanted = structs.replace(requirement, title=one_line(title))
         elif self._enclosures.limits.are_set:
-            # Outside, nothing would hold it to them.
+            # Outside, nothing would hold the command to the limits.
             return EscalationResult(None, result)
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
@@ -84,7 +84,7 @@ class Escalation:
     ) -> ToolResult | Allowed:
         """Ask whether a command that seemed only to read may write.
 
-        Returns why it may, otherwise its final result.
+        Returns why the command may write, otherwise its final result.
         """
         (command,) = requirement.subjects
         # Judged as if no sandbox worked, so that only explicit rules can allow the command.

@@ -32,7 +32,7 @@ class Permission(Struct, frozen=True):
     workspace: str
     """Absolute path; lasting rules hold there."""
     approve: Approve
-    """What happens to a question."""
+    """Whether the user is asked, or what is answered instead."""
     rules: Callable[[], tuple[Rule, ...]]
     """Returns the current rules, as grants of the user apply at once."""
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
@@ -40,7 +40,7 @@ class Permission(Struct, frozen=True):
     new_id: Callable[[], str]
     """Makes the ids of requests."""
     granted: Callable[[], tuple[Rule, ...]] = tuple
-    """Returns those of the current rules that belong to the session."""
+    """Returns the session's own rules among the current ones."""
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
         """Return what the rules decide about a call with these requirements."""
@@ -58,7 +58,7 @@ class Permission(Struct, frozen=True):
         requirements: tuple[Requirement, ...],
         is_as_judged: Callable[[], bool] = lambda: True,
     ) -> Refusal | tuple[Allowed, ...]:
-        """Return why the call may run, or why not; asks the user if the rules want that.
+        """Return why the call may run, or why not; ask the user if the rules require it.
 
         Files may change until the user answers. `is_as_judged` checks that the call still does what
         the user approved.
@@ -85,8 +85,8 @@ class Permission(Struct, frozen=True):
     async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
         """Ask for something that only an explicit rule or the user can allow.
 
-        Returns None if the user is not asked: if `approve` is `never` or `always`, or if a rule
-        denies it.
+        Returns None if the user is not asked, because `approve` is `never` or `always`, or because
+        a rule denies the permission.
         """
         if self.approve != "ask" or self.verdict((requirement,)).action == "deny":
             return None

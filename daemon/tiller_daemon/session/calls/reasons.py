@@ -1,4 +1,4 @@
-"""Why a call may run: what the rules decided and the user answered, for its events. Pure."""
+"""Why a call may run, for its events: the rules' decisions and the user's answers. Pure."""
 
 from collections.abc import Collection
 
@@ -10,8 +10,8 @@ from tiller_protocol.items import Allowed
 from tiller_protocol.settings import Rule
 
 REASONS_MAX = 20
-"""How many reasons a call keeps. A patch of many files needs a permission for each, but few rules
-decide about all of them, and what the same rule allows is stated once."""
+"""How many reasons a call keeps. A patch of many files needs a permission for each, but a few rules
+decide about all of them, and each rule is stated once."""
 
 
 def reasons(
@@ -29,7 +29,7 @@ def reasons(
 
 
 def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
-    """Return the reason that an answer to a request is."""
+    """Return the reason that an answer to a request gives."""
     if not answer.by:
         reason = "A rule that you have granted since then allows it."
     else:
@@ -42,7 +42,7 @@ def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
 
 
 def by_setting(verdict: Verdict) -> Allowed:
-    """Return the reason that the setting `approve` is for what the rules would ask about."""
+    """Return the reason for a call that is allowed by the setting `approve` instead of the user."""
     reason = f"{verdict.reason} It is allowed because `approve` is `always`."
     return Allowed("approve", reason, verdict.permission, verdict.subject)
 

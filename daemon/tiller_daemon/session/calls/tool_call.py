@@ -75,7 +75,7 @@ class PreparedToolCall:
 
     @property
     def scope(self) -> WriteScope | None:
-        """What it may change, if it is a task that declares that."""
+        """The scope of a task that declares one."""
         return next((one.scope for one in self._requirements if one.scope), None)
 
     def permit_early(self) -> bool:
@@ -91,16 +91,16 @@ class PreparedToolCall:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it seemed only to read, tried to write, and was stopped by its enclosure."""
+        """Whether the call seemed only to read, and its enclosure stopped it when it wrote."""
         return self._stopped is not None
 
     async def permit(self) -> Refusal | None:
-        """Ask the policy, then the hooks, then the user if the policy wants that.
+        """Ask the policy, then the hooks, then the user if the policy requires it.
 
-        What a hook makes of the arguments is judged like what the model wrote.
+        Arguments that a hook has changed are judged like the model's own.
         """
         if self.call.by_user:
-            # The sub-agent's own calls are judged like those of any other.
+            # The sub-agent's own calls are judged like all other calls.
             return None
         refusal = await self._check()
         observed = self._turn.hooks.observes(self._tool.name)
@@ -124,7 +124,7 @@ class PreparedToolCall:
         return refusal
 
     def _rewrite(self, arguments: dict[str, Any]) -> Refusal | None:
-        """Take over the arguments of a hook; a refusal if the tool does not accept them."""
+        """Use the arguments from a hook; return a refusal if the tool does not accept them."""
         text = msgspec.json.encode(arguments).decode()
         call = structs.replace(self.call, rewritten_arguments=self._without_secrets(text))
         try:
@@ -196,7 +196,7 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
-        """Run the tool; append new instructions, what was disabled, and new errors in files."""
+        """Run the tool; append new instructions, notes on disabled files, and new file errors."""
         turn, tool = self._turn, self._tool
         enclosed = await self._enclose(enclosure)
         environment = turn.environments.make(
@@ -232,8 +232,8 @@ class PreparedToolCall:
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
         """Run the tool; if its enclosure stopped it and the user agrees, again in a looser one.
 
-        The user is not asked about a call that only reads, as others run at the same time: see
-        `run_again`.
+        The user is not asked here about a call that only reads, because other calls run at the same
+        time: see `run_again`.
         """
         result = await self._attempt(environment)
         confined = environment.commands.confined
@@ -308,7 +308,7 @@ class PreparedToolCall:
 async def or_send_result(
     more: Callable[[], Awaitable[str]], result: ToolResult, output: Output
 ) -> str:
-    """Return `more`; if that is interrupted, send the result so far as live output.
+    """Return the result of `more`; if interrupted, send the result so far as live output.
 
     The tool has done its work, so the model must learn of it although the call counts as aborted.
     """

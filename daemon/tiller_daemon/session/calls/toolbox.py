@@ -20,7 +20,7 @@ from tiller_protocol.items import ToolCall
 
 
 class Toolbox(Struct, frozen=True):
-    """The tools of one turn by name, and what their calls share."""
+    """The tools of one turn by name, and the services that their calls share."""
 
     tools: Mapping[str, Tool]
     """The tools that the model is offered."""
@@ -44,13 +44,13 @@ class Toolbox(Struct, frozen=True):
         return PreparedToolCall(self.shared, tool, arguments, requirements, call)
 
     def savepoint(self) -> Callable[[], None]:
-        """Return a function that undoes what calls note about files from now on."""
+        """Return a function that drops everything that calls record about files from now on."""
         return self.shared.environments.files.versions.remember()
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask whether a call that keeps repeating may go on; a refusal ends the turn.
 
-        The answer `always` is about this tool with these arguments only.
+        The answer `always` covers only this tool with these arguments.
         """
         tool = self.tools.get(call.name)
         if tool and tool.polls:

@@ -58,7 +58,7 @@ class CallEnclosure(NamedTuple):
     confined: CommandSandbox | None
     """None for a call that runs outside the sandbox."""
     before: ScanResult = ScanResult()
-    """What was in the workspace before the call."""
+    """What a scan found in the workspace before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
@@ -73,7 +73,7 @@ class TurnEnclosures(Struct, frozen=True):
     spill_directory: Path
     """Where the session's output and its `/tmp` are."""
     limits: WriteLimits
-    """Where the turn may write at most."""
+    """The limits on where the turn may write."""
 
     @property
     def loosest_unasked(self) -> Enclosure | None:
@@ -96,7 +96,7 @@ class TurnEnclosures(Struct, frozen=True):
         """Return where a permitted call runs.
 
         Commands that rules let leave the sandbox run outside. Otherwise a call that the rules
-        allow runs in the enclosure of their verdict, and one that the user approved in the
+        allow runs in the enclosure of their verdict, and a call that the user approved in the
         session's.
         """
         commands = [r for r in requirements if r.kind == "command"]
@@ -110,9 +110,10 @@ class TurnEnclosures(Struct, frozen=True):
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     def network_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
-        """Yield the permission to use the network, for lines that rules or the user may open it to.
+        """Yield the permission to use the network, for lines that rules or the user may allow it.
 
-        Where the user is not asked (`approve`) only rules open it; the line runs without it then.
+        If the user is not asked (`approve`), only rules allow it; otherwise the line runs without a
+        network.
         """
         permissions = self.context.permissions
         sandbox, rules = permissions.sandbox, self.rules()
@@ -125,7 +126,7 @@ class TurnEnclosures(Struct, frozen=True):
         for line in command_lines(requirements):
             action = judge_network(line, rules).action
             opens = action == "allow" or (action == "ask" and asks)
-            # Outside it is open, but what is held to limits does not run there.
+            # The network is open outside, but a call with write limits does not run there.
             if opens and (self.limits.are_set or not may_run_outside(line, rules)):
                 yield network_requirement(line)
 
@@ -139,7 +140,7 @@ class TurnEnclosures(Struct, frozen=True):
     ) -> CallEnclosure:
         """Make the enclosure of a call; raises `ToolFailure`.
 
-        It has a `network` if that was permitted. It is `background` if it is needed beyond the
+        It has a `network` if that was permitted. With `background`, the enclosure outlives the
         call, for a background command.
         """
         if self.limits.are_set:
@@ -171,13 +172,13 @@ class TurnEnclosures(Struct, frozen=True):
         return CallEnclosure(confined, findings)
 
     def not_enforced(self, enclosure: Enclosure) -> str:
-        """Return why a command can't be held to the turn's limits in here; empty if it can."""
+        """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
         if not self.limits.are_set:
             return ""
         sandbox = self.confiner.search_result().sandbox
         if sandbox is None:
             return NO_SANDBOX.format(why=self.limits.reason)
-        # To keep a command out of a part of the workspace takes more than to let it into one.
+        # Not every sandbox that can let a command into one place can also keep it out of another.
         if (
             self.limits.taken
             and enclosure > Enclosure.READ_ONLY
@@ -189,7 +190,7 @@ class TurnEnclosures(Struct, frozen=True):
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
     ) -> Iterator[Path]:
-        """Yield what the call may see although enclosures hide it."""
+        """Yield the paths that the call may see although enclosures hide them."""
         workspace = Path(self.context.workspace).resolve()
         for requirement in requirements:
             for subject in requirement.subjects if requirement.permission in REVEALING else ():
@@ -208,9 +209,10 @@ class TurnEnclosures(Struct, frozen=True):
 
     @asynccontextmanager
     async def nothing_new_to_execute(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
-        """Run a build inside; afterwards, disable what it has made that other programs execute.
+        """Run a build inside; afterwards, disable new files that other programs would execute.
 
-        Also if the build is interrupted. The list that this yields gets notes for the model.
+        They are disabled even if the build is interrupted. The yielded list gets notes for the
+        model.
         """
         notes: list[str] = []
         try:
@@ -221,7 +223,7 @@ class TurnEnclosures(Struct, frozen=True):
                     notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
 
     def _disable_new(self, before: ScanResult) -> list[str]:
-        """Disable what was not there before; returns notes about it."""
+        """Disable new files that other programs would execute; return notes for the model."""
         workspace = Path(self.context.workspace)
         place, found = workspace.resolve(), self._findings(workspace)
         old = {*_executed(before)}
@@ -263,7 +265,7 @@ def _executed(findings: ScanResult) -> tuple[Path, ...]:
 
 
 def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Disable these; returns the names that they had, and those that they have."""
+    """Disable `paths` by renaming them; return their old names and their new names."""
     names: list[str] = []
     disabled: list[str] = []
     # The deepest first, before the directories that they are in get other names.

@@ -1,6 +1,6 @@
 """Freezing a turn's context: merges the settings of turn, session, agent and configuration.
 
-A running turn is not affected by later changes of any of these.
+A running turn is not affected by later changes of these settings.
 """
 
 from collections.abc import Container, Mapping
@@ -49,7 +49,7 @@ MCP_PREFIX = "mcp__"
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, and what it was made from."""
+    """A turn's context, and the models, tools and hooks that it was made from."""
 
     context: TurnContext
     """What `run_turn` works with."""
@@ -58,7 +58,7 @@ class FrozenTurn(NamedTuple):
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
-    """The tools by the names that the model knows, including those that it is not offered."""
+    """The tools by the names that the model knows, including tools that it is not offered."""
     hooks: tuple[Hook, ...] = ()
     """The user's, then the project's if it is trusted."""
     refused_documents: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def freeze_context(
     available = services.tools.available(snapshot.session_id)
     usable = _usable_tools(available, named, depth, model.hosted_tools, permissions)
     tools = {name: tool for name, tool in usable.items() if name not in hosted}
-    # Whoever names tools gets those.
+    # A person who names tools gets exactly these.
     edit_tool = traits.edit_tool if named is None else "both"
     offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
@@ -147,7 +147,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         tools=tuple(name for name in shown.tools if name in available),
     )
     frozen = freeze_context(services, snapshot, TurnChoices(overrides))
-    # Its sub-agents are limited to tools that somebody chose, not to those that it had.
+    # Its sub-agents are limited to tools that somebody chose, not to all tools of the turn.
     allowed = _chosen_tools(snapshot.settings, chosen)
     permissions = structs.replace(frozen.context.permissions, tools=allowed)
     spent = Spent(
@@ -161,7 +161,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         frozen.context,
         turn_id=turn.turn_id,
         permissions=permissions,
-        # Instructions may have changed on disk; the turn goes on with those it began with.
+        # Instructions may have changed on disk; the turn keeps the ones it began with.
         prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
         budgets=structs.replace(
@@ -205,7 +205,7 @@ def _turn_model(
 
 
 def _summary_model(model: ChosenModel) -> TurnModel:
-    """Return the model for summaries. The options of agent and variant do not apply to these."""
+    """Return the model for summaries, to which the options of agent and variant do not apply."""
     return TurnModel(
         model.name,
         model.provider_model,
@@ -237,7 +237,7 @@ def _permissions(
     overrides: TurnOverrides,
     inherited: Inherited | None,
 ) -> Permissions:
-    """Return what the turn's calls may do; a sub-agent's sandbox is at least its owner's."""
+    """Return a turn's permissions; a sub-agent's sandbox is at least as strict as its owner's."""
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
@@ -274,9 +274,9 @@ def choose_tools(
 ) -> dict[str, Tool]:
     """Return the tools with these names, all if `names` is None.
 
-    Raises `RejectionError` for an unknown one. Names may be of `hosted_tools`, which the provider
-    runs. Names of MCP tools may be glob patterns. One that matches nothing is not an error,
-    since the server may only be down at the moment.
+    Raises `RejectionError` for an unknown name. Names from `hosted_tools`, which the provider runs,
+    are also known. Names of MCP tools may be glob patterns. A pattern that matches nothing is not
+    an error, since the server may only be down at the moment.
     """
     if names is None:
         return dict(tools)

@@ -1,6 +1,6 @@
-"""Trust in projects: what a workspace adds to the user's own configuration.
+"""Trust in projects, which decides what a workspace adds to the user's own configuration.
 
-Nothing of a project takes effect until the user has trusted the current content of its `.tiller`.
+Nothing in a project takes effect until the user has trusted the current content of its `.tiller`.
 """
 
 import re
@@ -64,7 +64,7 @@ def hooks_for(
 
 
 def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbox:
-    """Return the sandbox for the project's hooks: the one that the session's commands run in.
+    """Return the sandbox for the project's hooks, which is that of the session's commands.
 
     Trust is checked each time, as the project's files may change while a turn runs.
     """

@@ -15,7 +15,7 @@ from tiller_protocol.snapshot import Snapshot
 
 
 class TurnWarnings:
-    """The warnings of one loaded session, and which of them it has already had."""
+    """The warnings of one loaded session, and which of them it has already given."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -25,7 +25,7 @@ class TurnWarnings:
     def due(
         self, frozen: FrozenTurn, snapshot: Snapshot, choices: TurnChoices
     ) -> list[WarningRaised]:
-        """Return the warnings that a turn which begins now must give, and note them as given.
+        """Return the warnings for a turn that begins now, and note them as given.
 
         `snapshot` is the session before the turn.
         """

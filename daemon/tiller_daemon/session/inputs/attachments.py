@@ -66,7 +66,7 @@ async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image
             several = f"{kind.capitalize()} {number} of {len(op.images)}"
             which = several if len(op.images) > 1 else f"The {kind}"
             raise _rejected(op, "bad_message", f"{which} can't be used. {problem}") from None
-    # The limit is about what goes to the model and into the log.
+    # The limit applies to what goes to the model and into the log.
     size = sum(len(image.data) + len(image.text) for image in fitted)
     if size > INPUT_BYTES_MAX:
         message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
@@ -84,8 +84,8 @@ def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenMod
 def left_out(bodies: Iterable[AnyBody], model: ChosenModel) -> Iterator[WarningRaised]:
     """Yield warnings about parts of the inputs in these events that a turn's model does not get.
 
-    An input that waited was accepted before it was known which model would get it, so its images
-    can't be rejected any more.
+    Queued input was accepted before it was known which model would get it, so its images can no
+    longer be rejected.
     """
     for body in bodies:
         if isinstance(body, ItemCompleted) and isinstance(body.item, UserMessage):

@@ -11,7 +11,7 @@ from tiller_protocol.items import QueuedInput
 from tiller_protocol.settings import FollowUps
 
 CLIENT = "task"
-"""The client's name for what no user wrote: the prompt of a sub-agent, and its report."""
+"""The client's name for input that no user wrote: a sub-agent's prompt, and its report."""
 
 QUEUED_INPUTS_MAX = 100
 """How many inputs may wait in one session; more are rejected as `overloaded`. Only reports of
@@ -46,7 +46,7 @@ class InputQueue:
         return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
     def changed(self) -> QueueChanged:
-        """Return the event that shows the queue, and whether its inputs wait."""
+        """Return the event with the queue and whether its inputs wait."""
         return QueueChanged(self.queue, waits=bool(self._queue) and not self.is_open)
 
     def open(self) -> None:
@@ -62,7 +62,7 @@ class InputQueue:
         return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
     def edit(self, position: int, text: str, sub_agents: tuple[str, ...]) -> None:
-        """Change the text of the input at `position`, and the sub-agents that it is for."""
+        """Change the text of the input at `position`, and the sub-agents that it calls."""
         edited = structs.replace(self._queue[position], text=text, sub_agents=sub_agents)
         self._queue[position] = edited
 

@@ -1,7 +1,8 @@
-"""What an input takes from MCP servers: a prompt by `/mcp:SERVER:PROMPT`, or `@SERVER:URI`.
+"""Reads content from MCP servers for an input.
 
-It is read before the session handles the input, as a server may take its time. A server's text
-calls nothing: neither commands nor sub-agents that it names.
+This is a prompt (`/mcp:SERVER:PROMPT`) or resources (`@SERVER:URI`). The content is read before the
+session handles the input, as a server may be slow. Commands and sub-agents in a server's text are
+not called.
 """
 
 import re
@@ -31,10 +32,10 @@ _AFTER_RESOURCE: Final = ".,;!?)'\""
 
 
 class ServerContent(Struct, frozen=True):
-    """What servers contribute to an input."""
+    """The content that servers contribute to an input."""
 
     prompt: str | None = None
-    """Takes the place of the text."""
+    """Replaces the input's text."""
     attached: str = ""
     """Follows the text."""
     images: tuple[Image, ...] = ()
@@ -44,7 +45,7 @@ NO_CONTENT: Final = ServerContent()
 
 
 async def read_server_content(servers: ToolServers, op: UserInput) -> ServerContent:
-    """Read what the text of `op` names; raises `RejectionError`, which returns the input."""
+    """Read the content that `op` names; raises `RejectionError`, which returns the input."""
     if "/mcp:" not in op.text and "@" not in op.text:
         return NO_CONTENT
     # Checked again when the op is handled; here it keeps huge input away from the search.

@@ -1,4 +1,4 @@
-"""Validation of what frontends send: each check raises `RejectionError` with a helpful message."""
+"""Validation of frontends' input: each check raises `RejectionError` with a helpful message."""
 
 import os
 from pathlib import Path
@@ -80,14 +80,14 @@ def check_settings(
 ) -> None:
     """Reject new settings that name an unknown model, variant, agent or tool.
 
-    `merged` are all settings of the session with the new ones, which are all if it is None.
+    `merged` are the session's settings after the change; None if the session is new.
     """
     if new.model is not None:
         services.model(new.model)
     if new.agent is not None:
         find_agent(services, workspace, new.agent)
     if new.tools is not None:
-        # Tools of MCP servers may be missing, so those of no session are enough.
+        # Tools of MCP servers may be missing, so the tools that every session has are enough.
         choose_tools(services.tools.available(""), new.tools)
     if new.variant:
         _check_variant(services, workspace, merged or new)

@@ -22,7 +22,7 @@ from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user
 DEFAULT_AGENT = "build"
 
 BUILT_IN: Mapping[str, Agent] = {
-    # Its prompt is that of the model's family.
+    # This agent uses the prompt of the model's family.
     DEFAULT_AGENT: Agent(description="Reads, writes and runs commands; the default."),
     "plan": Agent(
         description="Looks around and makes a plan; changes nothing.",
@@ -87,7 +87,7 @@ def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
 
 
 def _capped(definition: AgentDefinition, max_steps: int) -> AgentDefinition:
-    """Return a project's agent, which can't exceed the user's own limit."""
+    """Return a project's agent with its step limit capped at the user's own limit."""
     own = definition.agent.max_steps
     if own is None or own <= max_steps:
         return definition

@@ -1,4 +1,4 @@
-"""Delegation: a call of `task` starts a turn in a separate session, and mostly waits for its end.
+"""Delegation: a `task` call starts a turn in a separate session, and usually waits for its end.
 
 The sub-agent's session is like any other: any frontend can attach to it, steer it and answer its
 requests. A `SubAgentRun` links the call with the turn.
@@ -21,7 +21,7 @@ from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 DEPTH_MAX = 3
-"""How deep sub-agents may be nested; at this depth the tool is no longer offered."""
+"""How deep sub-agents may be nested; at this depth the tool `task` is no longer offered."""
 
 END_S_MAX = 15.0
 """How long an interrupted call waits for its sub-agent's turn. Killing a process tree that ignores
@@ -116,7 +116,7 @@ class Delegation:
         """Give an assignment to a sub-agent of `owner`; return its report, raises `ToolFailure`.
 
         On cancellation the sub-agent's turn is interrupted; this waits up to `END_S_MAX` for its
-        end. One in the background is only started.
+        end. A background sub-agent is only started.
         """
         if assignment.background:
             return await self._run_in_background(owner, item_id, assignment)
@@ -156,7 +156,7 @@ class Delegation:
             with trio.fail_after(START_S_MAX, shield=True):
                 await self._start(owner, sub_agent_run, assignment)
         except BaseException as error:
-            # First, as its places then belong to others again.
+            # First, because this frees the places that it has claimed.
             await _end_turn(sub_agent_run)
             self._background.fail(task)
             if isinstance(error, (RejectionError, LogError)):

@@ -24,7 +24,7 @@ def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
     failed = body is None or body.outcome != "completed"
     # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
     # turn, so that the user can say what to do instead.
-    # A loop about which nobody was asked is no such answer.
+    # A loop that nobody was asked about is not a rejection by the user.
     looped = body is not None and body.error is not None and body.error.code == DOOM_LOOP
     rejected = body is not None and body.outcome == "blocked" and not looped
     output = f"{truncate(report)}\n\n{footer}"

@@ -33,11 +33,11 @@ class Inherited(Struct, frozen=True):
     """What a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
-    """Its own rules are stronger; the sandbox, the scope and the read-only state are limits."""
+    """The sub-agent's own rules are stronger; sandbox, scope and read-only state are limits."""
     depth: int
     """The level of nesting, from 1."""
     model: str
-    """Used if the sub-agent's agent is configured with none."""
+    """Used if the sub-agent's agent is configured without a model."""
     variant: str
     """The variant of `model`; may be empty."""
     budget: Budget
@@ -45,11 +45,11 @@ class Inherited(Struct, frozen=True):
 
 
 class Principal(Protocol):
-    """Whom a sub-agent works for: a turn, or in the background the session."""
+    """The turn that a sub-agent works for, or the session for a background sub-agent."""
 
     @property
     def claims(self) -> Claims:
-        """What belongs to background sub-agents, and so not to this one."""
+        """The claims of background sub-agents, which this sub-agent must respect."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Principal(Protocol):
         ...
 
     def spent_by_others(self) -> Spent:
-        """Return what counts against the budgets beyond the steps of the turn itself."""
+        """Return the spending that counts against the budgets besides the turn's own steps."""
         ...
 
     def live_rules(self) -> tuple[Rule, ...]:
@@ -127,7 +127,7 @@ class SubAgentRun:
         self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
         self.item_id = item_id
-        # Already subtracted from the inherited budget, so only what comes on top counts.
+        # Already subtracted from the inherited budget, so only later spending counts.
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
         self._nested: dict[str, SubAgent] = {}
@@ -161,7 +161,7 @@ class SubAgentRun:
                 case ItemStarted(ToolCall() as call):
                     self._names[call.id] = call.name
                 case ToolCallUpdated(sub_agent=SubAgent() as nested):
-                    # Each update has the totals of its call, so it replaces the one before.
+                    # Each update has the totals of its call, so it replaces the previous update.
                     self._nested[body.item_id] = nested
                     self._report_totals()
                 case ToolCallUpdated(state="running"):
@@ -225,7 +225,7 @@ class SubAgentRun:
 
     def _show_nested_call(self, update: ToolCallUpdated) -> None:
         self._calls_shown += 1
-        # The sub-agent's own session has them all.
+        # The sub-agent's own session shows all of its calls.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self.owner.show_call(self.item_id, line)

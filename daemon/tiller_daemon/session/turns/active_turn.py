@@ -123,7 +123,7 @@ class ActiveTurn:
 
     @property
     def claims(self) -> Claims:
-        """What belongs to background sub-agents of the session that the user talks to."""
+        """The claims of background sub-agents in the session that the user talks to."""
         run = self._sub_agent_run
         return run.owner.claims if run else self._session.tasks.claims
 
@@ -152,7 +152,7 @@ class ActiveTurn:
             self._sub_agent_run.pass_up_grant(rules)
 
     def revoke(self, rule: Rule) -> None:
-        """Ask again about what a rule of the session allows, for the rest of the turn."""
+        """Stop applying a rule of the session for the rest of the turn."""
         self._grants += (structs.replace(rule, action="ask"),)
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
@@ -210,7 +210,7 @@ class ActiveTurn:
         return self.open_turn().worked_s(self._session.outbox.time())
 
     def spent_by_others(self) -> Spent:
-        """Return what counts against the budgets beyond the turn's own steps.
+        """Return the spending that counts against the budgets besides the turn's own steps.
 
         That is the spending of its sub-agents, of its siblings if it is a sub-agent's turn, and of
         the background sub-agents since it began.
@@ -225,10 +225,10 @@ class ActiveTurn:
         try:
             ended = await self._run(history)
             if self._sub_agent_run:
-                # Only the owner's turn could still end commands that a sub-agent left running, and
+                # Only the owner's turn could later end commands that a sub-agent left running, but
                 # it does not know them.
                 await self._session.background.end_all()
-            # Hooks are about turns of the model, not about compactions and the user's own commands.
+            # Hooks run for turns of the model, not for compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
             if ended and self._sub_agent_run:
@@ -277,7 +277,7 @@ class ActiveTurn:
         """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
         self._session.queue.hand_back()
-        # What a turn leaves in the queue does not start by itself, so frontends must know.
+        # Input that a turn leaves in the queue does not start by itself, so frontends must know.
         if self._session.queue.queue:
             self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
@@ -293,7 +293,7 @@ class ActiveTurn:
             branch=checked_out(self.context.workspace, services.user.documents),
         )
         self.put(*bodies)
-        # Without the turn's id: it is about the session, which is idle after the turn.
+        # Without the turn's id: the event concerns the session, which is idle after the turn.
         self._session.outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 

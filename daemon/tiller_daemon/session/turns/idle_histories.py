@@ -1,7 +1,7 @@
 """A cache of histories between two turns: the next turn need not convert, encode and count again.
 
-It has the sessions with the latest turns, and only for a short time, as a history takes as much
-memory as its text. Without it, the next turn makes its history from the session's items.
+It keeps the histories of the latest turns for a short time, as a history takes as much memory as
+its text. Without the cache, a turn makes its history from the session's items.
 """
 
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ milliseconds more for the next turn don't matter."""
 
 
 class _IdleHistory(NamedTuple):
-    """A history, and since when nobody has used it, in Unix seconds."""
+    """A history, and the Unix time since which nobody has used it."""
 
     history: History
     since: float
@@ -52,7 +52,7 @@ class IdleHistories:
         self._by_session.pop(session_id, None)
 
     def drop_old(self, now: float) -> None:
-        """Drop those that nobody has used for too long."""
+        """Drop histories that nobody has used for too long."""
         for session_id, idle in list(self._by_session.items()):
             if idle.since < now - IDLE_S_MAX:
                 del self._by_session[session_id]

@@ -32,14 +32,14 @@ NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resum
 def may_be_resumed(snapshot: Snapshot) -> bool:
     """Whether the session has an unfinished turn that can be resumed.
 
-    Compactions and the user's own commands can't be. Neither can a sub-agent's turn, since the call
-    that waited for it is lost.
+    Compactions and the user's own commands can't be resumed. Neither can a sub-agent's turn, since
+    the call that waited for it is lost.
     """
     turn = snapshot.turn
     if turn is None or snapshot.owner_id:
         return False
     begin = next(mark.items for mark in snapshot.marks if mark.turn_id == turn.turn_id)
-    # Only turns of the model begin with a message of the user, or the notice in place of one.
+    # Only turns of the model begin with a user's message, or with the notice in its place.
     return any(
         isinstance(item, UserMessage) or (isinstance(item, Notice) and item.code == CONTINUED)
         for item in snapshot.items[begin : begin + 1]
@@ -49,7 +49,7 @@ def may_be_resumed(snapshot: Snapshot) -> bool:
 def resume(state: SessionState) -> ErrorInfo | None:
     """Resume the open turn of a session that was just loaded, if possible.
 
-    Returns None if the turn was begun. Otherwise returns the reason, and no event was put.
+    Returns None if the turn was begun, otherwise the reason why not; then there is no new event.
     """
     services, snapshot = state.services, state.outbox.fold_pending()
     turn = snapshot.turn

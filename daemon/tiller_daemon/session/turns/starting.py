@@ -1,7 +1,7 @@
 """Starting a turn: the events that open it, and the `ActiveTurn` that the actor then runs.
 
-A turn of the model starts with an input, or without a new one: then a notice stands in its place. A
-compaction and the user's own command start without either.
+A turn of the model starts with an input, or with a notice if there is no new input. A compaction
+and the user's own command start without either.
 """
 
 from tiller_daemon.errors import RejectionError
@@ -32,7 +32,7 @@ from tiller_protocol.ops import UserInput
 from tiller_protocol.settings import TurnChoices
 
 CONTINUED = "continued"
-"""Code of the notice that a turn begins with instead of a message."""
+"""Code of the notice with which a turn begins instead of a message."""
 
 CONTINUED_NOTICE = (
     "The user asks you to go on from here, without a new message. Check what is done already, then "
@@ -48,7 +48,7 @@ def start_turn(
 ) -> Started:
     """Start a turn with `first`, which was taken from the queue or is new; None continues history.
 
-    Raises `RejectionError`; then nothing has changed, and what was taken is back in the queue.
+    Raises `RejectionError`; then nothing has changed, and input that was taken is queued again.
     """
     try:
         return _start_turn(state, first, choices, pending)
@@ -88,7 +88,7 @@ def _start_turn(
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, choices, inherited)
-    # Only new input can still be rejected; what waited in the queue gets a warning.
+    # Only new input can still be rejected; for queued input there is a warning.
     if isinstance(pending.op, UserInput) and first and first.images is pending.images:
         check_image_support(pending.op, pending.images, frozen.model)
     context = frozen.context

@@ -3,7 +3,7 @@
 The model is asked after the first turn, so that no turn waits for its own request because of a
 title. The request belongs to the session, not to the turn: it can't delay the turn's end or make it
 fail. A request that fails is made again after the next turn, and the last failure is reported.
-If the daemon stops before, the first title stays.
+If the daemon stops before that, the first title stays.
 """
 
 import re
@@ -47,7 +47,7 @@ OUTPUT_TOKENS_MAX = 2_000
 """Generous, since reasoning models think before they write a line."""
 
 REPORTED = frozenset({"authentication", "quota", "not_found"})
-"""Kinds of errors that only the user can repair, and so is told at once."""
+"""Kinds of errors that only the user can repair, and that are therefore reported at once."""
 
 GIVEN_UP = (
     "No title could be written after {turns} turns, so the beginning of the first input stays "
@@ -63,7 +63,7 @@ TITLE_SYSTEM = (
 
 @dataclass
 class WantedTitle:
-    """What a loaded session knows about the title that it still wants from a model."""
+    """The state of the title that a loaded session still wants from a model."""
 
     text: str = ""
     """The first input; empty if no title is wanted, or no longer."""
@@ -121,7 +121,7 @@ class TitleRequest:
             self._outbox.put(WarningRaised("no_title", message))
 
     async def _ask_and_put(self) -> str:
-        """Ask the model, and put its title if it has one; returns why it gave no answer."""
+        """Ask the model, and record the title in its answer; return why there is no answer."""
         try:
             answer, usage, cost = await self._ask()
         except (ModelError, RejectionError) as error:
@@ -131,7 +131,7 @@ class TitleRequest:
         except Exception as error:
             log.exception("title_crashed", session_id=self._session_id)
             return f"A bug in the daemon: {type(error).__name__}."
-        # A person may have given a title meanwhile, which stays. The cost counts anyway.
+        # A title that a person has given meanwhile stays. The cost counts anyway.
         is_ours = self._title_now() == first_title(self._text)
         if title := clean_title(answer) if is_ours else self._title_now():
             self._outbox.put(SessionTitled(title, usage, cost))
@@ -150,7 +150,7 @@ class TitleRequest:
         return self._outbox.fold_pending().title
 
     def _report(self, error: ModelError | RejectionError) -> None:
-        """Tell the user what only they can repair, unless the turn has done so."""
+        """Report an error that only the user can repair, unless the turn has done so."""
         kind = error.kind if isinstance(error, ModelError) else "not_found"
         if kind in REPORTED and self._small_model:
             message = f"No title could be written by {self._small_model}. {error.message}"

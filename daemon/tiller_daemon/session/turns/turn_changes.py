@@ -1,7 +1,7 @@
-"""What a turn changes in files: found by snapshots before and after, recorded as `Patch` items.
+"""A turn's changes in files: found by snapshots before and after, recorded as `Patch` items.
 
-Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots, `reverting` goes
-back to them.
+Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots, and `reverting`
+restores files from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class TurnChanges:
 
     async def _begin(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
-        # Between turns a change may have escaped a watch, and it is not this turn's.
+        # A change between turns may have escaped the watches, and must not count as this turn's.
         thorough = not self._has_looked
         claims = self._limits.claims
         self._claimed, self._taken = claims.mark(), tuple(one.scope for one in claims.current)
@@ -137,7 +137,7 @@ class TurnChanges:
         return () if scope is None or WHOLE in scope.names else scope.names
 
     def _without(self) -> tuple[str, ...]:
-        """Return what was claimed at any time since the earlier snapshot, or during this one."""
+        """Return all places that were claimed at any time since the earlier snapshot."""
         scopes = (*self._taken, *self._limits.claims.since(self._claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
@@ -157,9 +157,9 @@ class TurnChanges:
 
 
 def own_changes(patch: Patch, changes: Sequence[TreeChange]) -> tuple[TreeChange, ...]:
-    """Return those of the differences between the trees of a patch that belong to it.
+    """Return the differences between a patch's trees that belong to the patch.
 
-    The others are the work of sub-agents at the same time.
+    Other differences are the work of sub-agents at the same time.
     """
 
     def belongs(path: str) -> bool:
