@@ -16,7 +16,7 @@ _PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether the whole `subject` matches, in linear time for a pattern with one `*`."""
+    """Whether the whole `subject` matches; takes linear time for a pattern with one `*`."""
     return _compiled(pattern).match(subject) is not None
 
 
@@ -46,7 +46,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _expression(pattern: str) -> str:
-    r"""Return the regular expression; `(?>.*?x)` keeps `*` from backtracking, which may explode."""
+    r"""Return the regular expression; `(?>.*?x)` prevents exponential backtracking."""
     chunks: list[str] = [""]
     for piece in _PIECE.findall(pattern):
         if piece.startswith("*"):

@@ -1,10 +1,10 @@
 """Permission rules: which calls are allowed, which are asked about, which are denied. Pure.
 
 Rules are one sequence, the weakest layer first: built in, user, project, agent, session, and the
-lasting rules of the workspace. The last matching rule wins, but a granted rule (of the answers
-`always` and `always_here`) never overrides a denial; without a rule the user is asked. A command
-line is judged by each of its commands (`shell.enclosures`): all of them must be allowed, and one
-denial denies the line.
+lasting rules of the workspace. The last matching rule wins, but a granted rule (from the answers
+`always` and `always_here`) never overrides a denial. If no rule matches, the user is asked. In a
+command line, each command is judged (`shell.enclosures`): all must be allowed, and one denial
+denies the line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,8 +46,8 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("doom_loop", "*", action="ask"),
     *_built_in("task", "*", action="allow"),
 )
-"""The weakest layer. It has no rule for `bash`: a command line that no rule matches gets an
-enclosure by what it seems to do, or a question (`shell.enclosures`)."""
+"""The weakest layer. It has no rule for `bash`. If no rule matches a command line, its apparent
+purpose decides: the line runs in an enclosure, or the user is asked (`shell.enclosures`)."""
 
 
 class JudgedRequirement(Protocol):
@@ -55,7 +55,7 @@ class JudgedRequirement(Protocol):
 
     @property
     def permission(self) -> str:
-        """What kind of thing the call would do."""
+        """The kind of action, such as `read` or `bash`."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class JudgedRequirement(Protocol):
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Patterns that the answer `always` would allow."""
+        """The patterns that the answer `always` would allow."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class Verdict(Struct, frozen=True):
 
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
-    """Return what the rules say about one subject: the last match wins, no match asks."""
+    """Return the action for one subject by the last matching rule; `ask` if no rule matches."""
     rule = last_match(permission, subject, layers)
     return rule.action if rule else "ask"
 
@@ -134,8 +134,9 @@ def decide(
 ) -> Verdict:
     """Decide about a call with all its requirements; `rules` are the layers above the built-in one.
 
-    One denial denies the call, else one question asks; a call without requirements is allowed. Then
-    `approve` turns a question into an approval (`always`) or a denial (`never`).
+    If any requirement is denied, so is the call; otherwise, if any needs a question, the user is
+    asked. A call without requirements is allowed. Finally, `approve` may turn a question into an
+    approval (`always`) or a denial (`never`).
     """
     layers = (*BUILT_IN, *rules)
     verdicts = [
@@ -159,7 +160,7 @@ def grants(permission: str, patterns: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:
-    """Return the patterns that `always` would allow, for a request; empty if no rule can."""
+    """Return the patterns that the answer `always` would allow; empty if no rule can cover them."""
     match requirement.kind:
         case "command":
             of_line = always_patterns
