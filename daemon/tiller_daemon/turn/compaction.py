@@ -1,8 +1,8 @@
 """Keeps requests within the context window: prunes old tool output, or compacts to a summary.
 
-The log still has everything. A compaction is an item that replaces what came before it; pruning
-names the calls whose output is no longer sent. `history_compacted` records both, so that a reloaded
-session sends the same bytes. What to prune and preserve is chosen by pure functions;
+The log still has everything. A compaction is an item that replaces all earlier items in requests;
+pruning names the calls whose output is no longer sent. `history_compacted` records both, so that a
+reloaded session sends the same bytes. Pure functions choose which items to prune and preserve;
 `ContextWindow` asks a model for the summary.
 """
 
@@ -70,11 +70,11 @@ AUTO_IS_OFF = (
 
 
 class ContextFull(Exception):
-    """The context could not be made smaller; the message tells the user what to do."""
+    """The context is full and could not be made smaller; the message tells the user what to do."""
 
 
 class CompactionFailed(Exception):
-    """No summary has replaced history; the message says why, with the provider's words."""
+    """No summary has replaced history; the message gives the reason, if possible the provider's."""
 
 
 class NothingToCompact(CompactionFailed):
@@ -82,7 +82,7 @@ class NothingToCompact(CompactionFailed):
 
 
 def is_full(tokens: int, model: TurnModel, share: float) -> bool:
-    """Whether a request of this many tokens fills so large a share of the usable window."""
+    """Whether a request of `tokens` tokens fills at least `share` of the usable window."""
     usable = model.context_window - (model.max_output_tokens or 0)
     return tokens >= share * max(usable, 1)
 
@@ -101,9 +101,10 @@ def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
 
 
 def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, ...]:
-    """Return the ids of old calls whose output can be pruned; none if that gains too little.
+    """Return the ids of old calls whose output can be pruned; none if that saves too little.
 
-    `protect` is how many tokens of the newest tool output stay; `gain` is the least to gain.
+    `protect` is how many tokens of the newest tool output stay. `gain` is how many tokens pruning
+    must save at least.
     """
     call_ids: list[str] = []
     total = gained = 0
@@ -119,10 +120,10 @@ def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, 
 
 
 async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> None:
-    """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
+    """Stop sending the output of old calls if that saves enough. Call at the end of a turn."""
     protect, gain = policy.prune_protect_tokens, policy.prune_gain_tokens
     sent = history.for_request()
-    # The gain is almost always too small, so most turns need no look at each call.
+    # The gain is almost always too small, so most turns needn't look at each call.
     if not policy.prune or history.estimator.prunable(sent, protect) < gain:
         return
     pruned = prunable(sent, protect=protect, gain=gain)
@@ -144,7 +145,10 @@ class ContextWindow:
         self._meter.count(before.tokens, history.sent_before(before.items), before.items)
 
     def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
-        """Record the usage of the response to `request`; its `calls` calls end the history."""
+        """Record the usage of the response to `request`.
+
+        `calls` is how many calls the response has; they are the last items of history.
+        """
         tokens = usage.tokens if usage.input_tokens else 0
         self._meter.count(tokens, request.items, len(self._history.items) - calls)
 
@@ -152,7 +156,7 @@ class ContextWindow:
         return self._meter.tokens(self._history.items, self._history.for_request)
 
     async def compact_if_full(self) -> bool:
-        """Compact if the context is nearly full; return whether it was."""
+        """Compact history if the context is nearly full; return whether it was."""
         policy = self._context.compaction.policy
         full = policy.auto and is_full(self._tokens(), self._context.model, policy.full_share)
         if full:
@@ -160,13 +164,16 @@ class ContextWindow:
         return full
 
     async def compact_after(self, overflow: ModelError) -> None:
-        """Compact because the provider refused a request as too long. Raises `ContextFull`."""
+        """Compact history because the provider refused a request as too long.
+
+        Raises `ContextFull`.
+        """
         if not self._context.compaction.policy.auto:
             raise ContextFull(f"{overflow.message} {AUTO_IS_OFF}")
         await self._compact()
 
     async def compact_now(self) -> None:
-        """Compact because the user asks for it. Raises `CompactionFailed`.
+        """Compact history because the user asks for it. Raises `CompactionFailed`.
 
         Failure and cancellation leave history unchanged.
         """
@@ -176,7 +183,7 @@ class ContextWindow:
         await self._replace_by_summary(self._tokens())
 
     async def _compact(self) -> None:
-        """Compact history, or prune it if that fails. Raises `ContextFull` when neither helped.
+        """Compact history, or prune it if that fails. Raises `ContextFull` if neither helps.
 
         Cancellation leaves history unchanged.
         """
@@ -211,7 +218,7 @@ class ContextWindow:
             self._meter.discard_count()
 
     def _has_replaceable_items(self) -> bool:
-        """Whether history has more than a summary and the inputs preserved with it."""
+        """Whether history has more than a summary and the inputs preserved with the summary."""
         preserved = self._preserved_inputs()
         return any(
             not isinstance(item, Compaction) and item.id not in preserved
@@ -226,7 +233,8 @@ class ContextWindow:
     def _measure(self, compaction: Compaction) -> tuple[int, TokenMeter]:
         """Return the tokens after a compaction, and the meter to use from then on.
 
-        Measured on a copy: a summary that is too large must leave no trace.
+        They are measured on a copy of history, because a summary that is too large must leave no
+        trace.
         """
         compacted = History([*self._history.items, compaction], self._history.pruned)
         meter = copy(self._meter)
@@ -273,7 +281,7 @@ class ContextWindow:
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
     def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
-        """Return the error: either the summary is too long, or the history is too short."""
+        """Raise the error that says whether the summary is too long or the history too short."""
         shortest, _ = self._measure(structs.replace(compaction, summary=""))
         if shortest > SHRINK_SHARE_MAX * before:
             raise NothingToCompact(
