@@ -1,4 +1,4 @@
-"""The tools that a turn offers to its model, and lookup of the tool that the model names."""
+"""Chooses the tools that a turn offers to its model, and finds the tool that the model names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -25,7 +25,7 @@ _UNSUITED: Mapping[EditTool, str] = {
     "apply_patch": EDIT.name,
     "both": "",
 }
-"""The tool for edits to leave out, by the one that suits the model."""
+"""Which of the two tools for edits to leave out; the key is the tool that suits the model."""
 
 
 def tool_specs(
@@ -40,10 +40,10 @@ def tool_specs(
 def offered_tools(
     tools: Mapping[str, Tool], rules: Sequence[Rule], edit_tool: EditTool
 ) -> dict[str, Tool]:
-    """Return the tools that suit the model, without those that the rules deny for all arguments.
+    """Return the tools that suit the model, except tools that the rules deny for all arguments.
 
-    If the model calls a denied tool all the same, perhaps because it did so earlier, the rules say
-    why the call is refused.
+    The model may call a denied tool all the same, perhaps because it did so earlier. Then the rules
+    refuse the call and give the reason.
     """
     unsuited = _UNSUITED[edit_tool]
     return {
@@ -57,7 +57,7 @@ def offered_tools(
 
 
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
-    """Return the tool of that name, ignoring letter case if the match is unambiguous."""
+    """Return the tool called `name`, ignoring letter case if only one tool matches."""
     if tool := tools.get(name):
         return tool
     folded = name.strip().casefold()

@@ -1,4 +1,4 @@
-"""What the calls of one turn share: its services, and the checks of a call's permissions."""
+"""The settings and services that a turn's calls share, and the checks of a call's permissions."""
 
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,15 @@ class TurnTools(Struct, frozen=True):
     context: TurnContext
     """The turn's frozen settings."""
     permission: Permission
-    """Decides about calls."""
+    """Decides whether calls may run."""
     enclosures: TurnEnclosures
-    """Chooses where commands run."""
+    """Chooses the enclosures for commands."""
     escalation: Escalation
     """Offers a looser enclosure for commands that were stopped."""
     environments: Environments
-    """Makes the environments that tools run in."""
+    """Makes the environments for tools."""
     hooks: TurnHooks
-    """Run before and after calls."""
+    """Runs hooks before and after calls."""
 
     @property
     def workspace(self) -> Path:
@@ -75,7 +75,7 @@ class TurnTools(Struct, frozen=True):
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and runs_in_background(tool, arguments):
-            # Files that a build creates are disabled at its end, which is unknown for this one.
+            # A build's new files are disabled at its end, which no call awaits for this command.
             most = Enclosure.READ_ONLY
         return tuple(
             structs.replace(r, loosest_unasked=most) if r.kind == "command" else r
@@ -89,7 +89,7 @@ class TurnTools(Struct, frozen=True):
                 return tool.effect
             case "command":
                 commands = command_lines(requirements)
-                # Without a sandbox a command that seems to read could still write.
+                # Without a sandbox, a command that seems to read could still write.
                 enforced = self.enclosures.loosest_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":

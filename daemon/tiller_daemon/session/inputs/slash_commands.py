@@ -1,4 +1,4 @@
-"""Commands (`/NAME arguments`) and sub-agents (`@NAME`) that the text of an input calls.
+"""Finds the command (`/NAME arguments`) and the sub-agents (`@NAME`) that an input's text calls.
 
 Expands the command into its prompt, agent and model.
 """
@@ -46,7 +46,7 @@ _MARKS: Final = re.compile(r"</(context(?:-\d+)?)>")
 
 
 class ExpandedInput(NamedTuple):
-    """An input with its command expanded."""
+    """An input after its command was expanded."""
 
     op: UserInput
     sub_agents: tuple[str, ...] = ()
@@ -58,9 +58,9 @@ def expand_input(
 ) -> ExpandedInput:
     """Return `op` with its slash command expanded, and the sub-agents that it calls.
 
-    The input's agent and model override the command's. Text from `content` and from the input's
-    context calls nothing.
-    Raises `RejectionError` for an unknown or invalid command, or one whose text is too long.
+    The input's agent and model override the command's agent and model. Names in `content` and in
+    the input's context call nothing. Raises `RejectionError` for an unknown or invalid command, or
+    a command whose text is too long.
     """
     if content.prompt is None:
         expanded = _expand_own(services, snapshot, op)
@@ -85,7 +85,7 @@ def _marked(context: str) -> str:
 
 
 def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
-    """Expand what the user's own text calls."""
+    """Expand the command and find the sub-agents that the user's own text calls."""
     call = read_call(op.text)
     command = call and _find(services, snapshot, call)
     if call is None or command is None:
@@ -96,7 +96,7 @@ def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> Expand
     expanded = _expanded(op, call, command)
     if not command.subtask:
         return ExpandedInput(expanded)
-    # Never more than the session's own agent may do, unless the user's command says so.
+    # Without an agent of its own, the command may do no more than the session's agent.
     own = op.overrides.agent or snapshot.settings.agent or DEFAULT_AGENT
     agent = command.agent or own
     find_agent(services, snapshot.workspace, agent)
@@ -106,9 +106,9 @@ def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> Expand
 def edited_sub_agents(
     services: Services, snapshot: Snapshot, queued: QueuedInput, text: str
 ) -> tuple[str, ...]:
-    """Return the sub-agents that queued input calls after its text has been changed to `text`.
+    """Return the sub-agents that a queued input calls after its text was changed to `text`.
 
-    A sub-agent that the old text did not mention comes from a command, and stays.
+    A sub-agent that the old text did not mention was named by a command, so it stays.
     """
     before = _mentioned(services, snapshot, queued.text)
     of_command = [agent for agent in queued.sub_agents if agent not in before]
@@ -130,7 +130,7 @@ def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command 
 
 
 def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -> RejectionError:
-    """Return the rejection of an input that calls an unknown command; it names similar ones."""
+    """Return the rejection of an input that calls an unknown command; it names similar commands."""
     known = _read(services, snapshot, "list of commands", list_commands)
     hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
     message = (
@@ -146,7 +146,7 @@ def _read(
     name: str,
     read: Callable[[Path | None, Path, MayRead], T],
 ) -> T:
-    """Return what `read` finds in the trusted workspace and the user's directory."""
+    """Return the result of `read` for the user's directory and the workspace, if it is trusted."""
     project = trusted_workspace(services, snapshot.workspace)
     return read_with_rules(
         services,
