@@ -80,7 +80,7 @@ async def test_a_model_that_is_gone_is_named_with_the_reason(autojump_clock, nur
     del world.scripts["a"]
     use(world, model="scripted/b")
     (message,) = await warned(world, session_id)
-    assert message.endswith("asked scripted/a. There is no model 'scripted/a'.")
+    assert message.endswith("used scripted/a. There is no model 'scripted/a'.")
     nursery.cancel_scope.cancel()
 
 
