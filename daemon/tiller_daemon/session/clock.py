@@ -1,4 +1,4 @@
-"""The time of a session's events: wall time, but without jumps during a turn."""
+"""Tells the time of a session's events: wall time, but without jumps during a turn."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Clock(Struct, frozen=True):
-    """The two clocks of the daemon."""
+    """The daemon's two clocks."""
 
     wall: Callable[[], float]
     """Returns Unix seconds; it jumps when somebody sets the clock."""
@@ -36,7 +36,7 @@ class SessionClock:
         self._booted_at: float | None = None
 
     def begin_turn(self) -> None:
-        """From now on, count from the present time, without jumps."""
+        """Let time pass without jumps from now on."""
         self._booted_at = self._clock.wall() - self._clock.steady()
 
     def end_turn(self) -> None:

@@ -1,7 +1,7 @@
-"""Files as they are in the editors of frontends that offer a session to read them.
+"""Asks frontends for files that are open in an editor, if they lend a session this ability.
 
-Only a frontend knows the content of an unsaved buffer, so it is asked and has little time to
-answer. If anything goes wrong, the call uses the file on disk.
+Only a frontend knows the content of an unsaved buffer. It has little time to answer; if anything
+goes wrong, the call uses the file on disk.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ ANSWER_S_MAX: Final = 2.0
 """How long a call waits for editors, which answer in milliseconds unless a dialog blocks them."""
 
 VERSIONS_MAX: Final = 10_000
-"""How many earlier contents of files are recognized."""
+"""How many earlier contents of files are remembered, to recognize an outdated editor."""
 
 
 class Lenders(Protocol):
-    """Which frontends offer to read files for which session."""
+    """Knows which frontends offer to read files for which session."""
 
     def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
         """Return the session that has the loan, and the lenders that may be asked for files."""
         ...
 
     def ask_no_more(self, session_id: str, lender: str) -> None:
-        """Ask a lender for no file until it lends again."""
+        """Stop asking a lender for files until it lends again."""
         ...
 
 
@@ -57,7 +57,7 @@ class EditorFiles:
     """The open questions to lenders, and the known contents of the files in question."""
 
     def __init__(self, loans: Lenders, publish: Publish, new_id: Callable[[], str]) -> None:
-        """`publish` brings a question to its lender."""
+        """`publish` sends a question to its lender."""
         self._loans = loans
         self._publish = publish
         self._new_id = new_id
@@ -86,7 +86,7 @@ class EditorFiles:
         return None
 
     async def note(self, session_id: str, location: Location) -> tuple[bytes, str] | None:
-        """Note what a file contains now, and return it; None if no editor is asked."""
+        """Note a file's current content, and return it; None if no editor will be asked."""
         if not location.inside or not self._loans.readers(session_id)[1]:
             return None
         saved = await trio.to_thread.run_sync(_text_on_disk, location, abandon_on_cancel=True)
@@ -127,11 +127,11 @@ class EditorsOfSession(Struct, frozen=True):
     workspace: str
 
     async def unsaved(self, location: Location) -> bytes | None:
-        """Ask the editors."""
+        """Return the unsaved content of a file, as the editors have it."""
         return await self.files.unsaved(self.session_id, self.workspace, location)
 
     async def written(self, location: Location) -> None:
-        """Note the new content."""
+        """Note the new content of a file that was written."""
         await self.files.note(self.session_id, location)
 
 
@@ -151,10 +151,10 @@ def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text in a form that does not depend on how an editor stores it."""
+    """Return a text in a form that is the same however an editor stores it."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _version(location: Location, lines: str) -> bytes:
-    """Identify a content of a file."""
+    """Return an identifier for a file's content."""
     return hashlib.sha256(f"{location.path}\0{lines}".encode(errors="replace")).digest()

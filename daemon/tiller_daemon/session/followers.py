@@ -1,7 +1,7 @@
-"""Who has a session open: the frontends that asked for its events a short while ago.
+"""Knows who has a session open: the frontends that asked for its events a short while ago.
 
-Frontends make these requests anyway. So the list costs nothing while nobody asks, needs no sign-off
-that could get lost, and is right again soon after the daemon restarts. It is not in the log.
+Frontends make these requests anyway, so the list costs almost nothing and needs no message when a
+frontend leaves. It is not in the log, but right again soon after the daemon restarts.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from typing import Final
 from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
 
 FOLLOWERS_MAX: Final = 10_000
-"""Frontends of all sessions that are remembered; the one that asked longest ago is forgotten."""
+"""How many frontends of all sessions are remembered; the oldest are forgotten first."""
 
 
 class Followers:
-    """The frontends that follow sessions, each under an id of its own."""
+    """The frontends that follow sessions, each under its own id."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
-        """`steady` is a clock in seconds."""
+        """`steady` returns seconds and never jumps."""
         self._steady = steady
         self._asked_at: dict[tuple[str, str], float] = {}
         """When each frontend last asked, by session and id; the latest at the end."""

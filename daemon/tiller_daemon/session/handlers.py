@@ -68,7 +68,7 @@ from tiller_protocol.snapshot import find_mark
 
 def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
-    # Several parts of a turn's context depend on the same files.
+    # Several parts of a turn's context depend on the same files, which are looked at only once.
     with one_moment():
         return _handle(state, pending)
 
@@ -99,7 +99,7 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
             if ends:
                 notify_session_end(state.services, state.outbox, "archived")
             if op.archived:
-                # An archived session is out of sight, so nothing should go on in it.
+                # An archived session is out of sight, so nothing should keep running in it.
                 state.background.cancel_all()
                 state.tasks.cancel_all()
         case Compact():
@@ -129,7 +129,7 @@ def _configure(state: SessionState, op: SessionConfigure, pending: PendingSubmis
 
 
 def overloaded(pending: PendingSubmission) -> RejectionError:
-    """Return the rejection for a full queue, with the input in its `data`."""
+    """Return the rejection for a full queue, with the rejected input in its `data`."""
     data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
     return RejectionError("overloaded", "The queue of this session is full. Try again later.", data)
 
@@ -140,7 +140,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
         message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
     expanded, sub_agents = ExpandedInput(op)
-    # A model writes the prompts of sub-agents; only users may call commands and agents by name.
+    # A model writes sub-agents' prompts, but only users may call commands and agents by name.
     if pending.sub_agent_run is None:
         expanded, sub_agents = expand_input(
             state.services, state.outbox.snapshot, op, pending.content
@@ -274,7 +274,7 @@ def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyR
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
-    # The instructions of subdirectories may have gone with the reverted results.
+    # The reverted results may have contained the instructions of subdirectories.
     state.parts.files.instructions_sent.clear()
     state.put(pending, reverted, *files_kept_warnings(pending.files))
     return pending.files

@@ -10,7 +10,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_protocol.lending import LentServer
 
 LENT_CHARS_MAX: Final = 256 * 1024
-"""Maximum number of characters of all servers in a loan; few programs get more from Linux."""
+"""Maximum number of characters in a loan's servers; Linux accepts hardly more for a program."""
 
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t -~]")
 

@@ -1,4 +1,4 @@
-"""Recording of rejections: a retried submission gets the same rejection again.
+"""Records rejections, so that a retried submission gets the same rejection again.
 
 An unknown name may be defined in a configuration file that can't be used. If there is such a file,
 the rejection mentions it.
@@ -16,7 +16,7 @@ from tiller_protocol.codec import encode_answer
 log = structlog.get_logger()
 
 TRANSIENT = frozenset({"overloaded", "shutting_down", "unavailable", "internal"})
-"""Codes that do not depend on the op: the same submission may succeed later."""
+"""Codes that do not depend on the op, so that the same submission may succeed later."""
 
 
 async def record_rejection(

@@ -1,8 +1,8 @@
-"""Search over all sessions: keeps the index up to date, and answers from it.
+"""Searches all sessions: keeps the index up to date, and answers from it.
 
 The index follows the log: the new events of a session are read from the log a moment later, or
-when somebody searches. So a turn never waits for the index, and after a crash, an upgrade or the
-loss of the index it only has to catch up.
+when somebody searches. So a turn never waits for the index. After a crash, an upgrade or its loss,
+the index only has to catch up.
 """
 
 import math
@@ -46,36 +46,36 @@ from tiller_protocol.snapshot import SessionSummary
 log = structlog.get_logger()
 
 FIRST_AFTER_S = 2.0
-"""Time after the daemon's start until the index is compared with the log: frontends come first."""
+"""Seconds after the daemon's start until the index is compared with the log: users come first."""
 
 REST_S = 5.0
-"""Time after an event until its session is indexed, so that one pass takes in a whole step."""
+"""Seconds after an event until its session is indexed, so that one pass covers a whole step."""
 
 RETRY_S = 60.0
-"""Time until the next try after the index could not be written, as on a full disk."""
+"""Seconds until the next try if the index could not be written, for example on a full disk."""
 
 PAUSE_S = 0.01
-"""Pause between two reads in the background: the log's thread is free for turns meanwhile."""
+"""Seconds between two reads in the background, in which the log's thread is free for turns."""
 
 SEARCH_WAIT_S = 1.0
-"""How long a search waits for the index to catch up; then the answer says that it has not."""
+"""How long a search waits for the index to catch up; then it answers that sessions are missing."""
 
 READ_EVENTS_MAX = 500
 READ_BYTES_MAX = 512 * 1024
 """Limits of one read from the log, which takes a millisecond or two."""
 
 INPUTS_BYTES_MAX = 1024 * 1024
-"""Size of inputs after which a page of them ends."""
+"""A page of inputs ends after this many bytes."""
 
 PAGE_ROWS = 1_000
-"""Sessions in one read of the log's table."""
+"""How many sessions are read from the log's table at a time."""
 
 _COMPLETED = b"item_completed"
 _READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
 """Every encoded event with text contains the first marker and one of the others; few others do."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-"""The number of an input in a cursor: what fits into 64 bits."""
+"""An input's number in a cursor, which must fit into 64 bits."""
 
 BAD_CURSOR = "`after` is not the `next` of a page: request the first page again"
 
@@ -83,15 +83,15 @@ Result = TypeVar("Result")
 
 
 class InThread(Protocol):
-    """Runs a function where it delays nobody."""
+    """Runs a function in a thread, where it delays nobody."""
 
     async def __call__(self, function: Callable[[], Result], /) -> Result:
-        """Return what the function returns, or raise what it raises."""
+        """Return the function's result, or raise its error."""
         ...
 
 
 class SearchableSessions:
-    """What people read in all sessions, to be searched. `run` keeps the index up to date."""
+    """Searches the texts that people read in all sessions. `run` keeps the index up to date."""
 
     def __init__(
         self, log: Log, index: SearchIndex, in_thread: InThread = trio.to_thread.run_sync
@@ -214,7 +214,7 @@ class SearchableSessions:
             raise RejectionError("unavailable", str(error)) from error
 
     async def _catch_up(self, pause_s: float) -> None:
-        """Index what is new in the log; pauses for `pause_s` after each read."""
+        """Index the new events in the log; pause for `pause_s` seconds after each read."""
         if not self._is_compared:
             await self._compare()
         while True:
@@ -259,7 +259,7 @@ class SearchableSessions:
         while bodies := await self._log.events(
             session_id, known.head, READ_EVENTS_MAX, READ_BYTES_MAX
         ):
-            # Read after the events, so that the row is not older than they are.
+            # The row is read after the events, so that it is not older than the events.
             row = await self._log.session(session_id)
             if row is None:
                 self.note(session_id)  # it is being deleted
@@ -271,7 +271,7 @@ class SearchableSessions:
             await trio.sleep(pause_s)
 
     async def _is_same(self, session_id: str, known: Indexed) -> bool:
-        """Whether the log still has what was indexed last: a power failure may have taken it."""
+        """Whether the log still has the event indexed last, which a power failure may have lost."""
         bodies = await self._log.events(session_id, known.head - 1, 1, READ_BYTES_MAX)
         return bool(bodies) and checksum(bodies[0]) == known.last
 
@@ -315,7 +315,7 @@ def _add(index: SearchIndex, row: SessionRow, head: Indexed, bodies: list[bytes]
 
 
 def _before(after: str | None) -> tuple[float, str]:
-    """Return the time and the name in a cursor; for the first page, ones above all others."""
+    """Return the time and the name in a cursor; for the first page, values above all others."""
     if after is None:
         return math.inf, ""
     try:

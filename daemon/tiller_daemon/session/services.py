@@ -39,17 +39,17 @@ class ChosenModel(Struct, frozen=True):
     """A model of a configured provider."""
 
     name: str
-    """Provider and model, as the user writes it."""
+    """Provider and model, as the user writes them."""
     provider_model: str
-    """The provider's name for it."""
+    """The provider's name for the model."""
     client: ModelClient
     """Sends requests to the provider."""
     context_window: int | None = None
-    """In tokens; None if unknown."""
+    """The size of the context window in tokens; None if unknown."""
     max_output_tokens: int | None = None
-    """None if the provider decides."""
+    """Maximum length of a response; None if the provider decides."""
     options: dict[str, Any] = {}
-    """Options of provider and model: fields of the provider's request."""
+    """The options of provider and model, as fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
     """The options that each variant adds, by its name."""
     efforts: tuple[str, ...] = ()
@@ -57,11 +57,11 @@ class ChosenModel(Struct, frozen=True):
     prompt_header: str = ""
     """Text that the provider requires at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()
-    """What the model takes besides text."""
+    """The kinds of input that the model takes besides text."""
     price: CostOf = unpriced
-    """Computes the cost of a usage."""
+    """Returns the cost of usage."""
     hosted_tools: dict[str, dict[str, Any]] = {}
-    """The tools that the provider runs itself: their fields in requests, by their names."""
+    """The tools that the provider runs itself, by name, with their fields in requests."""
 
 
 class ModelSurvey(NamedTuple):
@@ -101,11 +101,11 @@ class ToolServers(Protocol):
         ...
 
     def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
-        """End the loans whose time is over, except those of sessions in use."""
+        """End the loans whose time is over, except loans to sessions in use."""
         ...
 
     async def ready(self, session_id: str = "", *, every: bool = False) -> None:
-        """Start the servers that a turn needs, or `every` one, and wait briefly for them."""
+        """Start the servers that a turn needs, or `every` server, and wait briefly for them."""
         ...
 
     def names(self, session_id: str) -> frozenset[str]:
@@ -121,7 +121,10 @@ class ToolServers(Protocol):
         ...
 
     async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
-        """Return the content of a resource of one of `names`; raises `ToolFailure`."""
+        """Return the content of a resource; raises `ToolFailure`.
+
+        `names` returns the possible values of `server`.
+        """
         ...
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
@@ -151,25 +154,25 @@ class UserSettings(Struct, frozen=True):
     configuration: Callable[[], Configuration]
     """Returns the configuration in use."""
     refresh: Callable[[], Awaitable[None]]
-    """Applies the configuration's files if one has changed; else it has no checkpoint."""
+    """Applies the configuration's files if any has changed; otherwise it has no checkpoint."""
     problem: Callable[[], str]
-    """Returns in sentences why the configuration file is not in use; empty if it is."""
+    """Returns sentences that say why the configuration file is not in use; empty if it is."""
     missing_keys: Callable[[], tuple[str, ...]]
     """Returns the variables for providers' keys that the daemon's environment lacks."""
     has_default_model: Callable[[], bool]
-    """Returns whether there is a model for turns that choose none, without a search for one."""
+    """Returns whether there is a default model, without a search for models."""
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules
     """The user's lasting rules, by workspace."""
     config_directory: Path
-    """Absolute, with links resolved."""
+    """The absolute path of the configuration's directory, with links resolved."""
     home: Path
-    """Absolute, with links resolved."""
+    """The absolute path of the user's home directory, with links resolved."""
     platform: str
     """A value of `sys.platform`."""
     documents: StampedCache = field(default_factory=StampedCache)
-    """A cache of the documents that people wrote for models, here and in workspaces."""
+    """A cache of documents that people wrote for models, in workspaces and for all of them."""
 
 
 class ToolSources(Struct, frozen=True):
@@ -179,13 +182,13 @@ class ToolSources(Struct, frozen=True):
     """Returns the tools available now to a session by name, including those of MCP servers; for "",
     only the tools that every session has."""
     servers: ToolServers
-    """The MCP servers, of the daemon and lent ones."""
+    """The MCP servers: the daemon's own, and lent ones."""
     language_servers: LanguageServers
-    """Report errors that a change of a file caused."""
+    """Report errors that a change to a file caused."""
     hooks: Hooks
-    """The user's own commands around calls and turns."""
+    """Runs the user's hooks around calls and turns."""
     editors: EditorFiles
-    """Knows the files that are open in an editor with changes that are not saved."""
+    """Finds unsaved changes to files in editors."""
 
 
 class CommandSettings(Struct, frozen=True):
@@ -197,7 +200,7 @@ class CommandSettings(Struct, frozen=True):
     """Returns the API keys in use, which are removed from tool output."""
     confiner: Confiner
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The daemon's proxy variables with their passwords: for tools, never for commands."""
+    """The daemon's proxy variables with passwords, which tools get but commands never do."""
 
 
 class SessionFiles(Struct, frozen=True):
@@ -210,7 +213,7 @@ class SessionFiles(Struct, frozen=True):
     forget: Callable[[str], None]
     """Removes the files of a deleted session."""
     snapshots: Snapshots | None = None
-    """None if files can't be reverted."""
+    """Takes and restores snapshots; None if files can't be reverted."""
 
 
 class Services(Struct, frozen=True):
@@ -227,16 +230,16 @@ class Services(Struct, frozen=True):
     new_id: Callable[[], str]
     """Returns a new ULID."""
     model: Callable[[str | None], ChosenModel]
-    """Finds a model by its full name, None for the default; raises `RejectionError`."""
+    """Finds a model by its full name, or the default model for None; raises `RejectionError`."""
     discover: Callable[[str], Awaitable[None]]
-    """Prepares a turn of a session: rereads a changed configuration, looks for local models, starts
+    """Prepares a session's turn: rereads a changed configuration, looks for local models, starts
     servers."""
     user: UserSettings
     """The user's configuration."""
     tools: ToolSources
     """Tools, their servers and hooks."""
     commands: CommandSettings
-    """How commands run."""
+    """The environment of commands."""
     files: SessionFiles
     """Files that the daemon writes for sessions."""
     histories: IdleHistories = field(default_factory=IdleHistories)

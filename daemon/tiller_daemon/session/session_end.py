@@ -1,4 +1,4 @@
-"""The end of a session, for the hooks on it: it was archived or deleted."""
+"""Starts the hooks on the end of a session, when it is archived or deleted."""
 
 from functools import partial
 

@@ -20,9 +20,9 @@ class SessionParts(Struct, frozen=True):
     outbox: Outbox
     """Takes the session's events."""
     queue: InputQueue
-    """Input that waits."""
+    """Input that is waiting."""
     requests: OpenRequests
-    """Questions to the user."""
+    """Open questions to the user."""
     files: FileVersions
     """The versions of files that the model has read."""
     sessions: Sessions

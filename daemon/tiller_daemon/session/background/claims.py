@@ -14,7 +14,7 @@ class Claim(NamedTuple):
 
 
 class Claims:
-    """The claims of one session: the current ones, and how many there have been."""
+    """The claims of one session: the current claims, and all scopes claimed so far."""
 
     def __init__(self) -> None:
         self._current: dict[str, Claim] = {}
@@ -31,11 +31,11 @@ class Claims:
         self._scopes.append(claim.scope)
 
     def end(self, task_id: str) -> None:
-        """Drop the claim of a sub-agent that has ended, if it had one."""
+        """Drop the claim of a sub-agent that has ended, if it had a claim."""
         self._current.pop(task_id, None)
 
     def mark(self) -> int:
-        """Return a mark for `since`."""
+        """Return a mark for the present time, to pass to `since`."""
         return len(self._scopes)
 
     def since(self, mark: int) -> tuple[WriteScope, ...]:

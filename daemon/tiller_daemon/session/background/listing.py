@@ -12,7 +12,7 @@ LISTED_MAX = 32
 def listed_with(
     before: tuple[BackgroundCommand, ...], changed: BackgroundCommand
 ) -> tuple[BackgroundCommand, ...]:
-    """Return the list with an entry that is new or has changed."""
+    """Return the list after adding or replacing an entry."""
     if any(entry.id == changed.id for entry in before):
         return tuple(changed if entry.id == changed.id else entry for entry in before)
     # The oldest ended entries are dropped first; running ones stay, as they can still be ended.
@@ -29,7 +29,7 @@ def next_id(snapshot: Snapshot, prefix: str) -> str:
 
 
 def lost_entries(snapshot: Snapshot) -> tuple[BackgroundCommand, ...] | None:
-    """Return the list with running entries marked as lost; None if none was running."""
+    """Return the list with running entries marked as lost; None if no entry was running."""
     if all(entry.state != "running" for entry in snapshot.background):
         return None
     return tuple(

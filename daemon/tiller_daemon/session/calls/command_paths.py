@@ -1,4 +1,4 @@
-"""Further permissions of a command line: for files that its enclosure hides, and for the network.
+"""Finds further permissions for command lines: to see files that enclosures hide, and the network.
 
 Protection does not depend on this module: the enclosure hides these files whatever the line names.
 But the user should be asked before a command that would otherwise fail, and it may see the files
@@ -35,9 +35,9 @@ _PARTS = re.compile(r"[=:]")
 def further_requirements(
     requirements: Sequence[Requirement], workspace: Path, is_own: Callable[[Path], bool]
 ) -> tuple[Requirement, ...]:
-    """Return further permissions for a call: to see hidden files, and to write executed ones.
+    """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    `is_own` tells whether a path leads to the daemon's own files.
+    `is_own` returns whether a path leads to the daemon's own files.
     """
     reading = [
         line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
@@ -52,9 +52,9 @@ def further_requirements(
 def requirements_without_sandbox(
     requirements: Iterable[Requirement], *, reads_are_confined: bool
 ) -> tuple[Requirement, ...]:
-    """Return the permission to run without a sandbox, for each command line that will do so.
+    """Return a permission for each command line that will run without a sandbox.
 
-    With `reads_are_confined`, a sandbox is available for lines that seem to read.
+    With `reads_are_confined`, lines that seem to read will run in a sandbox.
     """
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
@@ -180,7 +180,7 @@ def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
     for word in operands:
         text = word.text
         if names_too:
-            # Only these can lead out of the workspace.
+            # Only such words can lead out of the workspace.
             text = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith(("/", "~")) or ".." in text.split("/"):
                 yield text

@@ -1,4 +1,4 @@
-"""Escalation: a command that its enclosure stopped runs again in a looser one, if the user agrees.
+"""Escalation: if the user agrees, a command that its enclosure stopped runs again in a looser one.
 
 The model can't ask for an escalation: no tool has an argument for it. A command that seemed to read
 and tried to write may get the session's enclosure. So may a build if that enclosure is enough; any
@@ -42,7 +42,7 @@ class EscalationResult(NamedTuple):
 
 
 class Escalation:
-    """The escalations of one turn. Once the user has declined one, the turn offers no more."""
+    """The escalations of one turn. Once the user has declined, the turn offers no more of them."""
 
     def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
         self._permission = permission
@@ -54,12 +54,12 @@ class Escalation:
     ) -> EscalationResult:
         """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `requirement` is the permission to run its command line.
+        `requirement` is the permission to run the command line.
         """
         if self._declined:
             return EscalationResult(None, result)
         (command,) = requirement.subjects
-        # The next looser enclosure, if it is enough: running outside is the last resort.
+        # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
             title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
@@ -87,7 +87,7 @@ class Escalation:
         Returns why the command may write, otherwise its final result.
         """
         (command,) = requirement.subjects
-        # Judged as if no sandbox worked, so that only explicit rules can allow the command.
+        # Judge the command as if no sandbox worked, so that only explicit rules can allow it.
         rules = (*BUILT_IN, *self._enclosures.rules())
         line = judge_line(command, requirement.permission, rules, None)
         verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)

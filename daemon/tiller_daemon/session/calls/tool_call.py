@@ -1,4 +1,4 @@
-"""One tool call, from its prepared arguments through permission and execution to its result."""
+"""Takes one tool call from prepared arguments through permission and execution to its result."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -80,7 +80,7 @@ class PreparedToolCall:
 
     def permit_early(self) -> bool:
         """Permit the call if it only reads, may be repeated, and needs no approval."""
-        # If the response is retried the call runs again, which a hook would notice.
+        # If the response is retried, the call runs again, which a hook would notice.
         if self._turn.hooks.observes(self._tool.name):
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
@@ -141,14 +141,14 @@ class PreparedToolCall:
         return self._turn.permission.verdict(self._requirements)
 
     async def _check(self) -> Refusal | None:
-        """Refuse a call that the agent may not make, or that would fail if the user allowed it."""
+        """Return a refusal if the agent may not make the call, or if it would fail once allowed."""
         turn = self._turn
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
         if self.effect != "read" and (beyond := turn.beyond_limits(self._tool, self._requirements)):
             return Refusal("denied", beyond)
         if (check := self._tool.check) and self._verdict().action == "ask":
-            # A call that would fail anyway is not worth a question.
+            # The user need not be asked about a call that would fail anyway.
             files = turn.environments.files.versions
             try:
                 await self._require_saved()
@@ -159,14 +159,14 @@ class PreparedToolCall:
 
     @property
     def _written(self) -> list[Location]:
-        """The files of the workspace that the tool itself will write."""
+        """The files in the workspace that the tool itself will write."""
         if self._tool.effect != "write":
-            # Which files a command will change is not known beforehand.
+            # It is not known beforehand which files a command will change.
             return []
         return to_be_written(self._requirements, self._turn.workspace.resolve())
 
     async def _require_saved(self) -> None:
-        """Raise `ToolFailure` if an editor has changes of a file that would be overwritten."""
+        """Raise `ToolFailure` if an editor has unsaved changes to a file to be written."""
         for location in self._written:
             if await self._turn.environments.files.editors.unsaved(location) is not None:
                 raise ToolFailure(UNSAVED.format(path=location.text))
@@ -230,10 +230,10 @@ class PreparedToolCall:
             ) from error
 
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
-        """Run the tool; if its enclosure stopped it and the user agrees, again in a looser one.
+        """Run the tool. If its enclosure stopped it and the user agrees, run it in a looser one.
 
-        The user is not asked here about a call that only reads, because other calls run at the same
-        time: see `run_again`.
+        The user is not asked here about a call that only reads, because other calls run
+        concurrently; see `run_again`.
         """
         result = await self._attempt(environment)
         confined = environment.commands.confined
@@ -261,13 +261,13 @@ class PreparedToolCall:
             return await self._tool.run(self._arguments, environment)
 
     async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
-        """Make the enclosure; the user's own commands and tools without commands have none."""
+        """Make the enclosure; none for the user's own commands, or for tools without commands."""
         turn = self._turn
         if not self._commands or self.call.by_user:
             return CallEnclosure(None)
         if enclosure is None:
             enclosure = turn.enclosures.enclosure_of(self._requirements)
-            # Rules may allow a command more, but not for a read-only agent.
+            # Rules may allow a command a looser enclosure, but not for a read-only agent.
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         background = runs_in_background(self._tool, self._arguments)
@@ -277,7 +277,7 @@ class PreparedToolCall:
         )
 
     async def _check_of_changes(self) -> FileCheck | None:
-        """Note the errors in files that the tool will change."""
+        """Note the errors in files before the tool changes them."""
         files = [location.path for location in self._written]
         if not files:
             return None
@@ -294,7 +294,7 @@ class PreparedToolCall:
 
     @property
     def _command(self) -> Requirement:
-        """The requirement to run the command line, for a call that has one."""
+        """The requirement to run the command line of a call."""
         return next(
             requirement
             for requirement in self._requirements
@@ -327,6 +327,6 @@ def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
 
 
 def _confined(environment: ToolEnvironment, confined: CommandSandbox | None) -> ToolEnvironment:
-    """Return the environment with its command in another sandbox, or in none."""
+    """Return the environment with another sandbox for its command, or without a sandbox."""
     commands = structs.replace(environment.commands, confined=confined)
     return structs.replace(environment, commands=commands)

@@ -1,4 +1,4 @@
-"""The tools of one turn: finds the tool of a call and validates its arguments.
+"""Finds the tool for a call among the tools of one turn, and validates the call's arguments.
 
 Implements the turn's `ToolRuntime`. `tool_call` runs the prepared calls.
 """
@@ -23,9 +23,9 @@ class Toolbox(Struct, frozen=True):
     """The tools of one turn by name, and the services that their calls share."""
 
     tools: Mapping[str, Tool]
-    """The tools that the model is offered."""
+    """The tools for the model's calls."""
     tools_of_user: Mapping[str, Tool]
-    """The tools that only calls of the user may use, because the agent is not offered them."""
+    """The tools that only the user's calls may use, because they are not offered to the agent."""
     shared: TurnTools
 
     def prepare(self, call: ToolCall) -> PreparedToolCall | Refusal:

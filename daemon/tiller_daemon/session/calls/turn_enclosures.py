@@ -1,6 +1,6 @@
 """Chooses the enclosures of one turn's commands, by the rules and the user's answers.
 
-The policy decides, the package `sandbox` makes the enclosures. This module connects the two.
+The policy makes the decisions, and the package `sandbox` the enclosures. This module connects them.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
 
 REVEALING = ("read", "external_directory")
-"""Permissions that let a command see what its enclosure hides."""
+"""Permissions that let a command see files that its enclosure hides."""
 
 NEW_REPOSITORY: Final = (
     "[The command created a git repository in the workspace: {names}. Git would run programs that "
@@ -49,14 +49,14 @@ NEW_EXECUTED: Final = (
 
 
 NAMED_MAX: Final = 20
-"""How many names a note for the model has; a build may make any number."""
+"""How many files a note for the model names; a build may make any number of files."""
 
 
 class CallEnclosure(NamedTuple):
-    """The enclosure that a call runs in."""
+    """The enclosure of a call."""
 
     confined: CommandSandbox | None
-    """None for a call that runs outside the sandbox."""
+    """The sandbox; None for a call that runs outside it."""
     before: ScanResult = ScanResult()
     """What a scan found in the workspace before the call."""
 
@@ -65,13 +65,13 @@ class TurnEnclosures(Struct, frozen=True):
     """The enclosures of one turn."""
 
     confiner: Confiner
-    """Works out what a command may do."""
+    """Computes the limits on a command."""
     context: TurnContext
     """The turn's frozen settings."""
     rules: Callable[[], tuple[Rule, ...]]
     """Returns the current rules."""
     spill_directory: Path
-    """Where the session's output and its `/tmp` are."""
+    """The directory of the session's output and its `/tmp`."""
     limits: WriteLimits
     """The limits on where the turn may write."""
 
@@ -83,26 +83,26 @@ class TurnEnclosures(Struct, frozen=True):
 
     @property
     def asks(self) -> bool:
-        """Whether commands that do more than read need approval, whatever rules allow."""
+        """Whether commands that do more than read need approval, whatever the rules allow."""
         return self.confiner.must_ask(self.context.permissions.sandbox)
 
     def session_allows_more(self, result: ToolResult) -> bool:
-        """Whether the session's enclosure allows what stopped a build."""
+        """Whether the session's enclosure would allow the actions for which a build was stopped."""
         if self.context.permissions.sandbox.network:
             return True
         return ".git" in result.stopped_by and self.limits.scope is None
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
-        """Return where a permitted call runs.
+        """Return the enclosure of a permitted call.
 
-        Commands that rules let leave the sandbox run outside. Otherwise a call that the rules
-        allow runs in the enclosure of their verdict, and a call that the user approved in the
-        session's.
+        Commands that rules let leave the sandbox run outside. Otherwise, a call that the rules
+        allow runs in the verdict's enclosure, and a call that the user approved runs in the
+        session's enclosure.
         """
         commands = [r for r in requirements if r.kind == "command"]
         lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
-            # The mode `read_only` is a promise that rules do not lift.
+            # The mode `read_only` is a promise that no rule can override.
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
         by_rules = [r for r in commands if r.permission != UNSANDBOXED]
@@ -199,7 +199,7 @@ class TurnEnclosures(Struct, frozen=True):
                     yield path
 
     def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
-        """Yield the protected files to hide; in a looser enclosure only those that rules deny."""
+        """Yield the protected files to hide; looser enclosures hide only files that rules deny."""
         rules = (*BUILT_IN, *self.rules())
         place = Path(self.context.workspace).resolve()
         for path in findings.protected:
@@ -239,7 +239,7 @@ class TurnEnclosures(Struct, frozen=True):
         return notes
 
     def _is_its_own(self, workspace: Path, path: Path) -> bool:
-        """Whether a build of this turn, and no build of another turn, could make a path."""
+        """Whether this turn could have made the file at a path, and no sub-agent beside it."""
         if self.limits.scope is not None:
             return self.limits.scope.covers(text_of(workspace, path))
         return not any(path.is_relative_to(taken) for taken in self.limits.taken)
@@ -268,9 +268,9 @@ def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]
     """Disable `paths` by renaming them; return their old names and their new names."""
     names: list[str] = []
     disabled: list[str] = []
-    # The deepest first, before the directories that they are in get other names.
+    # The deepest paths first, before their directories are renamed.
     for path in sorted(paths, key=lambda path: -len(path.parts)):
-        # The command's last processes may have removed it meanwhile.
+        # The command's last processes may have removed the file meanwhile.
         with contextlib.suppress(FileNotFoundError):
             disabled.append(printable(Path(disable(place, path))))
             names.append(printable(path.relative_to(place)))

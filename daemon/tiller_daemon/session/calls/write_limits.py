@@ -1,8 +1,7 @@
-"""Where the calls of one turn may write at most. No rule, answer or `approve` lifts these limits.
+"""Limits where the calls of one turn may write. No rule, answer or `approve` lifts these limits.
 
-A sub-agent may change only what its task declares, and nobody else may change what a background
-sub-agent has claimed.
-`turn_enclosures` holds commands to the same limits.
+A sub-agent may change only files that its task declares, and nobody else may change files that a
+background sub-agent has claimed. `turn_enclosures` holds commands to the same limits.
 """
 
 from collections.abc import Sequence
@@ -62,7 +61,7 @@ class WriteLimits(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why there is a limit, in whole sentences."""
+        """Sentences that say why there is a limit."""
         if self.scope is not None:
             return f"Your task lets you change only {self.scope}."
         owned = (
