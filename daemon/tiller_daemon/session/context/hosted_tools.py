@@ -1,4 +1,4 @@
-"""Which hosted tools a turn offers: those that are configured for the model, and not excluded.
+"""Chooses the hosted tools that a turn offers: those configured for the model and not excluded.
 
 Configuring a hosted tool counts as the user's consent, because the provider runs it within a
 response, where nobody can be asked about a call. A rule that denies `hosted_tool`, or an agent's

@@ -1,4 +1,4 @@
-"""Finds out which files may be read without asking the user, by a session's or a turn's rules.
+"""Finds out by a session's or a turn's rules which files may be read without asking the user.
 
 `policy.readable` applies the rules.
 """

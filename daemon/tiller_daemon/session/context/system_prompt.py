@@ -1,4 +1,4 @@
-"""The system prompt of a turn: given texts, instructions, skills and the environment.
+"""Makes the system prompt of a turn: given texts, instructions, skills and the environment.
 
 A few small files of bounded size are read, and read again only after a change. Nothing is executed.
 """
@@ -30,7 +30,7 @@ class SystemPrompt(NamedTuple):
 
     prompt: str
     refused_documents: tuple[str, ...]
-    """Documents that are left out, each as `path: reason`, for the user."""
+    """Documents that the prompt leaves out, each as `path: reason`, for the user."""
 
 
 def build_system_prompt(

@@ -1,7 +1,7 @@
 """The input queue of a session: input that was accepted and is not yet in the history.
 
-The submission loop puts input in, the turn takes it out. No method is async, so a check and the
-action that depends on it are atomic. Steering that a turn did not take becomes queued input.
+The submission loop puts input in, and the turn takes it out. No method is async, so a check and the
+action after it are atomic. Steering that a turn did not take becomes queued input.
 """
 
 from msgspec import structs
@@ -14,12 +14,12 @@ CLIENT = "task"
 """The client's name for input that no user wrote: a sub-agent's prompt, and its report."""
 
 QUEUED_INPUTS_MAX = 100
-"""How many inputs may wait in one session; more are rejected as `overloaded`. Only reports of
-background sub-agents, of which there are few, are always taken."""
+"""How many inputs may wait in one session; any more are rejected as `overloaded`. Only reports of
+background sub-agents, of which there are few, are always accepted."""
 
 
 class InputQueue:
-    """Implements the turn's `Mailbox`. `is_open` tells whether the turn still takes input."""
+    """Implements the turn's `Mailbox`. `is_open` says whether the turn still takes input."""
 
     def __init__(self, queue: tuple[QueuedInput, ...]) -> None:
         self._queue = list(queue)
@@ -27,7 +27,7 @@ class InputQueue:
 
     @property
     def queue(self) -> tuple[QueuedInput, ...]:
-        """The waiting inputs, next one first."""
+        """The waiting inputs, in the order in which they will be taken."""
         return tuple(self._queue)
 
     @property
@@ -37,12 +37,12 @@ class InputQueue:
 
     @property
     def has_steering(self) -> bool:
-        """Whether steering waits for the running turn."""
+        """Whether steering is waiting for the running turn."""
         return any(queued.delivery == "steer" for queued in self._queue)
 
     @property
     def user_steers(self) -> bool:
-        """Whether steering from a user waits for the running turn."""
+        """Whether steering from a user is waiting for the running turn."""
         return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
     def changed(self) -> QueueChanged:
@@ -50,7 +50,7 @@ class InputQueue:
         return QueueChanged(self.queue, waits=bool(self._queue) and not self.is_open)
 
     def open(self) -> None:
-        """Start to take input for a turn."""
+        """Begin to take input for a turn."""
         self.is_open = True
 
     def put(self, queued: QueuedInput) -> None:
@@ -71,7 +71,7 @@ class InputQueue:
         self._queue.insert(to, self._queue.pop(position))
 
     def promote(self, position: int) -> None:
-        """Make the input at `position` steering, the first to be taken."""
+        """Turn the input at `position` into steering that is taken first."""
         self._queue.insert(0, structs.replace(self._queue.pop(position), delivery="steer"))
 
     def take(self, position: int) -> QueuedInput:

@@ -23,12 +23,12 @@ READ_S_MAX: Final = 20.0
 """How long servers may take for one input. Frontends give up after 30 s."""
 
 RESOURCES_MAX: Final = 20
-"""Resources in one input; each may be as long as the result of a tool."""
+"""Maximum number of resources in one input; each may be as long as a tool's result."""
 
 _PROMPT: Final = re.compile(r"/mcp:([A-Za-z0-9_-]+):(\S+)(?:\s+(.*))?\Z", re.DOTALL)
 _RESOURCE: Final = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:\S+)")
 _AFTER_RESOURCE: Final = ".,;!?)'\""
-"""Characters that end a sentence, not an address."""
+"""Characters that end a sentence and don't belong to an address before them."""
 
 
 class ServerContent(Struct, frozen=True):
@@ -37,7 +37,7 @@ class ServerContent(Struct, frozen=True):
     prompt: str | None = None
     """Replaces the input's text."""
     attached: str = ""
-    """Follows the text."""
+    """Text that follows the input's text."""
     images: tuple[Image, ...] = ()
 
 

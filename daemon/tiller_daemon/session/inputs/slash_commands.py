@@ -89,7 +89,7 @@ def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> Expand
     call = read_call(op.text)
     command = call and _find(services, snapshot, call)
     if call is None or command is None:
-        # A name that exists as a path is no command, as in "/tmp is full".
+        # The name of an existing path is no command, as in "/tmp is full".
         if call and not Path(f"/{call.name}").exists():
             raise _unknown(services, snapshot, op, call.name)
         return ExpandedInput(op, _mentioned(services, snapshot, op.text))

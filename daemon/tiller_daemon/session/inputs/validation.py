@@ -1,4 +1,4 @@
-"""Validation of frontends' input: each check raises `RejectionError` with a helpful message."""
+"""Validates frontends' input. Each check raises `RejectionError` with a helpful message."""
 
 import os
 from pathlib import Path
@@ -66,7 +66,7 @@ def check_workspace(workspace: str) -> None:
 
 
 def _is_usable_directory(path: str) -> bool:
-    """Whether a directory can be listed and entered, by a single look."""
+    """Whether a path is a directory that can be listed and entered, checked by one system call."""
     try:
         # With a slash at its end, only a directory has a path.
         return os.access(f"{path}/", os.R_OK | os.X_OK)
@@ -97,6 +97,6 @@ def _check_variant(services: Services, workspace: str, settings: Settings) -> No
     configuration = configuration_for(services, workspace)
     agent = find_agent(services, workspace, settings.agent or DEFAULT_AGENT)
     layers = layers_of(configuration, agent, settings)
-    # Which model is the default without any choice is known only when a turn begins.
+    # If no layer chooses a model, the default model is known only when a turn begins.
     if any(layer.model for layer in layers):
         choose_model(services, layers)

@@ -1,6 +1,6 @@
-"""The agents by name: built-in ones, the user's, and those of a trusted project.
+"""Finds agents by name: built-in agents, the user's agents, and a trusted project's agents.
 
-The user's files and configuration override fields of a built-in agent of the same name. A project
+The user's files and configuration override fields of a built-in agent with the same name. A project
 can only add agents under new names.
 """
 
@@ -42,7 +42,7 @@ BUILT_IN: Mapping[str, Agent] = {
 
 
 def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
-    """Return all agents by name; without a workspace, no project's are included."""
+    """Return all agents by name; without a workspace, no project's agents are included."""
     configured = services.user.configuration().agents
     directory = services.user.config_directory
     written = services.user.documents.get(("agents", directory), partial(user_agents, directory))
@@ -52,7 +52,7 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
     if project := trusted_workspace(services, workspace):
-        # An agent's own rules are known only after its file is read, so they can't count here.
+        # An agent's own rules are known only after its file is read, so they can't apply here.
         of_project = read_with_rules(
             services,
             "agents",

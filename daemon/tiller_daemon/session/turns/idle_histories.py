@@ -1,6 +1,6 @@
-"""A cache of histories between two turns: the next turn need not convert, encode and count again.
+"""Caches histories between turns, so that the next turn need not convert, encode and count again.
 
-It keeps the histories of the latest turns for a short time, as a history takes as much memory as
+The histories of the latest turns are kept for a short time, as a history takes as much memory as
 its text. Without the cache, a turn makes its history from the session's items.
 """
 
@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 from tiller_daemon.turn.history import History
 
 SESSIONS_MAX: Final = 16
-"""The most sessions whose history is cached."""
+"""How many sessions' histories are cached at most."""
 
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""The most bytes of encoded messages in the cache; a context of 200,000 tokens has some 1 MB."""
+"""How many bytes of encoded messages are cached at most; 200,000 tokens are about 1 MB."""
 
 IDLE_S_MAX: Final = 60.0
-"""How long a history stays, in seconds. After that the user is reading or away, and a few
-milliseconds more for the next turn don't matter."""
+"""How many seconds a history stays. After that time the user is reading or away, and a few more
+milliseconds for the next turn don't matter."""
 
 
 class _IdleHistory(NamedTuple):

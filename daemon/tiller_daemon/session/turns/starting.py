@@ -1,4 +1,4 @@
-"""Starting a turn: the events that open it, and the `ActiveTurn` that the actor then runs.
+"""Starts a turn: makes the events that open it, and the `ActiveTurn` that the actor then runs.
 
 A turn of the model starts with an input, or with a notice if there is no new input. A compaction
 and the user's own command start without either.
@@ -46,7 +46,9 @@ def start_turn(
     choices: TurnChoices,
     pending: PendingSubmission,
 ) -> Started:
-    """Start a turn with `first`, which was taken from the queue or is new; None continues history.
+    """Start a turn with the input `first`, or continue history if `first` is None.
+
+    `first` is new or was taken from the queue.
 
     Raises `RejectionError`; then nothing has changed, and input that was taken is queued again.
     """
@@ -60,7 +62,7 @@ def start_turn(
 def start_without_input(
     state: SessionState, frozen: FrozenTurn, main: Main, pending: PendingSubmission
 ) -> Started:
-    """Start a turn that runs `main`, and that no input can steer."""
+    """Start a turn that runs `main` and can't be steered by input."""
     snapshot = state.outbox.fold_pending()
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
@@ -109,7 +111,7 @@ def _start_turn(
     bodies += [*left_out(bodies, frozen.model)]
     if not snapshot.title:
         text = last_user_text(history.items)
-        # At once, so that lists never show a session without a title.
+        # Set the first title at once, so that lists never show a session without a title.
         state.put(pending, SessionTitled(first_title(text)))
         if sub_agent_run is None:
             state.wanted_title.text = text

@@ -1,9 +1,9 @@
-"""The title of a session: the start of the first input, then a title written by a model.
+"""Gives a session a title: first the start of the first input, then a title written by a model.
 
-The model is asked after the first turn, so that no turn waits for its own request because of a
-title. The request belongs to the session, not to the turn: it can't delay the turn's end or make it
-fail. A request that fails is made again after the next turn, and the last failure is reported.
-If the daemon stops before that, the first title stays.
+The model is asked after the first turn, so that a title delays no turn. The request belongs to the
+session, not to the turn: it can't delay the turn's end or make it fail. A request that fails is
+made again after the next turn, and the last failure is reported. If the daemon stops before that,
+the first title stays.
 """
 
 import re
@@ -26,25 +26,25 @@ from tiller_protocol.items import Usage, UserMessage
 log = structlog.get_logger()
 
 _CONTEXT = re.compile(r"\n\n<(context(?:-\d+)?)>\n.*</\1>\Z", re.DOTALL)
-"""What `slash_commands` adds to an input that has a context."""
+"""The context that `slash_commands` adds to an input's text."""
 
 TITLE_CHARS_MAX = 72
-"""Longest title: it must fit on one line of a list."""
+"""Longest title, which must fit on one line of a list."""
 
 TITLE_S_MAX = 30.0
 """How long the request may take."""
 
 FAILURES_MAX = 3
-"""How many turns may end without a title before the first one stays."""
+"""How many turns may end without a model's title before the first title stays for good."""
 
 INPUT_CHARS_MAX = 4_000
 """How much of the input the model gets to see."""
 
 ANSWER_CHARS_MAX = 4_000
-"""How much of the answer is read. A model that writes more has not understood the request."""
+"""How many characters of the answer are read. A longer answer does not fit the request."""
 
 OUTPUT_TOKENS_MAX = 2_000
-"""Generous, since reasoning models think before they write a line."""
+"""A generous limit, since reasoning models think before they write the title."""
 
 REPORTED = frozenset({"authentication", "quota", "not_found"})
 """Kinds of errors that only the user can repair, and that are therefore reported at once."""
@@ -66,11 +66,11 @@ class WantedTitle:
     """The state of the title that a loaded session still wants from a model."""
 
     text: str = ""
-    """The first input; empty if no title is wanted, or no longer."""
+    """The first input; empty if no title is wanted."""
     failures: int = 0
-    """How many requests for it have failed."""
+    """How many requests for a title have failed."""
     is_asked: bool = False
-    """Whether a request is on its way."""
+    """Whether a request is running."""
 
 
 class TitleRequest:
@@ -138,7 +138,7 @@ class TitleRequest:
         return ""
 
     def turn_ended(self, *, interrupted: bool) -> None:
-        """Let the request begin, unless the user interrupted the turn."""
+        """Let the request for the title begin, unless the user interrupted the turn."""
         self._is_interrupted = interrupted
         self._turn_over.set()
 
@@ -155,7 +155,7 @@ class TitleRequest:
         if kind in REPORTED and self._small_model:
             message = f"No title could be written by {self._small_model}. {error.message}"
             self._outbox.put(ErrorRaised(kind, message))
-            # Once is enough.
+            # One report is enough.
             self._wanted.text = ""
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
@@ -192,7 +192,7 @@ class TitleRequest:
 
 
 def given_title(text: str) -> str:
-    """Return the title that a person gives, in one line; raises `RejectionError`."""
+    """Return a title that a person gave, as one line; raises `RejectionError`."""
     title = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     if not title:
         raise RejectionError("invalid_settings", "The title is empty. Give a line of text.")
@@ -206,7 +206,7 @@ def first_title(text: str) -> str:
 
 
 def clean_title(answer: str) -> str:
-    """Return the title in a model's answer, one line without decoration; empty if none is found."""
+    """Return the title in a model's answer, as one line without decoration; may be empty."""
     # Some servers do not parse reasoning and send it as text before the answer.
     lines = answer.rpartition("</think>")[2].split("\n")
     for line in lines:
