@@ -137,7 +137,7 @@ def overloaded(pending: PendingSubmission) -> RejectionError:
 def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) -> AnyResult | None:
     check_input(op)
     if op.no_reply and op.delivery == "queue":
-        message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
+        message = "Queued input always gets a reply, so leave out `no_reply` or `queue`."
         raise RejectionError("bad_message", message)
     expanded, sub_agents = ExpandedInput(op)
     # A model writes sub-agents' prompts, but only users may call commands and agents by name.

@@ -25,7 +25,7 @@ def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
         if problem := _problem(one):
             raise RejectionError("invalid_settings", f"The MCP server {one.name!r}: {problem}.")
         if one.name in servers:
-            message = f"Two MCP servers are called {one.name!r}. Give each a name of its own."
+            message = f"Two MCP servers are called {one.name!r}. Give each server its own name."
             raise RejectionError("invalid_settings", message)
         servers[one.name] = McpServer(
             command=one.command or None, env=one.env, url=one.url, headers=one.headers

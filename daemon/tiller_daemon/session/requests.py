@@ -204,13 +204,13 @@ def _check_kind(request: Request, reply: Reply) -> None:
         wanted = "answer, or reject" if question else "once, always or reject"
         raise RejectionError(
             "bad_message",
-            f"Request {request.id} is of kind {request.kind}. Answer it with {wanted}.",
+            f"Request {request.id} is of the kind {request.kind}. Answer it with {wanted}.",
         )
     if reply.resolution == "always_here" and not request.always_here:
         raise RejectionError(
             "bad_message",
-            f"No lasting rule can allow what request {request.id} is about. Answer it with once, "
-            "always or reject.",
+            f"Request {request.id} can't be allowed by a lasting rule. Answer it with once, always "
+            "or reject.",
         )
 
 

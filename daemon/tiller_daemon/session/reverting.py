@@ -42,12 +42,12 @@ FILES_NAMED_MAX = 10
 """How many files a warning names."""
 
 PARTLY_UNKNOWN = (
-    "Some steps have no snapshot, so what they changed in files is unknown and was not reverted. "
+    "Some steps have no snapshot, so their changes to files are unknown and were not reverted. "
     "Check the files before you go on."
 )
 
 BACKGROUND_KEPT = (
-    "What background sub-agents of these turns have changed was not reverted. To revert it as well:"
+    "Changes by background sub-agents of these turns were not reverted. To revert them as well:"
 )
 
 NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"
@@ -130,7 +130,7 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
         named = ", ".join(result.conflicts[:FILES_NAMED_MAX])
         more = len(result.conflicts) - FILES_NAMED_MAX
         named += f" and {more} more" if more > 0 else ""
-        sentences.append(f"Not reverted, since something else has changed them too: {named}.")
+        sentences.append(f"Something else has changed these files, so they stay as is: {named}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:

@@ -285,8 +285,8 @@ class ContextWindow:
         shortest, _ = self._measure(structs.replace(compaction, summary=""))
         if shortest > SHRINK_SHARE_MAX * before:
             raise NothingToCompact(
-                "There is nothing to compact: what a summary could replace is only a small part of "
-                f"the context ({before - shortest:,} of {before:,} tokens)."
+                "There is nothing to compact: a summary could replace only a small part of the "
+                f"context ({before - shortest:,} of {before:,} tokens)."
             )
         raise CompactionFailed("The summary is not much shorter than what it would replace.")
 

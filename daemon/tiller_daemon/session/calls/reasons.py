@@ -37,7 +37,7 @@ def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
             "always": " for the rest of the session",
             "always_here": " for good in this directory",
         }.get(answer.resolution, "")
-        reason = f"You allowed it{how_long}, by {answer.by}."
+        reason = f"You allowed it{how_long}. The answer came from {answer.by}."
     return Allowed("user", reason, permission, subject)
 
 
