@@ -15,7 +15,7 @@ from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
-"""How much of a hook's output is used; more would not help a model."""
+"""How many bytes of a hook's output are used; more would not help a model."""
 
 READ_BYTES: Final = 1 << 16
 
@@ -36,7 +36,7 @@ class HookProblem(Exception):
 
 
 class HookOutput(Struct, frozen=True):
-    """What one hook decided, the reason for a denial, text for the model, and new arguments."""
+    """One hook's decision, the reason for a denial, text for the model, and new arguments."""
 
     denies: bool = False
     reason: str = ""

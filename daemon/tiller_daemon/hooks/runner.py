@@ -18,7 +18,7 @@ BACKGROUND_MAX: Final = 16
 """Maximum number of hooks that run in the background; further ones are skipped and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before", "turn_done")
-"""Moments at which a denial still prevents something."""
+"""Moments at which a denial can still prevent something."""
 
 NO_REASON: Final = "it wants the turn to go on, but gives the model no reason"
 
@@ -43,7 +43,7 @@ class HookRunner:
     async def ask(
         self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
     ) -> HookAnswers:
-        """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
+        """Run hooks one after the other until a hook denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
         arguments: dict[str, Any] | None = None

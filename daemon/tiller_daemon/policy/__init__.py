@@ -1,4 +1,4 @@
-"""What a call may do. All modules are pure.
+"""Decides whether a call may run. All modules are pure.
 
 `rules` decides about calls. `shell` decides about command lines: whether the user is asked, and in
 which enclosure a line runs. `always` computes what the answer `always` allows.

@@ -1,4 +1,4 @@
-"""The patterns that the answer `always` adds to the rules of a session. Pure.
+"""Makes the patterns that the answer `always` adds to the rules of a session. Pure.
 
 A pattern keeps the words that name an action of a program, such as `npm test *`. For a program that
 is not in the table, or that can run anything, the pattern is the exact command.

@@ -1,16 +1,16 @@
 r"""The globs of permission rules. Pure.
 
 `*` matches any text, including slashes and the empty text, and `?` matches one character. A
-backslash escapes a `*`, `?` or backslash; before anything else it is literal. A pattern that ends
-in blank and `*` also matches without them: `git push *` matches `git push`. Patterns are case
-sensitive and have no character classes.
+backslash escapes a `*`, `?` or backslash; before any other character it is literal. If a pattern
+ends with a blank and `*`, both are optional: `git push *` matches `git push`. Patterns are
+case-sensitive and have no character classes.
 """
 
 import functools
 import re
 
 CACHED_PATTERNS = 4_096
-"""How many compiled patterns are cached; rules are few, even with those of `always`."""
+"""How many compiled patterns are cached. There are few rules, even with the user's grants."""
 
 _PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
 

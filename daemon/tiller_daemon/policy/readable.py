@@ -17,8 +17,8 @@ _READ: Final = "read"
 class Readable:
     """Checks paths by the built-in rules and the rules of a turn.
 
-    The setting `approve` does not count: it answers a question about one file, but this check asks
-    none.
+    The setting `approve` does not count: it answers questions about single files, but this check
+    asks no question.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:

@@ -29,7 +29,7 @@ PROTECTED_PATH = "protected_path"
 """The permission to write a file that makes other programs run something, such as a git hook."""
 
 _OF_PACKAGES = tuple(f"{place}{name}/*" for name in sorted(PRUNED) for place in ("", "*/"))
-"""Files of installed packages, such as the certificates of public authorities: no secrets."""
+"""Files of installed packages, which hold no secrets, such as certificates of authorities."""
 
 BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*", action="allow"),
@@ -75,7 +75,7 @@ class JudgedRequirement(Protocol):
 
     @property
     def loosest_unasked(self) -> Enclosure | None:
-        """For command lines, the loosest enclosure available without a question; None if none."""
+        """For command lines, the loosest enclosure available without a question; may be None."""
         ...
 
 
@@ -86,7 +86,7 @@ class Verdict(Struct, frozen=True):
     """Whether the call is allowed, asked about or denied."""
 
     reason: str
-    """A sentence for the user; the model gets it too if the call is denied."""
+    """A sentence for the user, and also for the model if the call is denied."""
 
     permission: str = ""
     """The permission that decided."""
@@ -98,10 +98,10 @@ class Verdict(Struct, frozen=True):
     """The rule that decided; None if no rule matched."""
 
     enclosure: Enclosure = Enclosure.SESSION
-    """Where an allowed command line runs."""
+    """The enclosure in which an allowed command line runs."""
 
     parts: tuple["Verdict", ...] = ()
-    """What the rules decide about each subject of the call, before `approve` is applied."""
+    """The rules' decision about each subject of the call, before `approve` is applied."""
 
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:

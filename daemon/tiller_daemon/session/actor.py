@@ -138,7 +138,7 @@ class Session:
         self._state.reconsider()
 
     async def run(self, *, resumes: bool = False) -> None:
-        """Handle submissions until cancelled; those without an answer are then rejected.
+        """Handle submissions until cancelled, and then reject all unanswered submissions.
 
         First, an unfinished turn in the log is closed, or continued if `resumes` is set and this is
         possible.
@@ -357,7 +357,7 @@ class Session:
 
 
 def _may_start_turn(op: AnyOp) -> bool:
-    """Whether an op starts a turn of the model if none runs."""
+    """Whether an op starts a turn of the model if no turn is running."""
     match op:
         case UserInput() | TurnContinue() | QueueEdit(action="promote"):
             return True

@@ -99,7 +99,8 @@ class HookInput(HookMomentInput, frozen=True, omit_defaults=True):
     request: HookRequest | None = None
     """The request, on `request`."""
     outcome: str = ""
-    """How the turn ended, on `turn_end` and `sub_agent_end`; what happened, on `session_end`."""
+    """How the turn ended, on `turn_end` and `sub_agent_end`; on `session_end`, `archived` or
+    `deleted`."""
     last_message: str = ""
     """The model's last message, on `turn_done`, `turn_end` and `sub_agent_end`."""
     continued: int = 0
@@ -276,7 +277,7 @@ class TurnHooks:
             self._hooks.notify(hooks, self._input(moment, **fields), self._sandbox_for(hooks))
 
     def _configured_for(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
-        """Return the hooks on a moment; with a `tool`, only those that match it."""
+        """Return the hooks on a moment; with a `tool`, only hooks that match this tool."""
         return tuple(
             hook
             for hook in self._configured

@@ -179,7 +179,7 @@ class ToolSources(Struct, frozen=True):
     """The sources of a turn's tools, and the checks of their work."""
 
     available: Callable[[str], Mapping[str, Tool]]
-    """Returns the tools available now to a session by name, including those of MCP servers; for "",
+    """Returns by name the tools now available to a session, including MCP servers' tools; for "",
     only the tools that every session has."""
     servers: ToolServers
     """The MCP servers: the daemon's own, and lent ones."""

@@ -39,7 +39,7 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
         await ports.committed()
     try:
         result = await prepared.run(_live_output(call.id, ports))
-        # The answer to another question may have allowed the call more meanwhile.
+        # The user's answer to a later question may have given the call further permissions.
         call = structs.replace(call, allowed=prepared.call.allowed)
         return _with_result(call, result, ports.time())
     except ToolFailure as failure:
@@ -50,8 +50,8 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
     """Run a stopped call again if the user approves, and return it with its latest result.
 
     `first` is the call with its first result, which has not been announced. When the call runs
-    again, it counts as a call that writes. So does the log, because after a crash the call must not
-    look harmless.
+    again, it counts as a call that writes, and the log says so: after a crash it must not look
+    harmless.
     """
     call = first
 

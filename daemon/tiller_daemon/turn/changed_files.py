@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tiller_protocol.items import FileChange, Item, Patch
 
 FILES_NAMED_MAX = 1_000
-"""How many files the event of a turn's end names, which is as many as one patch names."""
+"""How many files `turn_ended` names at most, which is as many as one patch names."""
 
 
 def changed_files(items: Iterable[Item]) -> tuple[tuple[FileChange, ...], bool]:

@@ -55,8 +55,8 @@ RESUMED_NOTICE = (
 )
 RESUMABLE = "\nThe sub-agent's session is {session_id}. To continue from there, `resume` it."
 PARTIAL_OUTPUT_CHARS_MAX = 48_000
-"""How many of the last characters of an unfinished call's output the model gets; about 12,000
-tokens."""
+"""How many characters from the end of an unfinished call's output the model gets; these are about
+12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
     "daemon_stopped", "The daemon stopped during this turn. Continue it, or send a message."

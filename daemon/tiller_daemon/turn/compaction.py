@@ -88,7 +88,7 @@ def is_full(tokens: int, model: TurnModel, share: float) -> bool:
 
 
 def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
-    """Return the ids of the newest user messages that fit; the newest one is always included."""
+    """Return the ids of the newest user messages that fit into `tokens_max`, but at least one."""
     preserved: list[str] = []
     tokens = 0
     for item in reversed(items):
@@ -209,9 +209,9 @@ class ContextWindow:
             await self._ports.emit(WarningRaised("compaction_failed", message))
 
     async def _make_up_for(self, error: CompactionFailed) -> None:
-        """Prune old tool output because the compaction has failed."""
+        """Prune old tool output, because the compaction has failed."""
         log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
-        # The newest output stays: the model is about to act on it.
+        # The newest output stays, because the model is about to act on it.
         oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
         if oldest:
             await _apply_pruning(oldest, self._history, self._ports)
@@ -296,7 +296,7 @@ async def _summarise(
 ) -> tuple[str, Usage]:
     """Ask the model for a summary; `wanted` is text that hooks add to the request.
 
-    Delays between attempts are announced like those of any other request, and extend `scope`.
+    Delays between attempts are announced as for any other request, and extend `scope`.
     """
     text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
     ask = Notice(ItemId(ports.new_id()), "compaction", text)

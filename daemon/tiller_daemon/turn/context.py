@@ -27,14 +27,14 @@ class OfferedSubAgent(Struct, frozen=True):
     name: str
     """The name by which a `task` call chooses the agent."""
     description: str
-    """What the agent is for, as the model reads it."""
+    """The agent's purpose, as the model reads it."""
     read_only: bool
     """Whether the agent may change nothing."""
     has_model: bool
     """Whether the agent has its own model; otherwise it uses its owner's model."""
     has_variant: bool = False
-    """Whether the agent has its own variant; otherwise it uses its owner's variant if it uses its
-    owner's model."""
+    """Whether the agent has its own variant; otherwise the owner's variant goes with the owner's
+    model."""
 
 
 CostOf = Callable[[Usage], float | None]
@@ -59,7 +59,7 @@ class TurnModel(Struct, frozen=True):
     """The variant if the configuration does not define it, in which case the dialect must know
     it."""
     options: dict[str, Any] = {}
-    """Fields of the provider's request, including those of a configured variant."""
+    """Fields of the provider's request, including the fields of a configured variant."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself, by name, with their fields in requests."""
     price: CostOf = unpriced
@@ -97,7 +97,7 @@ class Permissions(Struct, frozen=True):
     rules: tuple[Rule, ...]
     """Rules on top of the built-in ones, weakest layer first."""
     approve: Approve
-    """Whether the user is asked about calls that need a question, or what is answered instead."""
+    """The setting `approve`: whether the user is asked, and the answer if they are not."""
     read_only: bool
     """Whether calls that may write are denied."""
     sandbox: SandboxPolicy

@@ -45,9 +45,9 @@ class History:
     def __init__(
         self, items: Iterable[Item], pruned: Iterable[str] = (), earlier: "History | None" = None
     ) -> None:
-        """Take over the caches of an `earlier` history of the session, which can't be used then.
+        """Take over the caches of an `earlier` history of the session, which can't be used after.
 
-        What `earlier` would send is taken over only if history has only grown since.
+        Its items to send are taken over, too, if history has only grown since.
         """
         self._items = list(items)
         self.pruned = frozenset(pruned)
@@ -103,7 +103,7 @@ class History:
 
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
-    """Return the items to send: without discarded or compacted ones; every call has a result."""
+    """Return the items to send. Discarded and compacted items are left out; calls have results."""
     sent = _SentItems(pruned)
     sent.add(items)
     return tuple(sent.items)
@@ -130,7 +130,7 @@ class _SentItems:
             self._lengths.append(len(self.items))
 
     def before(self, count: int) -> tuple[Item, ...] | None:
-        """Return the items sent from the first `count` ones; None if any were replaced later."""
+        """Return the items to send from the first `count` items; None if some were replaced."""
         if count <= self._rewritten_at or count > self.count:
             return None if count else ()
         return tuple(self.items[: self._lengths[count - 1]])

@@ -156,7 +156,7 @@ class _BudgetTracker:
         self._spent = self._spent.plus(spent_by(step))
 
     def session_limit(self) -> ReachedLimit | None:
-        """Return the session's limit if it has one that is reached, or `None`."""
+        """Return the session's limit that is reached, or `None`."""
         spent = self._budgets.spent_before.plus(self._spent_so_far())
         return reached_limit(self._budgets.session, spent, of_session=True)
 
@@ -264,17 +264,17 @@ async def _take_follow_ups(context: TurnContext, history: History, ports: Ports)
     """Take queued input at the end of a turn; if there is none, close the mailbox."""
     taken = ports.mailbox.take_follow_ups(context.follow_ups)
     if not taken:
-        # There was no checkpoint since the queue was found empty, so no input can be lost: later
-        # input belongs to the next turn.
+        # There was no checkpoint since the queue was empty, so no input can be lost. Later input
+        # belongs to the next turn.
         ports.mailbox.close()
     await _add_inputs(taken, history, ports)
     return bool(taken)
 
 
 async def _add_inputs(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
-    """Move inputs from the queue into history, in one commit; an input is always in exactly one.
+    """Move inputs from the queue into history in one commit, so that none is in both or neither.
 
-    If inputs name sub-agents, these then work on them. Raises `TaskRejected`.
+    Sub-agents that an input calls then work on it. Raises `TaskRejected`.
     """
     if not inputs:
         return

@@ -138,7 +138,7 @@ class ToolRuntime(Protocol):
         ...
 
     def savepoint(self) -> Callable[[], None]:
-        """Return a function that rolls back what calls record from now on, such as files read."""
+        """Return a function that rolls back the later records of calls, such as files read."""
         ...
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
@@ -182,7 +182,7 @@ class Hooks(Protocol):
         ...
 
     async def before_compaction(self, tokens: int) -> str:
-        """Run the hooks before a compaction; return their text for the request for the summary."""
+        """Run the hooks before a compaction; return their addition to the summary's request."""
         ...
 
     async def after_compaction(self, summary: str, tokens: int) -> str:
@@ -191,7 +191,7 @@ class Hooks(Protocol):
 
 
 class Spending(Struct, frozen=True):
-    """Connects the turn's budgets to spending outside the turn, and its spending to others."""
+    """Tells the turn what its sub-agents spend, and tells others what the open step spends."""
 
     by_others: Callable[[], Spent]
     """Returns the spending of sub-agents."""
@@ -223,4 +223,4 @@ class Ports(Struct, frozen=True):
     time: Callable[[], float]
     """Returns Unix seconds."""
     spending: Spending
-    """Connects the turn's budgets to spending outside the turn."""
+    """Exchanges figures about spending with sub-agents and the session."""

@@ -38,8 +38,8 @@ class RetryWait(Struct, frozen=True):
     attempt: int
     """The number of the next attempt, from 1."""
     limit: int | None
-    """Maximum number of attempts; None if the server refuses connections, as only time limits the
-    attempts then."""
+    """Maximum number of attempts; None if the server refuses connections, because then only the
+    total time is limited."""
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind

@@ -32,7 +32,7 @@ class StepResult(Struct, frozen=True):
 
     response: Response
     rejected: ErrorInfo | None = None
-    """Why the turn ends because of a call that did not run; None if it does not."""
+    """Why a call that did not run ends the turn; None if no call does."""
 
 
 async def take_step(step_context: StepContext, history: History, ports: Ports) -> StepResult:

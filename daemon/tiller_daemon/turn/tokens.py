@@ -52,7 +52,7 @@ class TokenEstimator:
         """The tokens that pruning the first n items could save, for each n."""
 
     def tokens(self, sent: tuple[Item, ...]) -> int:
-        """Return the same as `estimate_tokens`."""
+        """Return the same estimate as `estimate_tokens`, but faster."""
         self._add(sent)
         return self._tokens[len(sent)]
 
@@ -81,9 +81,10 @@ class TokenMeter:
     """Measures the context of one turn. Takes each step's usage; is read before each request."""
 
     def __init__(self, fixed_chars: int, estimator: TokenEstimator) -> None:
-        """`fixed_chars` is the length of prompt and tools, which every request contains.
+        """Start without a count.
 
-        `estimator` is the history's estimator.
+        `fixed_chars` is the length of prompt and tools, which every request contains. `estimator`
+        belongs to the history.
         """
         self._estimator = estimator
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)

@@ -61,10 +61,10 @@ class Unfinished(Struct, frozen=True):
 
 
 def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
-    """Return what to do after a response that is cut off or empty; None for all other responses.
+    """Return what to do if a response is cut off or empty; None for all other responses.
 
-    Responses that the provider paused or withheld don't count either. `items` is the history, which
-    ends with the response.
+    That includes responses that the provider paused or withheld. `items` is the history, which ends
+    with the response.
     """
     if response.calls or response.finish_reason in ("content_filter", "paused"):
         return None

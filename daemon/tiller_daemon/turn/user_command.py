@@ -11,7 +11,7 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
 
 TOOL = "bash"
-"""The only tool of such a turn."""
+"""The only tool of a turn that runs the user's command."""
 
 TIMEOUT_S = 600.0
 """Time limit of the user's command, the longest that the tool allows."""

@@ -63,7 +63,7 @@ class _RunningCommand:
     dropped_bytes: int = 0
     """How many bytes were dropped before `unread`."""
     sandbox_notes: SandboxNotes = NO_SANDBOX_NOTES
-    """Notes on what the sandbox stopped; known when the command has ended."""
+    """Notes on actions that the sandbox stopped; known when the command has ended."""
 
 
 class Background:

@@ -32,7 +32,7 @@ class Permission(Struct, frozen=True):
     workspace: str
     """The absolute path of the workspace, for which lasting rules are stored."""
     approve: Approve
-    """Whether the user is asked, or what is answered instead."""
+    """The setting `approve`: whether the user is asked, and the answer if they are not."""
     rules: Callable[[], tuple[Rule, ...]]
     """Returns the current rules, because the user's grants apply at once."""
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]

@@ -58,7 +58,7 @@ class CallEnclosure(NamedTuple):
     confined: CommandSandbox | None
     """The sandbox; None for a call that runs outside it."""
     before: ScanResult = ScanResult()
-    """What a scan found in the workspace before the call."""
+    """The result of a scan of the workspace before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):

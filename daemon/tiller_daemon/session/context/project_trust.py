@@ -64,7 +64,7 @@ def hooks_for(
 
 
 def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbox:
-    """Return the sandbox for the project's hooks, which is that of the session's commands.
+    """Return the sandbox for the project's hooks, the same as for the session's commands.
 
     Trust is checked each time, as the project's files may change while a turn runs.
     """

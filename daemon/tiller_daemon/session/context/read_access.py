@@ -87,7 +87,7 @@ def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
 
 
 def _without_outputs(services: Services, workspace: Path, rules: Sequence[Rule]) -> list[Rule]:
-    """Return the rules except those that allow sessions' own outputs, which are no documents."""
+    """Return the rules without rules for sessions' own outputs, which contain no documents."""
     outputs = services.files.spill_directory("any").parent
     below = tuple(f"{pattern}/" for pattern in _patterns_of(outputs, workspace))
     return [rule for rule in rules if rule.action != "allow" or not rule.pattern.startswith(below)]
