@@ -137,8 +137,8 @@ def judge_line(
     verdict = _judge(line, permission, rules, loosest_unasked)
     if verdict.action != "ask" or verdict.rule:
         return verdict
-    # A rule that allows only a part of the line must not cause a question if the line would run
-    # without a question and without that rule.
+    # A rule that allows only a part of the line must not cause a question about a line that would
+    # need no question without that rule.
     strict = [rule for rule in rules if rule.action != "allow" or rule.permission == SANDBOXED]
     unasked = _judge(line, permission, strict, loosest_unasked)
     return unasked if unasked.action == "allow" else verdict
@@ -213,7 +213,7 @@ def _part(
     rule = last_match(permission, command.text, rules)
     if rule:
         # A command that seems to read starts in the read-only enclosure. If it tries to write, the
-        # rule lets it run again in a looser one.
+        # rule lets it run again in a looser enclosure.
         reads = needed == Enclosure.READ_ONLY and loosest_unasked is not None
         return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION, rule)
     limit, sandboxed = _UNASKED_LIMIT[purpose], None

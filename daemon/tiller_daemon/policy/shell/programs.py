@@ -55,8 +55,9 @@ class Program(NamedTuple):
     """Whether the program may run a command that is among its arguments."""
 
     operands: Literal["files", "pattern_first", "names", "text"] = "files"
-    """What the operands are. `files`: files whose content the program may show. `pattern_first`: a
-    pattern or script, then such files. `names`: files of which it shows only names and dates."""
+    """The meaning of the operands. `files`: files whose content the program may show;
+    `pattern_first`: a pattern or script, then such files; `names`: files of which it shows only
+    names and dates; `text`: no files."""
 
     always_words: int = 0
     """How many words of a command the answer `always` keeps in its pattern; 0 if the pattern is the
@@ -78,7 +79,7 @@ class Program(NamedTuple):
         return tuple(use for use, subcommands in listed if subcommand in subcommands.split())
 
 
-# Formatters read as well: where nothing can be written they can only check.
+# Formatters also count as readers, because they can only check where nothing can be written.
 _READERS: Final = """
     actionlint alias apropos arch arp ast-grep b2sum base32 base64 bat batcat bc break bzcat cal
     cksum clang-format clang-tidy cloc cmp codespell column comm continue csplit cut date declare

@@ -8,7 +8,8 @@ from tiller_daemon.policy.shell.command_line import SHELLS, SimpleCommand, Word
 from tiller_daemon.policy.shell.programs import Program, find_program, word_set
 
 Purpose = Literal["passes_on", "reads", "builds", "unknown"]
-"""`passes_on` is a command that reads no file, and that can't be made to write or run anything."""
+"""The purpose of a command. A command that `passes_on` its input reads no file, and can't be made
+to write or run anything."""
 
 _SUBCOMMAND_WORDS_MAX: Final = 2
 
