@@ -65,7 +65,7 @@ class EditorFiles:
         self._versions: OrderedDict[bytes, None] = OrderedDict()
 
     def take(self, op: LentFile) -> None:
-        """Take an answer; drop it if nobody waits for it."""
+        """Take an answer; drop the answer if nobody waits for it."""
         if question := self._open.get(op.question_id):
             question.text = op.text
             question.answered.set()

@@ -146,7 +146,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
             state.services, state.outbox.snapshot, op, pending.content
         )
     turn = state.turn
-    # Before any event is put, since it may reject the input.
+    # Check the files before any event is put into the outbox, since this may reject the input.
     files = file_references(state.services, state.outbox.snapshot, expanded)
     queued = QueuedInput(
         state.services.new_id(),

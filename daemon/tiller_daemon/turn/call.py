@@ -50,8 +50,8 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
     """Run a stopped call again if the user approves, and return it with its latest result.
 
     `first` is the call with its first result, which has not been announced. When the call runs
-    again, it counts as a call that writes, and the log says so: after a crash it must not look
-    harmless.
+    again, it counts as a call that writes, and the log says so, because after a crash the
+    call must not look harmless.
     """
     call = first
 

@@ -1,9 +1,9 @@
 """The turn: from a user's input until the agent has nothing left to do. Open this file first.
 
 `run_turn` is the whole control flow. It decides by the contents of a response, not by its finish
-reason alone. It neither opens nor closes the turn: the session has logged `turn_started`, and
-closes the turn with the `Ending` that `run_turn` returns, or when it is cancelled or crashes. A
-turn that is resumed after a daemon stop takes the same path, with its earlier steps counted.
+reason alone. It neither opens nor closes the turn. The session has logged `turn_started`, and
+closes the turn with the `Ending` that `run_turn` returns, or after a cancellation or crash. A turn
+that is resumed after the daemon stopped takes the same path, with its earlier steps counted.
 """
 
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ async def _ask_hooks(history: History, ports: Ports) -> str:
 
 
 async def _must_go_on(last_message: str, history: History, ports: Ports) -> bool:
-    """Run the hooks for the end of the work, unless input waits; return whether to go on."""
+    """Run the hooks for the end of the work, unless input is waiting; return whether to go on."""
     if ports.mailbox.queue:
         return False
     if reason := await ports.hooks.turn_done(last_message):

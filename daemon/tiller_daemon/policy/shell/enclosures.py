@@ -85,7 +85,7 @@ _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return the matching rule that decides: the last one, or a granted one.
+    """Return the matching rule that decides: the last matching rule, or a granted rule.
 
     A rule's permission may be a glob, too. A granted rule is stronger than any rule except one that
     would deny: a user who answers a question about one call must not undo an earlier denial.

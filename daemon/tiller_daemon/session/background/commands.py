@@ -51,7 +51,7 @@ class _RunningCommand:
     typed: CommandInput
     """The command's standard input."""
     confined: CommandSandbox | None
-    """The command's sandbox, if it has one."""
+    """The command's sandbox; None without a sandbox."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Cancelling this ends the command."""
     ended: trio.Event = field(default_factory=trio.Event)

@@ -40,7 +40,7 @@ class Permission(Struct, frozen=True):
     new_id: Callable[[], str]
     """Makes the ids of requests."""
     granted: Callable[[], tuple[Rule, ...]] = tuple
-    """Returns the session's own rules among the current ones."""
+    """Returns those current rules that belong to the session itself."""
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
         """Return the rules' verdict on a call with these requirements."""

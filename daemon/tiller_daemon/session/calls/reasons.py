@@ -1,4 +1,4 @@
-"""Why a call may run, for its events: the rules' decisions and the user's answers. Pure."""
+"""States why a call may run, from the rules' decisions and the user's answers, for events. Pure."""
 
 from collections.abc import Collection
 
@@ -31,7 +31,7 @@ def reasons(
 def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
     """Return the reason that an answer to a request gives."""
     if not answer.by:
-        reason = "A rule that you have granted since then allows it."
+        reason = "A rule that you granted after the question allows it."
     else:
         how_long = {
             "always": " for the rest of the session",

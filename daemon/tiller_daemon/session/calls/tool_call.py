@@ -75,7 +75,7 @@ class PreparedToolCall:
 
     @property
     def scope(self) -> WriteScope | None:
-        """The scope of a task that declares one."""
+        """The scope that a task declares; None for all other calls."""
         return next((one.scope for one in self._requirements if one.scope), None)
 
     def permit_early(self) -> bool:
@@ -230,7 +230,7 @@ class PreparedToolCall:
             ) from error
 
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
-        """Run the tool. If its enclosure stopped it and the user agrees, run it in a looser one.
+        """Run the tool. If its enclosure stops it and the user agrees, repeat it in a looser one.
 
         The user is not asked here about a call that only reads, because other calls run
         concurrently; see `run_again`.

@@ -147,7 +147,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         tools=tuple(name for name in shown.tools if name in available),
     )
     frozen = freeze_context(services, snapshot, TurnChoices(overrides))
-    # Its sub-agents are limited to tools that somebody chose, not to all tools of the turn.
+    # The turn's sub-agents are limited to tools that somebody chose, not to the turn's own tools.
     allowed = _chosen_tools(snapshot.settings, chosen)
     permissions = structs.replace(frozen.context.permissions, tools=allowed)
     spent = Spent(

@@ -46,8 +46,8 @@ def layers_of(
 def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[ChosenModel, str]:
     """Return the model and its variant, which may be empty; raises `RejectionError`.
 
-    If the model does not have the chosen variant, the variant is refused. It is ignored instead if
-    a weaker layer than the model's chose it, because it was meant for another model.
+    A variant that the model does not have is refused. But if it comes from a weaker layer than the
+    model, it was meant for another model and is ignored.
     """
     depth = next((n for n, layer in enumerate(layers) if layer.model), len(layers))
     chosen = layers[depth] if depth < len(layers) else ModelChoice(None, None)

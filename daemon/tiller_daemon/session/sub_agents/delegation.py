@@ -1,6 +1,6 @@
 """Delegation: a `task` call starts a turn in a separate session, and usually waits for its end.
 
-The sub-agent's session is like any other: any frontend can attach to it, steer it and answer its
+The sub-agent's session is like any other. Any frontend can attach to it, steer it and answer its
 requests. A `SubAgentRun` links the call with the turn.
 """
 

@@ -181,7 +181,7 @@ class ActiveTurn:
         self._session.requests.resolve_mirrored(request_id, reply, self.turn_id)
 
     def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn; the owner of a sub-agent's turn sees them, too."""
+        """Put events of the turn into the outbox; a sub-agent's owner sees them, too."""
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
@@ -226,7 +226,7 @@ class ActiveTurn:
             ended = await self._run(history)
             if self._sub_agent_run:
                 # Only the owner's turn could later end commands that a sub-agent left running, but
-                # it does not know them.
+                # the owner does not know these commands.
                 await self._session.background.end_all()
             # Hooks run for turns of the model, not for compactions and the user's own commands.
             if ended and self.steerable:

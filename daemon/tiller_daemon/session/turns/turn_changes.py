@@ -60,7 +60,7 @@ class TurnChanges:
         self._has_looked = False
 
     async def before(self) -> None:
-        """Take a snapshot unless the step already has one; see `ChangeTracker`."""
+        """Take a snapshot unless the step already has a snapshot; see `ChangeTracker`."""
         if self._snapshots is None:
             return
         # No concurrent call may begin before the snapshot is complete.
