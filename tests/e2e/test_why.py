@@ -141,7 +141,8 @@ async def test_an_answer_a_grant_and_a_no_are_told_apart(
     await frontend.turn_ended(session_id)
     first, second, third = frontend.completed_calls(session_id)
     assert [(one.by, one.subject) for one in first.allowed] == [("user", "one")]
-    assert "for the rest of the session, by e2e" in first.allowed[0].reason
+    reason = "You allowed it for the rest of the session. The answer came from e2e."
+    assert first.allowed[0].reason == reason
     assert [(one.by, one.rule) for one in second.allowed] == [
         ("grant", Rule("write", "*", "allow", granted=True))
     ]
@@ -168,7 +169,7 @@ async def test_one_answer_to_two_needs_names_each_of_them(
     await frontend.turn_ended(session_id)
     _, first, second, asked = await shown(frontend, session_id, "last")
     assert {first, second} == {
-        f"  {permission} allowed by you: You allowed it, by e2e."
+        f"  {permission} allowed by you: You allowed it. The answer came from e2e."
         for permission in ("bash", "network")
     }
     assert "→ once by e2e" in asked

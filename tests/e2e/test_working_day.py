@@ -77,7 +77,7 @@ def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(
     assert refused.status == 1, "nothing is guessed"
     refused = tiller("exec", "-m", model, "--variant", "nosuch", "x")
     assert (refused.status, refused.out) == (1, "")
-    assert f"{model} has no variants, and so not 'nosuch'." in refused.err
+    assert f"{model} has no variants, so it does not have 'nosuch'." in refused.err
 
 
 def test_what_is_set_counts_from_the_next_turn_on(daemon: Daemon, tiller: CommandLine) -> None:

@@ -92,7 +92,10 @@ async def test_it_holds_in_every_session_of_the_directory_until_it_is_revoked(
     (why,) = (await call_of(world, second)).allowed
     assert (why.by, why.rule) == ("lasting", Rule("external_directory", "a", "allow"))
     (why,) = (await call_of(world, first)).allowed
-    assert (why.by, why.reason) == ("user", "You allowed it for good in this directory, by t.")
+    assert (why.by, why.reason) == (
+        "user",
+        "You allowed it for good in this directory. The answer came from t.",
+    )
 
     world.workspace = str(tmp_path / "there")
     other = await world.session()

@@ -52,8 +52,8 @@ async def test_a_turn_with_another_default_model_names_both_and_how_to_go_back(
     assert await warned(world, session_id) == []
     use(world, model="scripted/b")
     assert await warned(world, session_id) == [
-        "This turn asks the model scripted/b. The turn before asked scripted/a. "
-        f"To go back to that one: tiller set {session_id} model scripted/a"
+        "This turn uses the model scripted/b, but the turn before used scripted/a. "
+        f"To go back to scripted/a: tiller set {session_id} model scripted/a"
     ]
     assert await warned(world, session_id) == []
     nursery.cancel_scope.cancel()
@@ -80,7 +80,7 @@ async def test_a_model_that_is_gone_is_named_with_the_reason(autojump_clock, nur
     del world.scripts["a"]
     use(world, model="scripted/b")
     (message,) = await warned(world, session_id)
-    assert message.endswith("asked scripted/a. There is no model 'scripted/a'.")
+    assert message.endswith("used scripted/a. There is no model 'scripted/a'.")
     nursery.cancel_scope.cancel()
 
 

@@ -1,5 +1,5 @@
-"""Hooks: commands of the user's configuration or a project's, run at certain moments of a turn.
+"""Hooks: commands from the user's or a project's configuration, run at certain moments of a turn.
 
-`runner` runs the hooks of a moment, `process` a single one. `session.hooks` selects them and makes
-their input.
+`runner` runs the hooks for one moment, and `process` runs a single hook. `session.hooks` selects
+the hooks and makes their input.
 """

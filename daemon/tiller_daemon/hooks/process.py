@@ -1,4 +1,4 @@
-"""Runs one hook: JSON on standard input, a limited amount of output back."""
+"""Runs one hook, which gets JSON on standard input and answers with a limited amount of output."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,18 +15,18 @@ from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
-"""How much of a hook's output is used; more would not help a model."""
+"""How many bytes of a hook's output are used; more would not help a model."""
 
 READ_BYTES: Final = 1 << 16
 
 DRAIN_S: Final = 0.15
-"""How long to read from the pipes after the hook has exited: a descendant may hold them open."""
+"""How long to read from the pipes after the hook has exited, as a descendant may keep them open."""
 
 END_GRACE_S: Final = 0.2
-"""From SIGTERM to SIGKILL after an interrupt or the time limit."""
+"""The time from SIGTERM to SIGKILL after an interrupt or the time limit."""
 
 DENY_STATUS: Final = 2
-"""The exit status that denies; 0 does not, and any other status is a failure."""
+"""The exit status of a denial; with 0 the hook does not deny, and any other status is a failure."""
 
 NAME_CHARS_MAX: Final = 60
 
@@ -36,7 +36,7 @@ class HookProblem(Exception):
 
 
 class HookOutput(Struct, frozen=True):
-    """What one hook decided, the reason for a denial, text for the model, and new arguments."""
+    """One hook's decision, the reason for a denial, text for the model, and new arguments."""
 
     denies: bool = False
     reason: str = ""
@@ -62,7 +62,7 @@ async def run_hook(
 ) -> HookOutput:
     """Run a hook, in the sandbox `confined` if given; raises `HookProblem`.
 
-    Cancellation ends all of its processes.
+    Cancellation ends all processes of the hook.
     """
     command = hook.command
     enclosed = WrappedCommand(("/bin/sh", "-c", command) if isinstance(command, str) else command)
@@ -96,9 +96,9 @@ async def _run(service: ServerProcess, hook: Hook, payload: bytes) -> HookOutput
 
 
 def hook_name(hook: Hook) -> str:
-    """The name of a hook for people: the configured one, else the beginning of its command."""
+    """Return a hook's name for people: the configured name, or the beginning of its command."""
     command = hook.command if isinstance(hook.command, str) else " ".join(hook.command)
-    # Always one line: a project must not make the rest look like a message of someone else.
+    # Always one line, so that a project can't make the rest look like someone else's message.
     line = " ".join((hook.name or command).split())
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 

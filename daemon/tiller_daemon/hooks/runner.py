@@ -1,4 +1,4 @@
-"""Runs the hooks of a moment, one after the other or in the background."""
+"""Runs the hooks for one moment, one after the other or in the background."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ BACKGROUND_MAX: Final = 16
 """Maximum number of hooks that run in the background; further ones are skipped and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before", "turn_done")
-"""Moments at which a denial still prevents something."""
+"""Moments at which a denial can still prevent something."""
 
 NO_REASON: Final = "it wants the turn to go on, but gives the model no reason"
 
 MakeEnvironment = Callable[[str], Mapping[str, str]]
-"""Makes the environment of a process from the id of its call; "" without a call."""
+"""Makes a process's environment from the id of its call; the id is "" without a call."""
 
 
 class HookRunner:
@@ -43,7 +43,7 @@ class HookRunner:
     async def ask(
         self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
     ) -> HookAnswers:
-        """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
+        """Run hooks one after the other until a hook denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
         arguments: dict[str, Any] | None = None
@@ -61,7 +61,7 @@ class HookRunner:
             if output.denies and hook_input.on in MAY_DENY:
                 return HookAnswers(_denial(name, hook, output.reason), (), tuple(problems))
             if output.arguments is not None:
-                # The next hook judges what would really run.
+                # The next hook judges the arguments with which the call would really run.
                 arguments = output.arguments
                 hook_input = with_arguments(hook_input, arguments)
                 shown = msgspec.json.encode(arguments).decode()
@@ -105,7 +105,7 @@ class HookRunner:
 
 
 def _check(output: HookOutput, hook: Hook) -> None:
-    """Raise `HookProblem` if the output is not one that this hook can have."""
+    """Raise `HookProblem` if this hook must not print such output."""
     if output.denies and hook.on == "turn_done" and not output.reason:
         raise HookProblem(NO_REASON)
     if output.arguments is None:
@@ -124,7 +124,7 @@ def _denial(name: str, hook: Hook, reason: str) -> str:
 
 
 def _described(hook: Hook) -> str:
-    """A hook as shown to the model and the user."""
+    """Return the hook's description for the model and the user."""
     return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{hook_name(hook)}`"
 
 

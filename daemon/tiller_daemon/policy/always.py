@@ -1,7 +1,7 @@
-"""The patterns that the answer `always` adds to the rules of a session. Pure.
+"""Makes the patterns that the answer `always` adds to the rules of a session. Pure.
 
-A pattern keeps the words that name what a program does, such as `npm test *`. A program that is not
-in the table, or that runs whatever it is given, is allowed by its exact text only.
+A pattern keeps the words that name an action of a program, such as `npm test *`. For a program that
+is not in the table, or that can run anything, the pattern is the exact command.
 """
 
 import re
@@ -22,16 +22,16 @@ _RUNS_ANYTHING: Final = word_set(
 _INTERPRETERS: Final = word_set(
     "sh bash dash zsh ksh fish python python3 node ruby perl php lua deno bun pwsh tclsh"
 )
-"""Programs that run what they read from their input, if they are given no file."""
+"""Programs that run code from their standard input if no argument names a file."""
 
 _LITERAL_WORD: Final = re.compile(r"[A-Za-z0-9_@:+./-]+\Z")
 
 
 def always_patterns(line: str) -> tuple[str, ...]:
-    """Return a pattern for each command of a line that needs a rule to run.
+    """Return a pattern for each command that needs a rule before the line may run.
 
-    If every command only reads, the patterns are the exact commands. Empty if no rule could cover
-    the line, or if a rule would allow whatever is piped into an interpreter.
+    If every command only reads, the patterns are the exact commands. There are no patterns if no
+    rule could cover the line, or if a rule would allow any code piped into an interpreter.
     """
     parsed = parse(line)
     if not parsed.plain or parsed.changes or any(map(_runs_input, parsed.commands)):
@@ -45,11 +45,11 @@ def always_patterns(line: str) -> tuple[str, ...]:
 
 
 def always_network_patterns(line: str) -> tuple[str, ...]:
-    """Return a pattern for each command of a line that needs a rule to use the network.
+    """Return a pattern for each command that needs a rule before the line may use the network.
 
-    Empty if the line has a command that is not known to need the network, because a rule would open
-    the network to that command on every other line. Also empty for a wrapper such as `xargs`, whose
-    command gets its arguments from elsewhere.
+    There are no patterns if the line has a command that is not known to need the network, because
+    a rule would open the network to that command on every other line. Nor are there any for a
+    wrapper such as `xargs`, whose command gets its arguments from elsewhere.
     """
     commands = parse(line).commands
     known = all(is_known(each) or purpose_of(each) == "passes_on" for each in commands)
@@ -57,7 +57,7 @@ def always_network_patterns(line: str) -> tuple[str, ...]:
 
 
 def _runs_input(command: SimpleCommand) -> bool:
-    """Whether an interpreter in a command gets no file, only options: `sh`, `bash -s`, `node -`."""
+    """Whether a command has an interpreter without a file, such as `sh`, `bash -s` or `node -`."""
     return any(
         one.name in _INTERPRETERS and all(word.text.startswith("-") for word in one.words[1:])
         for one in (command, *command.inner())
@@ -66,7 +66,7 @@ def _runs_input(command: SimpleCommand) -> bool:
 
 def _pattern_of(command: SimpleCommand) -> str:
     words = [word.text if word.fixed else "" for word in command.words]
-    # A rule compares the word as it is written: `/tmp/git` is not the program `git`.
+    # Rules compare words as they are written: `/tmp/git` is not the program `git`.
     program = find_program(words[0])
     keeps_three = set(words[1:2]) & set(program.always_three.split())
     count = 3 if keeps_three else program.always_words

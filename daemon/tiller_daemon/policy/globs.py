@@ -1,22 +1,22 @@
 r"""The globs of permission rules. Pure.
 
 `*` matches any text, including slashes and the empty text, and `?` matches one character. A
-backslash escapes a `*`, `?` or backslash; before anything else it is literal. A pattern that ends
-in blank and `*` also matches without them: `git push *` matches `git push`. Patterns are case
-sensitive and have no character classes.
+backslash escapes a `*`, `?` or backslash; before any other character it is literal. If a pattern
+ends with a blank and `*`, both are optional: `git push *` matches `git push`. Patterns are
+case-sensitive and have no character classes.
 """
 
 import functools
 import re
 
 CACHED_PATTERNS = 4_096
-"""How many compiled patterns are cached; rules are few, even with those of `always`."""
+"""How many compiled patterns are cached. There are few rules, even with the user's grants."""
 
 _PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether the whole `subject` matches, in linear time for a pattern with one `*`."""
+    """Whether the whole `subject` matches; takes linear time for a pattern with one `*`."""
     return _compiled(pattern).match(subject) is not None
 
 
@@ -46,7 +46,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _expression(pattern: str) -> str:
-    r"""Return the regular expression; `(?>.*?x)` keeps `*` from backtracking, which may explode."""
+    r"""Return the regular expression; `(?>.*?x)` prevents exponential backtracking."""
     chunks: list[str] = [""]
     for piece in _PIECE.findall(pattern):
         if piece.startswith("*"):

@@ -1,7 +1,7 @@
-"""Which files may be read without a question: one check for everything that shows content. Pure.
+"""Decides which files may be read without a question, for everything that shows content. Pure.
 
-`read` asks about the others; searches, instructions and diffs leave them out. `files.paths`
-resolves the paths before.
+For all other files, the tool `read` asks the user; searches, instructions and diffs leave them out.
+`files.paths` resolves the paths before this check.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ _READ: Final = "read"
 
 
 class Readable:
-    """The check by the built-in rules and those of a turn.
+    """Checks paths by the built-in rules and the rules of a turn.
 
-    `approve` does not count: it answers a question about one file, and here no question is asked.
+    The setting `approve` does not count: it answers questions about single files, but this check
+    asks no question.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -36,5 +37,5 @@ class Readable:
 
 
 def rules_of_reading(rules: Sequence[Rule]) -> list[Rule]:
-    """Return the rules that say anything about reading files."""
+    """Return the rules that decide about reading files."""
     return [rule for rule in rules if globs.matches(rule.permission, _READ)]

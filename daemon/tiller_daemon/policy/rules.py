@@ -1,10 +1,10 @@
 """Permission rules: which calls are allowed, which are asked about, which are denied. Pure.
 
 Rules are one sequence, the weakest layer first: built in, user, project, agent, session, and the
-lasting rules of the workspace. The last matching rule wins, but a granted rule (of the answers
-`always` and `always_here`) never overrides a denial; without a rule the user is asked. A command
-line is judged by each of its commands (`shell.enclosures`): all of them must be allowed, and one
-denial denies the line.
+lasting rules of the workspace. The last matching rule wins, but a granted rule (from the answers
+`always` and `always_here`) never overrides a denial. If no rule matches, the user is asked. In a
+command line, each command is judged (`shell.enclosures`): all must be allowed, and one denial
+denies the line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ PROTECTED_PATH = "protected_path"
 """The permission to write a file that makes other programs run something, such as a git hook."""
 
 _OF_PACKAGES = tuple(f"{place}{name}/*" for name in sorted(PRUNED) for place in ("", "*/"))
-"""Files of installed packages, such as the certificates of public authorities: no secrets."""
+"""Files of installed packages, which hold no secrets, such as certificates of authorities."""
 
 BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*", action="allow"),
@@ -46,8 +46,8 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("doom_loop", "*", action="ask"),
     *_built_in("task", "*", action="allow"),
 )
-"""The weakest layer. It has no rule for `bash`: a command line that no rule matches gets an
-enclosure by what it seems to do, or a question (`shell.enclosures`)."""
+"""The weakest layer. It has no rule for `bash`. If no rule matches a command line, its apparent
+purpose decides: the line runs in an enclosure, or the user is asked (`shell.enclosures`)."""
 
 
 class JudgedRequirement(Protocol):
@@ -55,17 +55,17 @@ class JudgedRequirement(Protocol):
 
     @property
     def permission(self) -> str:
-        """What kind of thing the call would do."""
+        """The kind of action, such as `read` or `bash`."""
         ...
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The paths, command lines or addresses that it is about."""
+        """The paths, command lines or addresses in question."""
         ...
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Patterns that the answer `always` would allow."""
+        """The patterns that the answer `always` would allow."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class JudgedRequirement(Protocol):
 
     @property
     def loosest_unasked(self) -> Enclosure | None:
-        """For command lines, the loosest enclosure available without a question; None if none."""
+        """For command lines, the loosest enclosure available without a question; may be None."""
         ...
 
 
@@ -83,10 +83,10 @@ class Verdict(Struct, frozen=True):
     """The decision about a call."""
 
     action: Action
-    """Whether it is allowed, asked about or denied."""
+    """Whether the call is allowed, asked about or denied."""
 
     reason: str
-    """A sentence for the user; the model gets it too if the call is denied."""
+    """A sentence for the user, and also for the model if the call is denied."""
 
     permission: str = ""
     """The permission that decided."""
@@ -98,23 +98,23 @@ class Verdict(Struct, frozen=True):
     """The rule that decided; None if no rule matched."""
 
     enclosure: Enclosure = Enclosure.SESSION
-    """Where an allowed command line runs."""
+    """The enclosure in which an allowed command line runs."""
 
     parts: tuple["Verdict", ...] = ()
-    """What the rules decide about each subject of the call, before `approve` is applied."""
+    """The rules' decision about each subject of the call, before `approve` is applied."""
 
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
-    """Return what the rules say about one subject: the last match wins, no match asks."""
+    """Return the action for one subject by the last matching rule; `ask` if no rule matches."""
     rule = last_match(permission, subject, layers)
     return rule.action if rule else "ask"
 
 
 def denies_all(permission: str, subject: str | None, rules: Sequence[Rule]) -> bool:
-    """Whether `rules` deny a permission for this subject, or for every one if it is None.
+    """Whether `rules` deny a permission for `subject`, or for every subject if `subject` is None.
 
-    `rules` are the layers above the built-in one. True only if it needs no look at a subject: if a
-    rule denies everything and no later one makes an exception.
+    `rules` are the layers above the built-in one. For None, one rule must deny every subject and
+    no later rule may make an exception.
     """
     layers = (*BUILT_IN, *rules)
     if subject is not None:
@@ -134,8 +134,9 @@ def decide(
 ) -> Verdict:
     """Decide about a call with all its requirements; `rules` are the layers above the built-in one.
 
-    One denial denies the call, else one question asks; a call without requirements is allowed. Then
-    `approve` turns a question into an approval (`always`) or a denial (`never`).
+    If any requirement is denied, so is the call; otherwise, if any needs a question, the user is
+    asked. A call without requirements is allowed. Finally, `approve` may turn a question into an
+    approval (`always`) or a denial (`never`).
     """
     layers = (*BUILT_IN, *rules)
     verdicts = [
@@ -154,12 +155,12 @@ def decide(
 
 
 def grants(permission: str, patterns: Iterable[str]) -> tuple[Rule, ...]:
-    """Return the rules that the answer `always` makes of the patterns of a request."""
+    """Return the rules that the answer `always` makes from the patterns of a request."""
     return tuple(Rule(permission, pattern, "allow", granted=True) for pattern in patterns)
 
 
 def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:
-    """Return the patterns that `always` would allow, for a request; empty if no rule can."""
+    """Return the patterns that the answer `always` would allow; empty if no rule can cover them."""
     match requirement.kind:
         case "command":
             of_line = always_patterns

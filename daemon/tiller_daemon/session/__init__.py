@@ -1,1 +1,1 @@
-"""Sessions: the actor, its state, and what joins turns to the log and to frontends."""
+"""Sessions: the actor, its state, and the connection of turns with the log and frontends."""

@@ -50,14 +50,14 @@ from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 SUBMISSIONS_WAITING_MAX = 64
-"""How many submissions may wait for one session's loop; more are rejected as `overloaded`."""
+"""How many submissions may wait for one session's loop; any more are rejected as `overloaded`."""
 
 DELIVER_AGAIN_S = 1.0
-"""When to try again to report a sub-agent's end to a loop that is overloaded."""
+"""The delay before a sub-agent's end is reported again to a loop that was overloaded."""
 
 NEEDS_REST = (Revert, Unrevert, Compact, Shell)
-"""Ops that, like those that start a turn, wait while a turn that is over still compares the
-workspace with its snapshot."""
+"""Ops that must wait while a finished turn still compares the workspace with its snapshot. Ops that
+start a turn must wait, too."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Continue it, or send a message."
@@ -67,9 +67,9 @@ SHUTTING_DOWN = ErrorInfo(
 class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
 
-    `active_at` is the Unix time of the last activity. `recovered` is set once the events that close
-    or resume an unfinished turn are put, or the session has ended. `stopped_by` says why there may
-    be one.
+    `active_at` is the Unix time of the last activity. `stopped_by` says why there may be an
+    unfinished turn. `recovered` is set once the events that close or resume that turn are in the
+    outbox, or the session has ended.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Session:
         self._stopped_by = stopped_by
         self._services = services
         self._turn_over = trio.Event()
-        # A session without a turn counts as one whose turn is over.
+        # A session without a turn counts as a session whose turn is over.
         self._turn_over.set()
         self._deferred: list[PendingSubmission] = []
         self._pending: dict[str, PendingSubmission] = {}
@@ -120,13 +120,13 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs or a submission waits."""
+        """Whether a turn is running or a submission is waiting."""
         turn = self._state.turn
         return (turn is not None and not turn.is_over) or bool(self._pending)
 
     @property
     def turn_is_running(self) -> bool:
-        """Whether a turn is active, even if it only finishes its look at the files."""
+        """Whether a turn is active, even if only its last comparison of files is still running."""
         return self._state.turn is not None
 
     def awaits(self, request_id: str) -> bool:
@@ -138,9 +138,9 @@ class Session:
         self._state.reconsider()
 
     async def run(self, *, resumes: bool = False) -> None:
-        """Serve until cancelled; submissions without an answer are then rejected.
+        """Handle submissions until cancelled, and then reject all unanswered submissions.
 
-        A turn that the log shows unfinished is closed first, or with `resumes` continued if
+        First, an unfinished turn in the log is closed, or continued if `resumes` is set and this is
         possible.
         """
         try:
@@ -150,7 +150,7 @@ class Session:
             self._closed = True
             self.recovered.set()
             self.outbox.close()
-            # Their tasks wait outside this session's nursery and would wait for ever.
+            # The submitting tasks wait outside this session's nursery and would wait for ever.
             for pending in list(self._pending.values()):
                 self._answer(pending, self._unavailable(pending))
             self._ended.set()
@@ -158,7 +158,7 @@ class Session:
     async def _serve(self, *, resumes: bool) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            # Before the loop runs, so no op sees the session half recovered.
+            # Recover before the loop runs, so that no op sees the session half recovered.
             self._recover(resumes=resumes)
             self.recovered.set()
             nursery.start_soon(self.outbox.run)
@@ -167,12 +167,12 @@ class Session:
             nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
-        """End the session's task. Only for an idle session, which loses nothing."""
+        """End the session's task. Only call this for an idle session, which loses nothing."""
         self._closed = True
         self._scope.cancel()
 
     async def submit(self, pending: PendingSubmission) -> AnyAnswer:
-        """Queue a submission and return its answer; if the queue is full, that is a rejection.
+        """Queue a submission and return its answer: a rejection if the queue is full.
 
         Cancelling the wait does not withdraw the submission.
         """
@@ -182,7 +182,7 @@ class Session:
         try:
             self._send.send_nowait(pending)
         except trio.WouldBlock:
-            # Rejecting instead of blocking lets the frontend know.
+            # A rejection tells the frontend at once, while blocking would not.
             return overloaded(pending).answer(pending.submission_id)
         self._pending[pending.submission_id] = pending
         await pending.answered.wait()
@@ -192,7 +192,7 @@ class Session:
     async def run_sub_agent(
         self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
     ) -> None:
-        """Start the turn of a sub-agent in this session; raises `RejectionError`."""
+        """Start a sub-agent's turn in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
         # The id is new and stays inside the daemon, so no retry will be compared by digest.
         pending = PendingSubmission(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
@@ -205,7 +205,7 @@ class Session:
         self._state.grant(rules)
 
     async def deliver(self, task: BackgroundTask) -> None:
-        """Let the loop take the end of a background sub-agent, as it takes input."""
+        """Pass the end of a background sub-agent to the loop, like input."""
         op = UserInput(self.snapshot.session_id, report_text(task))
         while True:
             new_id = self._services.new_id()
@@ -228,7 +228,7 @@ class Session:
         await self.outbox.committed()
 
     async def suspend(self) -> None:
-        """End the session and its processes; the log keeps its turn unfinished, to be resumed."""
+        """End the session and its processes; its turn stays unfinished in the log, to resume it."""
         await self.outbox.committed()
         self._scope.cancel()
         await self._ended.wait()
@@ -238,10 +238,10 @@ class Session:
         await self._turn_over.wait()
 
     async def submission_loop(self) -> None:
-        """Take submissions one at a time: handle, commit, answer."""
+        """Take submissions one at a time; handle each, commit its events, and answer it."""
         async for pending in self._receive:
             await self._process(pending)
-            # While the loop waits, this name would keep the last submission, images and all, alive.
+            # While the loop waits, this name would keep the last submission and its images alive.
             del pending
 
     async def _process(self, pending: PendingSubmission) -> None:
@@ -250,7 +250,7 @@ class Session:
             return
         try:
             await self._revert_files(pending)
-            # No checkpoint until the answer is put: events and answer are one commit.
+            # No checkpoint until the answer is in the outbox: events and answer are one commit.
             result = handle(self._state, pending)
             self._run_begun_turn()
         except RejectionError as rejection:
@@ -259,7 +259,7 @@ class Session:
             await self._reject(pending, await self._unanswerable(answer.request_id))
         else:
             await self._accept(pending, result)
-            # The event is in the log, so the journal that undoes the change after a crash can go.
+            # The event is in the log, so the journal that could undo the revert is not needed now.
             if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.confirm_restore(self.snapshot.workspace)
 
@@ -276,8 +276,8 @@ class Session:
     async def _unanswerable(self, request_id: str) -> RejectionError:
         """Return the rejection of an answer that no task waits for.
 
-        Earlier submissions have been committed, so the log knows what they resolved. A request that
-        is open in the log belongs to a turn that is ending and will cancel it.
+        Earlier submissions have been committed, so the log shows which requests they resolved. A
+        request that is open in the log belongs to a turn that is ending and will cancel it.
         """
         try:
             rows = await self._services.log.requests(request_id)
@@ -288,7 +288,7 @@ class Session:
         return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
     def _must_defer(self, pending: PendingSubmission) -> bool:
-        """Whether to keep the submission until the turn, which ends or takes no input, is over."""
+        """Whether to keep the submission until a turn that ends or takes no input is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.
@@ -332,7 +332,7 @@ class Session:
         begun = self._state.take_begun()
         if begun is None:
             return
-        # A trio event can't be cleared.
+        # A new event, since a trio event can't be cleared.
         self._turn_over = trio.Event()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, *begun)
@@ -346,7 +346,7 @@ class Session:
         self._state.end_turn()
         self._turn_over.set()
         self.active_at = self._services.time()
-        # Through the channel again, as only the loop handles submissions, one at a time.
+        # Deferred submissions go through the channel again, as only the loop may handle them.
         deferred, self._deferred = self._deferred, []
         for pending in deferred:
             try:
@@ -357,7 +357,7 @@ class Session:
 
 
 def _may_start_turn(op: AnyOp) -> bool:
-    """Whether an op starts a turn of the model if none runs."""
+    """Whether an op starts a turn of the model if no turn is running."""
     match op:
         case UserInput() | TurnContinue() | QueueEdit(action="promote"):
             return True

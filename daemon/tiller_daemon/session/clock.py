@@ -1,4 +1,4 @@
-"""The time of a session's events: wall time, but without jumps during a turn."""
+"""Tells the time of a session's events: wall time, but without jumps during a turn."""
 
 import time
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from msgspec import Struct
 
 
 class Clock(Struct, frozen=True):
-    """The two clocks of the daemon."""
+    """The daemon's two clocks."""
 
     wall: Callable[[], float]
     """Returns Unix seconds; it jumps when somebody sets the clock."""
     steady: Callable[[], float]
-    """Returns seconds since some moment; it never jumps, and goes on while the machine sleeps."""
+    """Returns seconds since some moment; it never jumps, and keeps counting during sleep."""
 
 
 def system_clock() -> Clock:
@@ -27,8 +27,8 @@ def _since_boot() -> float:
 class SessionClock:
     """Tells the time of one session; while a turn runs, time passes evenly.
 
-    So durations of a turn, a step and a call are differences of the times of their events, also if
-    the clock is set meanwhile. The next turn has the new time.
+    So the durations of turns, steps and calls are differences between the times of their events,
+    even if the wall clock is set meanwhile. The next turn uses the new wall time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -36,7 +36,7 @@ class SessionClock:
         self._booted_at: float | None = None
 
     def begin_turn(self) -> None:
-        """From now on, count from the present time, without jumps."""
+        """Let time pass without jumps from now on."""
         self._booted_at = self._clock.wall() - self._clock.steady()
 
     def end_turn(self) -> None:

@@ -1,7 +1,7 @@
-"""Files as they are in the editors of frontends that lend a session their reading.
+"""Asks frontends for files that are open in an editor, if they lend a session this ability.
 
-Only a frontend knows what is in a buffer that was not saved, so it is asked, and has little time:
-whatever goes wrong, a call goes on with the file on disk.
+Only a frontend knows the content of an unsaved buffer. It has little time to answer; if anything
+goes wrong, the call uses the file on disk.
 """
 
 import hashlib
@@ -29,23 +29,23 @@ ANSWER_S_MAX: Final = 2.0
 """How long a call waits for editors, which answer in milliseconds unless a dialog blocks them."""
 
 VERSIONS_MAX: Final = 10_000
-"""How many earlier contents of files are recognized."""
+"""How many earlier contents of files are remembered, to recognize an outdated editor."""
 
 
 class Lenders(Protocol):
-    """Which frontends offer to read files for which session."""
+    """Knows which frontends offer to read files for which session."""
 
     def readers(self, session_id: str) -> tuple[str, tuple[str, ...]]:
-        """Return the session that is lent to, and the lenders that may be asked for files."""
+        """Return the session that has the loan, and the lenders that may be asked for files."""
         ...
 
     def ask_no_more(self, session_id: str, lender: str) -> None:
-        """Ask a lender for no file until it lends again."""
+        """Stop asking a lender for files until it lends again."""
         ...
 
 
 class _Question:
-    """What one lender was asked."""
+    """A question to one lender."""
 
     def __init__(self, lender: str) -> None:
         self.lender = lender
@@ -57,7 +57,7 @@ class EditorFiles:
     """The open questions to lenders, and the known contents of the files in question."""
 
     def __init__(self, loans: Lenders, publish: Publish, new_id: Callable[[], str]) -> None:
-        """`publish` brings a question to its lender."""
+        """`publish` sends a question to its lender."""
         self._loans = loans
         self._publish = publish
         self._new_id = new_id
@@ -65,14 +65,14 @@ class EditorFiles:
         self._versions: OrderedDict[bytes, None] = OrderedDict()
 
     def take(self, op: LentFile) -> None:
-        """Take an answer; one that nobody waits for is dropped."""
+        """Take an answer; drop the answer if nobody waits for it."""
         if question := self._open.get(op.question_id):
             question.text = op.text
             question.answered.set()
 
     async def unsaved(self, session_id: str, workspace: str, location: Location) -> bytes | None:
         """See `tools.editors.Editors`; asks for a path below the workspace as it was named."""
-        # What is saved while the editors answer thus counts as a change, and is not lost.
+        # So a save while the editors answer counts as a change, and is not lost.
         if (saved := await self.note(session_id, location)) is None:
             return None
         data, text = saved
@@ -86,7 +86,7 @@ class EditorFiles:
         return None
 
     async def note(self, session_id: str, location: Location) -> tuple[bytes, str] | None:
-        """Note what a file contains now, and return it; None if no editor is asked."""
+        """Note a file's current content, and return it; None if no editor will be asked."""
         if not location.inside or not self._loans.readers(session_id)[1]:
             return None
         saved = await trio.to_thread.run_sync(_text_on_disk, location, abandon_on_cancel=True)
@@ -99,7 +99,7 @@ class EditorFiles:
         return saved
 
     async def _ask(self, session_id: str, path: str) -> tuple[str, ...]:
-        """Ask all lenders at once; those that are silent are not asked again until they lend."""
+        """Ask all lenders at once; a silent lender is not asked again until it renews its loan."""
         owner_id, lenders = self._loans.readers(session_id)
         questions = {self._new_id(): _Question(lender) for lender in lenders}
         self._open |= questions
@@ -127,11 +127,11 @@ class EditorsOfSession(Struct, frozen=True):
     workspace: str
 
     async def unsaved(self, location: Location) -> bytes | None:
-        """Ask the editors."""
+        """Return the unsaved content of a file, as the editors have it."""
         return await self.files.unsaved(self.session_id, self.workspace, location)
 
     async def written(self, location: Location) -> None:
-        """Note the new content."""
+        """Note the new content of a file that was written."""
         await self.files.note(self.session_id, location)
 
 
@@ -145,16 +145,16 @@ def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
         text, encoding = decode_text(data)
     except (PathProblem, EncodingProblem):
         return None
-    # Of any other bytes, an editor may have made other characters.
+    # An editor may decode any other bytes to different characters.
     is_plain = encoding.codec == UTF_8.codec and printable_text(text) == text
     return (data, text) if is_plain else None
 
 
 def _plain(text: str) -> str:
-    """Return a text in a form that does not depend on how an editor stores it."""
+    """Return a text in a form that is the same however an editor stores it."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _version(location: Location, lines: str) -> bytes:
-    """Identify a content of a file."""
+    """Return an identifier for a file's content."""
     return hashlib.sha256(f"{location.path}\0{lines}".encode(errors="replace")).digest()

@@ -1,7 +1,7 @@
-"""Who has a session open: the frontends that asked for its events a short while ago.
+"""Knows who has a session open: the frontends that asked for its events a short while ago.
 
-Frontends make these requests anyway. So this costs nothing while nobody asks, no goodbye can get
-lost, and the list is right again soon after a restart of the daemon. It is not in the log.
+Frontends make these requests anyway, so the list costs almost nothing and needs no message when a
+frontend leaves. It is not in the log, but right again soon after the daemon restarts.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from typing import Final
 from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
 
 FOLLOWERS_MAX: Final = 10_000
-"""Frontends of all sessions that are remembered; the one that asked longest ago is forgotten."""
+"""How many frontends of all sessions are remembered; the oldest are forgotten first."""
 
 
 class Followers:
-    """The frontends that follow sessions, each under an id of its own."""
+    """The frontends that follow sessions, each under its own id."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
-        """`steady` is a clock in seconds."""
+        """`steady` returns seconds and never jumps."""
         self._steady = steady
         self._asked_at: dict[tuple[str, str], float] = {}
-        """When each of them last asked, by session and id; the latest at the end."""
+        """When each frontend last asked, by session and id; the latest at the end."""
         self._names: dict[str, dict[str, str]] = {}
-        """Their names by id, for each session."""
+        """The frontends' names by id, for each session."""
 
     def note(self, op: Replay, name: str) -> tuple[str, ...]:
-        """Note who asks for events, if it is a follower; return the names of the others."""
+        """Note the frontend that asks for events if it is a follower; return the others' names."""
         if op.follower is not None:
             self._asked_at.pop((op.session_id, op.follower), None)
             self._asked_at[op.session_id, op.follower] = self._steady()
@@ -35,7 +35,7 @@ class Followers:
         return tuple(sorted(name for id_, name in names.items() if id_ != op.follower))
 
     def _forget(self) -> None:
-        """Forget those whose time is over, and those that are too many."""
+        """Forget frontends that have not asked for too long, and the oldest beyond the limit."""
         now = self._steady()
         while self._asked_at:
             session_id, follower = oldest = next(iter(self._asked_at))

@@ -1,7 +1,7 @@
 """The handlers: one plain function per op of a session.
 
-None of them is async, so the events that a handler puts and the answer to its submission are one
-commit. A handler raises its rejection before it puts anything.
+No handler is async, so its events and the answer to its submission are one commit. A handler that
+rejects its op raises before it puts any event into the outbox.
 """
 
 from msgspec import structs
@@ -68,7 +68,7 @@ from tiller_protocol.snapshot import find_mark
 
 def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
-    # Several parts of a turn's context depend on the same files.
+    # Several parts of a turn's context depend on the same files, which are looked at only once.
     with one_moment():
         return _handle(state, pending)
 
@@ -99,7 +99,7 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
             if ends:
                 notify_session_end(state.services, state.outbox, "archived")
             if op.archived:
-                # An archived session is out of sight, so nothing should go on in it.
+                # An archived session is out of sight, so nothing should keep running in it.
                 state.background.cancel_all()
                 state.tasks.cancel_all()
         case Compact():
@@ -129,7 +129,7 @@ def _configure(state: SessionState, op: SessionConfigure, pending: PendingSubmis
 
 
 def overloaded(pending: PendingSubmission) -> RejectionError:
-    """Return the rejection for a full queue, with the input in its `data`."""
+    """Return the rejection for a full queue, with the rejected input in its `data`."""
     data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
     return RejectionError("overloaded", "The queue of this session is full. Try again later.", data)
 
@@ -137,16 +137,16 @@ def overloaded(pending: PendingSubmission) -> RejectionError:
 def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) -> AnyResult | None:
     check_input(op)
     if op.no_reply and op.delivery == "queue":
-        message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
+        message = "Queued input always gets a reply, so leave out `no_reply` or `queue`."
         raise RejectionError("bad_message", message)
     expanded, sub_agents = ExpandedInput(op)
-    # A model writes the prompts of sub-agents; only users may call commands and agents by name.
+    # A model writes sub-agents' prompts, but only users may call commands and agents by name.
     if pending.sub_agent_run is None:
         expanded, sub_agents = expand_input(
             state.services, state.outbox.snapshot, op, pending.content
         )
     turn = state.turn
-    # Before any event is put, since it may reject the input.
+    # Check the files before any event is put into the outbox, since this may reject the input.
     files = file_references(state.services, state.outbox.snapshot, expanded)
     queued = QueuedInput(
         state.services.new_id(),
@@ -196,7 +196,7 @@ def _input_while_idle(
         return None
     first, choices = queued, TurnChoices(overrides, op.system)
     if op.delivery != "start" and state.queue.queue:
-        # Older input goes first, and what was chosen for the turn of this one is not for that.
+        # Older input goes first, and the choices for this input's turn don't apply to it.
         choices = TurnChoices()
         state.queue.put(queued)
         first = state.queue.take_follow_ups("one_at_a_time")[0]
@@ -274,7 +274,7 @@ def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyR
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
-    # The instructions of subdirectories may have gone with the reverted results.
+    # The reverted results may have contained the instructions of subdirectories.
     state.parts.files.instructions_sent.clear()
     state.put(pending, reverted, *files_kept_warnings(pending.files))
     return pending.files
@@ -309,7 +309,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
             message = f"No background command or sub-agent {name} is running in this session."
             raise RejectionError("not_found", message)
         return
-    # A turn that only finishes its look at the files has ended for the user.
+    # For the user, a turn that only finishes its look at the files has ended.
     if state.turn is None or state.turn.is_over:
         raise RejectionError(
             "no_active_turn", "No turn is running, so there is nothing to interrupt."

@@ -1,7 +1,7 @@
-"""Hooks as a turn uses them: what they get at which moment, and what their answers do.
+"""Gives a turn's hooks their input at each moment, and applies their answers.
 
-A hook can only tighten the policy: it may deny what the policy allows, never allow what the policy
-denies. The package `hooks` runs the commands.
+A hook can only tighten the policy: it may deny a call that the policy allows, but never allow a
+call that the policy denies. The package `hooks` runs the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +19,17 @@ from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 
 CONTINUED_MAX: Final = 8
-"""How often hooks can make one turn go on; a hook that is never satisfied must not run for ever."""
+"""How often hooks can make one turn go on, because a hook that is never satisfied must not make it
+run for ever."""
 
 
 class HookToolCall(Struct, frozen=True, omit_defaults=True):
     """A tool call, with its result if it has one."""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: Any
-    """As decoded JSON; the model's text if it is not JSON."""
+    """The decoded JSON, or the model's text if it is not JSON."""
     call_id: str
     """The id of the call's item."""
     effect: str
@@ -36,9 +37,9 @@ class HookToolCall(Struct, frozen=True, omit_defaults=True):
     title: str = ""
     """What the call works on, in one line."""
     failed: bool | None = None
-    """Absent before the call has run."""
+    """Whether the call failed; absent before the call has run."""
     output: str = ""
-    """What the model gets as the result; empty before the call has run."""
+    """The result for the model; empty before the call has run."""
 
 
 class HookRequest(Struct, frozen=True, omit_defaults=True):
@@ -49,13 +50,13 @@ class HookRequest(Struct, frozen=True, omit_defaults=True):
     kind: str
     """`approval`, `question` or `doom_loop`."""
     title: str
-    """What is asked, in one line."""
+    """The question in one line."""
     permission: str = ""
-    """The permission in question; empty for a question of the model."""
+    """The permission in question; empty if the model asks a question."""
     subjects: tuple[str, ...] = ()
-    """What the permission is for, such as paths or command lines."""
+    """The paths, command lines or addresses that the permission is for."""
     detail: str = ""
-    """More than the title, such as a diff or the whole question."""
+    """Details beyond the title, such as a diff or the whole question."""
     choices: tuple[str, ...] = ()
     """The answers that a question offers."""
 
@@ -64,28 +65,28 @@ class HookCompaction(Struct, frozen=True, omit_defaults=True):
     """A compaction of the history."""
 
     tokens: int
-    """Estimated size of the history now."""
+    """Estimated current size of the history in tokens."""
     context_window: int
-    """In tokens."""
+    """Size of the model's context window in tokens."""
     summary: str = ""
-    """What replaced the history; empty before the compaction."""
+    """The summary that replaced the history; empty before the compaction."""
 
 
 class HookMomentInput(Struct, frozen=True, omit_defaults=True):
-    """The part of a hook's input that is there at every moment."""
+    """The fields of a hook's input that are present at every moment."""
 
     on: HookMoment
     """The moment at which the hook runs."""
     session_id: str
-    """ULID."""
+    """The session's ULID."""
     turn_id: str
-    """ULID; empty on `session_end`."""
+    """The turn's ULID; empty on `session_end`."""
     workspace: str
-    """Absolute; the directory in which the hook runs."""
+    """The absolute path of the workspace, in which the hook runs."""
     agent: str
-    """The turn's agent."""
+    """The name of the turn's agent."""
     model: str
-    """Provider and model, as the user writes it."""
+    """Provider and model, as the user writes them."""
 
 
 class HookInput(HookMomentInput, frozen=True, omit_defaults=True):
@@ -98,7 +99,8 @@ class HookInput(HookMomentInput, frozen=True, omit_defaults=True):
     request: HookRequest | None = None
     """The request, on `request`."""
     outcome: str = ""
-    """How the turn ended, on `turn_end` and `sub_agent_end`; what happened, on `session_end`."""
+    """How the turn ended, on `turn_end` and `sub_agent_end`; on `session_end`, `archived` or
+    `deleted`."""
     last_message: str = ""
     """The model's last message, on `turn_done`, `turn_end` and `sub_agent_end`."""
     continued: int = 0
@@ -113,31 +115,31 @@ class HookAnswers(Struct, frozen=True):
     """The answers of all hooks of one moment."""
 
     denied: str = ""
-    """Why a hook denies what is about to happen; empty if none does."""
+    """The reason if a hook denies the call or turn; empty otherwise."""
     context: tuple[str, ...] = ()
     """Texts for the model."""
     problems: tuple[str, ...] = ()
-    """What went wrong, as sentences for the user."""
+    """Descriptions of failures, as sentences for the user."""
     arguments: dict[str, Any] | None = None
-    """What the call is to run with instead; None if no hook changes that."""
+    """The arguments to use instead; None if no hook changes them."""
 
 
 class HookSandbox(NamedTuple):
-    """The sandbox that a project's hooks run in. The user's own hooks run without one."""
+    """The sandbox for a project's hooks. The user's own hooks run without a sandbox."""
 
     confined: CommandSandbox | None = None
-    """None if the user lets the project's commands run without a sandbox."""
+    """The sandbox; None if the user lets the project's commands run without one."""
     problem: str = ""
     """Why the hooks can't be run, as a clause; empty if they can."""
 
 
 class Hooks(Protocol):
-    """Runs hooks: the user's without a sandbox, a project's in the given one."""
+    """Runs hooks: a user's hooks without a sandbox, a project's hooks in the given sandbox."""
 
     async def ask(
         self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
     ) -> HookAnswers:
-        """Run hooks one after the other until one denies.
+        """Run hooks one after the other until a hook denies.
 
         On cancellation the running hook is ended with all its processes.
         """
@@ -176,7 +178,7 @@ class TurnHooks:
     async def turn_started(self, given: str) -> HookDecision:
         """Run the hooks on the start of a turn; see `turn.ports.Hooks`.
 
-        If they let the first turn begin, those on the start of the session follow.
+        If they let a session's first turn begin, the hooks on the start of the session follow.
         """
         turn = await self._ask("turn_start", input=given)
         if turn.denied or self._context.before.steps:
@@ -187,7 +189,7 @@ class TurnHooks:
     async def turn_done(self, last_message: str) -> str:
         """Run the hooks on a turn that has nothing left to do; see `turn.ports.Hooks`.
 
-        They can make it go on `CONTINUED_MAX` times.
+        They can make the turn go on up to `CONTINUED_MAX` times.
         """
         answers = await self._ask("turn_done", last_message=last_message, continued=self._continued)
         if not answers.denied:
@@ -215,9 +217,9 @@ class TurnHooks:
         return _joined(await self._ask("compaction_after", compaction=compaction))
 
     async def before(self, call: ToolCall) -> HookAnswers:
-        """Run the hooks before a call: whether it may run, and with which arguments.
+        """Run the hooks before a call; their answers may deny the call or change its arguments.
 
-        Text that they add for the model follows the call's result.
+        Text that the hooks add for the model follows the call's result.
         """
         if not (hooks := self._configured_for("tool_before", call.name)):
             return HookAnswers()
@@ -231,7 +233,7 @@ class TurnHooks:
         """Run the hooks after a call; return the text that follows its result."""
         added_before = self._before.pop(call.id, "")
         hooks = self._configured_for("tool_after", call.name)
-        # The user ran the command directly and knows what came of it.
+        # The user ran the command directly and sees its result.
         if call.by_user or not hooks:
             return added_before
         hook_input = self._input("tool_after", tool=_tool_call(call, output, failed=failed))
@@ -242,7 +244,7 @@ class TurnHooks:
         self._start("turn_end", outcome=ended.outcome, last_message=ended.last_message)
 
     def sub_agent_ended(self, ended: TurnEnded, owner: str) -> None:
-        """Start the hooks on the end of a sub-agent's turn; `owner` is the session above it."""
+        """Start the hooks on the end of a sub-agent's turn; it worked for the session `owner`."""
         self._start(
             "sub_agent_end", outcome=ended.outcome, last_message=ended.last_message, owner=owner
         )
@@ -265,7 +267,7 @@ class TurnHooks:
         self._start("request", request=shown)
 
     async def _ask(self, moment: HookMoment, **fields: Any) -> HookAnswers:  # noqa: ANN401 - of HookInput
-        """Run the hooks on a moment that is not one of a call, and wait for them."""
+        """Run the hooks on a moment other than a call, and wait for them."""
         if not (hooks := self._configured_for(moment)):
             return HookAnswers()
         return await self._run(hooks, self._input(moment, **fields), "")
@@ -275,7 +277,7 @@ class TurnHooks:
             self._hooks.notify(hooks, self._input(moment, **fields), self._sandbox_for(hooks))
 
     def _configured_for(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
-        """Return the hooks on a moment; if it is one of a call, those that match the tool."""
+        """Return the hooks on a moment; with a `tool`, only hooks that match this tool."""
         return tuple(
             hook
             for hook in self._configured
@@ -289,7 +291,7 @@ class TurnHooks:
         return answers
 
     def _sandbox_for(self, hooks: Sequence[Hook]) -> HookSandbox:
-        """Return the project's sandbox if any of the hooks needs it, as it costs disk reads."""
+        """Return the project's sandbox if any hook needs it, because making it costs disk reads."""
         of_project = any(isinstance(hook, ProjectHook) for hook in hooks)
         return self._sandbox() if of_project else HookSandbox()
 
@@ -307,7 +309,7 @@ class TurnHooks:
 
 
 def with_arguments(hook_input: HookInput, arguments: dict[str, Any]) -> HookInput:
-    """Return the input of a hook on a call with other arguments of the call."""
+    """Return `hook_input` with other arguments for its call."""
     assert hook_input.tool
     return structs.replace(hook_input, tool=structs.replace(hook_input.tool, arguments=arguments))
 
@@ -320,7 +322,7 @@ def _tool_call(call: ToolCall, output: str = "", *, failed: bool | None = None) 
     try:
         arguments: Any = msgspec.json.decode(call.rewritten_arguments or call.arguments or "{}")
     except msgspec.DecodeError:
-        # Models do send broken JSON; a hook should still see what it was.
+        # Models do send broken JSON, which hooks should see as it is.
         arguments = call.arguments
     return HookToolCall(call.name, arguments, call.id, call.effect, call.title, failed, output)
 

@@ -1,4 +1,4 @@
-"""Checks what frontends lend to sessions."""
+"""Checks the MCP servers that frontends lend to sessions."""
 
 import re
 from collections.abc import Mapping
@@ -10,19 +10,22 @@ from tiller_daemon.errors import RejectionError
 from tiller_protocol.lending import LentServer
 
 LENT_CHARS_MAX: Final = 256 * 1024
-"""Maximum number of characters of all servers in a loan; few programs get more from Linux."""
+"""Maximum number of characters in a loan's servers; Linux accepts hardly more for a program."""
 
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t -~]")
 
 
 def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
-    """Return the servers as if they were configured; raises `RejectionError`, without a secret."""
+    """Return the servers as if they were configured; raises `RejectionError`.
+
+    The error names no secrets.
+    """
     servers: dict[str, McpServer] = {}
     for one in lent:
         if problem := _problem(one):
             raise RejectionError("invalid_settings", f"The MCP server {one.name!r}: {problem}.")
         if one.name in servers:
-            message = f"Two MCP servers are called {one.name!r}. Give each a name of its own."
+            message = f"Two MCP servers are called {one.name!r}. Give each server its own name."
             raise RejectionError("invalid_settings", message)
         servers[one.name] = McpServer(
             command=one.command or None, env=one.env, url=one.url, headers=one.headers

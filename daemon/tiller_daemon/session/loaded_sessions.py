@@ -38,7 +38,7 @@ class LoadedSessions:
         self._sessions: dict[str, Session] = {}
         self._loading: dict[str, trio.Event] = {}
         self._log_failures: dict[str, ErrorInfo] = {}
-        """Why sessions ended in mid-turn, until that is in the log."""
+        """The errors that ended sessions in mid-turn, kept until they are in the log."""
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
@@ -48,9 +48,9 @@ class LoadedSessions:
         return iter(list(self._sessions.values()))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started once unfinished turns are closed.
+        """Own the sessions' tasks until cancelled; `started` once unfinished turns are closed.
 
-        If turns are resumed instead, `started` does not wait for them, but `find` waits for the
+        If turns are resumed instead, the start does not wait for them, but `find` waits for the
         session in question.
         """
         async with trio.open_nursery() as nursery:
@@ -71,7 +71,7 @@ class LoadedSessions:
                 self._services.histories.drop_old(self._services.time())
 
     async def shut_down(self) -> None:
-        """End all turns and commit everything; the log keeps turns to be resumed as unfinished."""
+        """End all turns and commit everything. Turns to be resumed stay unfinished in the log."""
         resumes = self._resumes()
         async with trio.open_nursery() as nursery:
             for session in self:
@@ -80,7 +80,7 @@ class LoadedSessions:
                 )
 
     def end_loans(self) -> None:
-        """End what frontends lent to sessions that no longer need it."""
+        """End frontends' loans to sessions that no longer need them."""
 
         def is_in_use(session_id: str) -> bool:
             session = self._sessions.get(session_id)
@@ -95,9 +95,9 @@ class LoadedSessions:
     async def find(self, session_id: str, *, resumes: bool = False) -> Session:
         """Return the session, loaded if necessary; raises `RejectionError` or `LogError`.
 
-        An unfinished turn in the log is closed, or with `resumes` continued if possible.
+        An unfinished turn in the log is closed, or continued if the configuration says so.
         """
-        # One task loads, the others wait. A loop, as the load may have failed.
+        # One task loads the session, and other tasks wait. Loop, as the load may fail.
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
@@ -121,7 +121,7 @@ class LoadedSessions:
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
         """Start the task of a session that is new or was read from the log."""
-        # Kept until that is in the log: there may be no room yet.
+        # The error is kept until it is in the log, since the disk may still be full.
         failure = self._log_failures.get(snapshot.session_id)
         session = Session(self._services, snapshot, self, failure or DAEMON_STOPPED)
         self._sessions[snapshot.session_id] = session
@@ -144,7 +144,7 @@ class LoadedSessions:
     async def find_owned(self, session_id: str, owner_id: str) -> Session:
         """Find the session of a sub-agent; see `Sessions`."""
         session = await self.find(session_id)
-        # A model may name any id, but must not steer sessions of others.
+        # A model may name any id, but must not steer other owners' sessions.
         if session.snapshot.owner_id != owner_id:
             message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
@@ -181,7 +181,7 @@ class LoadedSessions:
         except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:
-            # It may have been loaded again already.
+            # The session may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
                 self._services.tools.servers.unload(session_id)

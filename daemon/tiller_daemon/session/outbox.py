@@ -38,8 +38,8 @@ from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
 from tiller_protocol.snapshot import Snapshot
 
 DELTA_WINDOW_S = 0.02
-"""How long after a commit a delta or an event of a step may wait for others to share the next one.
-The first one after a pause never waits. 50 frames a second look continuous."""
+"""How long after a commit deltas and events of steps wait, so that they share the next commit. The
+first event after a pause never waits. 50 updates a second look continuous."""
 
 PENDING_BODIES_MAX = 2_000
 """How many bodies may wait for the log before `emit` blocks the turn."""
@@ -50,7 +50,7 @@ Publish = Callable[[str, bytes], None]
 
 @dataclass
 class _PendingBody:
-    """A body without a number. The `pieces` of a delta are joined when it gets one."""
+    """A body without a number. A delta's `pieces` are joined when the body gets its number."""
 
     body: AnyBody
     turn_id: str | None
@@ -61,9 +61,9 @@ class _PendingBody:
 class Outbox:
     """The events of one session on their way to the log; `run` writes them.
 
-    `time` returns the time of the next event. `snapshot` holds all numbered events, `fold_pending`
-    brings it up to date. `broken` is the error
-    that stopped the writer: the session then ends and is loaded again from the log.
+    `time` returns the time of the next event. `snapshot` holds all numbered events; `fold_pending`
+    brings it up to date. `broken` is the error that stopped the writer. The session then ends and
+    is loaded again from the log.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Outbox:
             if isinstance(body, ItemDelta):
                 self._put_delta(body, turn_id)
             else:
-                # Joining a later delta with one from before this body would reorder events.
+                # To join a delta from before this body with a later delta would reorder events.
                 self._joinable.clear()
                 self._pending.append(_PendingBody(body, turn_id, submission_id, []))
                 if not _can_wait(body):
@@ -110,15 +110,15 @@ class Outbox:
         self._wake.set()
 
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
-        """Put bodies of a turn; if too many wait for the log, block until they are committed."""
+        """Put bodies of a turn; if too many bodies wait for the log, block until it has them."""
         self.put(*bodies, turn_id=turn_id)
-        # The only backpressure of a turn: a slow disk slows the model's stream down.
+        # This is a turn's only backpressure: a slow disk slows down the model's stream.
         if len(self._pending) >= PENDING_BODIES_MAX:
             await self.committed()
 
     async def committed(self) -> None:
         """Wait until everything put so far is in the log and published; raises `LogError`."""
-        # Counted per call, not per body: deltas that are joined have no number of their own.
+        # Count calls of `put`, not bodies, because joined deltas share a number.
         target = self._puts
         self._urgent.set()
         while self._puts_committed < target:
@@ -129,9 +129,9 @@ class Outbox:
     async def commit(self, stored: Callable[[], None]) -> None:
         """Like `committed`, but this task writes, which saves waking the writer and waiting for it.
 
-        `stored` is called when everything is in the log. What it wakes runs before the events are
-        published. Only for tasks that are cancelled together with `run`: nobody would publish what
-        a cancelled task has written.
+        `stored` is called when everything is in the log. Tasks that it wakes run before the events
+        are published. Only for tasks that are cancelled together with `run`, because nobody would
+        publish the events that a cancelled task has written.
         """
         if self._writing:
             await self.committed()
@@ -202,11 +202,11 @@ class Outbox:
     async def _write(self, stored: Callable[[], None] | None = None) -> None:
         # `run` may be waiting for more to write.
         self._urgent.set()
-        # Renewed before the write, so that a put during it causes another one.
+        # Renewed before the write, so that a put during the write causes another write.
         self._wake, self._urgent = trio.Event(), trio.Event()
         self._writing = True
         self.fold_pending()
-        # Taken before the write: what is put during it belongs to the next batch.
+        # Taken before the write, as bodies put during the write belong to the next batch.
         puts = self._puts
         events, self._numbered = self._numbered, []
         submission, self._submission = self._submission, None
@@ -225,17 +225,17 @@ class Outbox:
         else:
             if stored:
                 stored()
-                # In the first round of the loop this task may come before those that were woken.
+                # In the first round of the loop, this task may run before the woken tasks.
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
         finally:
             self._writing = False
         self._written_at = trio.current_time()
-        # There is no checkpoint until all is published, so `committed` implies published.
+        # No checkpoint until all is published, so committed events are also published.
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)
-            # Frontends that show a list of sessions need these without subscribing to each session.
+            # Frontends that list sessions need these events without subscribing to each session.
             if isinstance(event.body, LIFECYCLE_BODIES):
                 self._publish(LIFECYCLE_TOPIC, body)
         self._wake_waiters()
@@ -247,7 +247,7 @@ class Outbox:
 
 
 def _can_wait(body: AnyBody) -> bool:
-    """Whether the body may wait for others like a delta, since a separate commit delays those."""
+    """Whether the body may wait to share a commit, as a delta may, instead of delaying others."""
     match body:
         case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():
             return True
@@ -258,9 +258,9 @@ def _can_wait(body: AnyBody) -> bool:
 
 
 def _may_be_lost(event: Event) -> bool:
-    """Whether a power failure may lose the event: a part of a response that is being streamed.
+    """Whether a power failure may lose the event, as a part of a response that is still streamed.
 
-    The response is asked for again in that case. Nothing was done because of these parts.
+    The response is then requested again. Nothing has been done because of these parts.
     """
     match event.body:
         case ItemDelta() | StepStarted():

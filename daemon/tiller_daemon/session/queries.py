@@ -1,4 +1,4 @@
-"""Answers the ops that change nothing: about all sessions, and about one."""
+"""Answers the ops that change nothing, about all sessions or a single one."""
 
 from msgspec import structs
 
@@ -18,7 +18,7 @@ from tiller_protocol.searching import InputHistory, SessionSearch
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
-"""Errors of a log that can perhaps still be read."""
+"""Errors with which a log can perhaps still be read."""
 
 Query = SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | RulesList | Replay
 """An op that changes nothing."""
@@ -36,7 +36,7 @@ class Queries:
         self._followers = Followers(services.clock.steady)
 
     async def answer(self, op: Query, client: str) -> AnyResult:
-        """Return the result of a query by a client; raises `RejectionError` or `LogError`."""
+        """Return the result of a client's query; raises `RejectionError` or `LogError`."""
         match op:
             case SessionList():
                 return await self._list(op)
@@ -109,14 +109,14 @@ class Queries:
         )
 
     async def _readable(self, session_id: str) -> Snapshot:
-        """Return the session as it is; as the log has it while nothing can be written.
+        """Return the session's current state, or its state in the log while nothing can be written.
 
-        An unfinished turn is closed first. Where its end can't be written, as the disk is full, the
-        session can still be read, with the turn as it was cut off.
+        An unfinished turn is closed first. If its end can't be written because the disk is full,
+        the session can still be read, with the turn as it was cut off.
         """
         try:
             session = await self._sessions.find(session_id)
-            # Frontends continue from this snapshot's number, so everything must be published.
+            # Frontends continue from this snapshot's number, so all its events must be published.
             while not session.outbox.is_committed:
                 await session.outbox.committed()
         except LogError as error:

@@ -1,4 +1,4 @@
-"""Loading a session from the log, and closing a turn that a crash or kill left unfinished."""
+"""Loads a session from the log, and closes a turn that a crash or kill left unfinished."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +27,7 @@ LOAD_BYTES_MAX = 8 * 1024 * 1024
 
 
 async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> Snapshot:
-    """Fold a session's events, all or up to number `upto`, on top of what a fork shares.
+    """Fold a session's events, up to number `upto` if given; a fork begins with its parent's.
 
     Raises `LogError("corrupt")` for an unreadable event.
     """
@@ -42,7 +42,7 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
                 if upto is not None and event.seq > upto:
                     return snapshot
                 fold(snapshot, event)
-            # A damaged event must not lead to a session that silently lacks part of its history.
+            # A session must not silently lack a part of its history because of a damaged event.
             except (BadMessage, SequenceGap, KeyError, ValueError) as error:
                 raise LogError(
                     "corrupt",
@@ -53,7 +53,7 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
 
 
 async def _beginning(log: Log, first: Event) -> Snapshot:
-    """Return an empty snapshot, for a fork the history that it shares with its parent."""
+    """Return an empty snapshot or, for a fork, the history that it shares with its parent."""
     body = first.body
     if not isinstance(body, SessionCreated) or body.parent_id is None:
         return Snapshot(first.session_id)
@@ -61,20 +61,20 @@ async def _beginning(log: Log, first: Event) -> Snapshot:
 
 
 class Recovery(NamedTuple):
-    """The events that close what a session left open in the log."""
+    """The events that close a session's unfinished turn and background work in the log."""
 
     turn_id: str | None
     """The open turn, if any."""
     of_turn: tuple[AnyBody, ...]
     """Events that close this turn."""
     of_session: tuple[AnyBody, ...]
-    """Events that belong to no turn; they come after those of the turn."""
+    """Events that belong to no turn and come after the turn's events."""
 
 
 def recovery_of(
     snapshot: Snapshot, new_id: Callable[[], str], reason: ErrorInfo = DAEMON_STOPPED
 ) -> Recovery | None:
-    """Return the events that close what a session left open in the log; None if there are none.
+    """Return events that close an unfinished turn and background work; None if nothing is open.
 
     Steering that the turn had not taken goes back to the queue. Running calls and background
     work become `lost` and are never run again. The turn ends at the time of its last event.
@@ -86,7 +86,7 @@ def recovery_of(
         return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", reason)
     of_turn = closing_bodies(snapshot, ending, snapshot.updated_at, new_id, lost=True)
-    # A copy: the session takes over the queue from the log afterwards.
+    # Work on a copy, as the session takes over the queue from the log afterwards.
     queue = InputQueue(snapshot.queue)
     queue.hand_back()
     if queue.queue:

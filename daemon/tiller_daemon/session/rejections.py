@@ -1,6 +1,7 @@
-"""Recording of rejections: a retried submission gets the same rejection again.
+"""Records rejections, so that a retried submission gets the same rejection again.
 
-What is unknown may be in a configuration file that can't be used: then the rejection says so.
+An unknown name may be defined in a configuration file that can't be used. If there is such a file,
+the rejection mentions it.
 """
 
 import structlog
@@ -15,15 +16,15 @@ from tiller_protocol.codec import encode_answer
 log = structlog.get_logger()
 
 TRANSIENT = frozenset({"overloaded", "shutting_down", "unavailable", "internal"})
-"""Codes that do not depend on the op: the same submission may succeed later."""
+"""Codes that do not depend on the op, so that the same submission may succeed later."""
 
 
 async def record_rejection(
     services: Services, pending: PendingSubmission, rejection: RejectionError
 ) -> Rejected:
-    """Return the answer, recorded in the log unless it is transient.
+    """Return the answer to a rejected submission, and record it in the log unless it is transient.
 
-    The answer is the same if the log can't be written.
+    If the log can't be written, the answer is returned all the same.
     """
     problem = services.user.problem()
     if problem and rejection.code == "invalid_settings":

@@ -1,8 +1,8 @@
-"""Open requests of a session: a task of the turn waits in `ask`, the submission loop answers.
+"""A session's open requests: a task of the turn waits in `ask`, and the submission loop answers.
 
-Open requests are state in the log (`request_opened` without `request_resolved`), so every frontend
-that attaches sees them. Only the tasks that wait for them are kept here. How a request was resolved
-is looked up in the log (`Log.requests`).
+The log has the open requests (`request_opened` without `request_resolved`), so every frontend that
+attaches sees them. Only the waiting tasks are kept here. `Log.requests` finds out how a request was
+resolved.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from tiller_protocol.items import Request, Resolution
 from tiller_protocol.settings import Rule
 
 IsAllowed = Callable[[], bool]
-"""Whether the current rules allow what a request asks for."""
+"""Returns whether the current rules allow a request, so that it needs no answer."""
 
 Keep = Callable[[tuple[Rule, ...]], None]
-"""Keeps the rules of the answer `always_here`; raises `RejectionError` if it can't."""
+"""Stores the rules of the answer `always_here`; raises `RejectionError` if that fails."""
 
 
 class Reply(Struct, frozen=True):
-    """How a request was resolved; `text` is feedback or the answer, `by` names the frontend."""
+    """How a request was resolved: `text` is feedback or the answer, and `by` names the frontend."""
 
     resolution: Resolution
     text: str = ""
@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True):
 
     @property
     def gives_reason(self) -> bool:
-        """Whether the user rejected it with a reason, so that the model can go on."""
+        """Whether the user rejected the call with a reason, so that the model can go on."""
         return bool(self.text.strip())
 
 
@@ -60,11 +60,11 @@ class _Waiter:
     """A task that waits for the answer to a request."""
 
     request: Request
-    """What the user is asked."""
+    """The request that is shown to the user."""
     turn_id: str
     """The turn that asks."""
     is_allowed: IsAllowed
-    """Checked when rules are granted: the request may then need no answer."""
+    """Called when rules are granted, because the request may then need no answer."""
     answered: trio.Event = field(default_factory=trio.Event)
     """Set when the request is resolved."""
     reply: Reply = CANCELLED
@@ -86,8 +86,8 @@ class RequestObserver(Protocol):
 class OpenRequests:
     """The requests that tasks of this session's turns wait for.
 
-    Requests of sub-agents are mirrored: shown here under the same id, but answered in the
-    sub-agent's session. `observer` is set while a sub-agent's turn runs in this session.
+    Sub-agents' requests are mirrored, which means shown here under the same id, but answered in
+    the sub-agent's session. `observer` is set while a sub-agent's turn runs in this session.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -100,7 +100,7 @@ class OpenRequests:
         return request_id in self._waiters
 
     async def ask(self, request: Request, turn_id: str, is_allowed: IsAllowed) -> Reply:
-        """Open `request` and wait for its answer, or until `reconsider` finds it allowed.
+        """Open `request` and wait until it is answered, or `reconsider` finds it allowed.
 
         If cancelled, the request stays open in the log until the turn is closed.
         """
@@ -109,10 +109,10 @@ class OpenRequests:
         try:
             await waiter.answered.wait()
         finally:
-            # An answer that comes now must not be given to a task that is gone.
+            # An answer that comes now must not go to a task that no longer waits.
             self._waiters.pop(request.id, None)
             if self.observer and not waiter.answered.is_set():
-                # The end of the turn resolves the request here, but not in the owner's session.
+                # The end of the turn resolves the request in this session, but not in the owner's.
                 self.observer.request_resolved(request.id, CANCELLED)
         return waiter.reply
 
@@ -122,7 +122,7 @@ class OpenRequests:
         self._open_in_log(request, turn_id)
 
     def resolve_mirrored(self, request_id: str, reply: Reply, turn_id: str) -> None:
-        """Show how a mirrored request was resolved; no effect if it is not, or no longer, open."""
+        """Show how a mirrored request was resolved; no effect if the request is not open."""
         if self._mirrored.pop(request_id, None):
             self._resolve_in_log(request_id, reply, turn_id)
             self._show_status(turn_id)
@@ -130,9 +130,9 @@ class OpenRequests:
     def answer(self, request_id: str, reply: Reply, keep: Keep) -> tuple[Rule, ...]:
         """Resolve a request; return the rules that the answer `always` grants to the session.
 
-        Those of `always_here` go to `keep`. Rejecting a call without a reason also rejects all
-        other open requests. Raises `NoWaitingTask`, or a `RejectionError` with `already_resolved`
-        or `bad_message`, or what `keep` raises.
+        Rules of `always_here` go to `keep`. Rejecting a call without a reason also rejects all
+        other open requests. Raises `NoWaitingTask`, a `RejectionError` with `already_resolved` or
+        `bad_message`, or the errors of `keep`.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
@@ -143,19 +143,19 @@ class OpenRequests:
         _check_kind(waiter.request, reply)
         rules = grants(waiter.request.permission, waiter.request.always)
         if reply.resolution == "always_here":
-            # A rule that can't be kept must not look as if it were: the request stays open.
+            # A rule that can't be stored must not look stored, so the request stays open.
             keep(rules)
         self._resolve(waiter, reply)
         ends_turn = reply.resolution == "reject" and not reply.gives_reason
         if ends_turn and waiter.request.kind != "question":
-            # The other requests are moot. A rejected question does not end the turn.
+            # The turn ends, so its other requests are moot. A rejected question does not end it.
             for other in self._open():
                 self._resolve(other, Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
         return rules if reply.resolution == "always" else ()
 
     def withdraw(self, item_id: str, turn_id: str) -> None:
-        """Cancel the open questions of a call: their tasks get the reply `cancelled`."""
+        """Cancel a call's open questions; the waiting tasks get the reply `cancelled`."""
         for waiter in self._open():
             if waiter.request.item_id == item_id and waiter.request.kind == "question":
                 self._resolve(waiter, CANCELLED)
@@ -204,18 +204,18 @@ def _check_kind(request: Request, reply: Reply) -> None:
         wanted = "answer, or reject" if question else "once, always or reject"
         raise RejectionError(
             "bad_message",
-            f"Request {request.id} is of kind {request.kind}. Answer it with {wanted}.",
+            f"Request {request.id} is of the kind {request.kind}. Answer it with {wanted}.",
         )
     if reply.resolution == "always_here" and not request.always_here:
         raise RejectionError(
             "bad_message",
-            f"No lasting rule can allow what request {request.id} is about. Answer it with once, "
-            "always or reject.",
+            f"Request {request.id} can't be allowed by a lasting rule. Answer it with once, always "
+            "or reject.",
         )
 
 
 def already_resolved(request_id: str, resolution: str, by: str) -> RejectionError:
-    """Return the rejection of an answer to a resolved request; `data` has how and by whom."""
+    """Return the rejection of an answer to a resolved request; `data` says how and by whom."""
     who = f" by {by}" if by else ""
     return RejectionError(
         "already_resolved",
@@ -225,7 +225,7 @@ def already_resolved(request_id: str, resolution: str, by: str) -> RejectionErro
 
 
 def unknown_request(request_id: str) -> RejectionError:
-    """Return the rejection of an answer to a request that the log does not have."""
+    """Return the rejection of an answer to a request that is not in the log."""
     return RejectionError(
         "not_found", f"There is no request {request_id}. `tiller requests` lists the open ones."
     )

@@ -1,7 +1,7 @@
-"""Reverting files together with the history, and the diff of what a session changed.
+"""Reverts files together with the history, and makes the diff of a session's changes.
 
 A file is reverted if only the reverted steps have changed it since. If anything else changed it,
-it stays as it is and is reported as a conflict. `files.restore` does the work on the files.
+the file stays as it is and is reported as a conflict. `files.restore` does the work on the files.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,18 +36,18 @@ DIFF_CHARS_MAX = 1024 * 1024
 
 FILES_LISTED_MAX = 1_000
 PATHS_CHARS_MAX = 256 * 1024
-"""How many files an answer with a diff lists, and how long their paths may be together."""
+"""Maximum total length of the paths in an answer with a diff."""
 
 FILES_NAMED_MAX = 10
 """How many files a warning names."""
 
 PARTLY_UNKNOWN = (
-    "Some steps have no snapshot, so what they changed in files is unknown and was not reverted. "
+    "Some steps have no snapshot, so their changes to files are unknown and were not reverted. "
     "Check the files before you go on."
 )
 
 BACKGROUND_KEPT = (
-    "What background sub-agents of these turns have changed was not reverted. To revert it as well:"
+    "Changes by background sub-agents of these turns were not reverted. To revert them as well:"
 )
 
 NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"
@@ -57,10 +57,10 @@ EDITS = frozenset({"write", "edit", "apply_patch"})
 
 
 class RevertPlan(NamedTuple):
-    """What a revert does to files."""
+    """The effects of a revert on files."""
 
     moves: tuple[FileRestore, ...]
-    """Files to put back."""
+    """Files to restore."""
     conflicts: tuple[str, ...]
     """Files that stay as they are."""
     partial: bool
@@ -70,9 +70,9 @@ class RevertPlan(NamedTuple):
 async def put_back(
     snapshots: Snapshots | None, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
 ) -> RevertResult:
-    """Put files back for a revert, or undo that; raises `RejectionError`.
+    """Restore files for a revert, or undo a revert; raises `RejectionError`.
 
-    Files that can't be put back stay as they are and are listed as conflicts. When the event is in
+    Files that can't be restored stay as they are and are listed as conflicts. When the event is in
     the log, the caller must call `Snapshots.confirm_restore`.
     """
     if isinstance(op, Unrevert) and not snapshot.reverted:
@@ -103,10 +103,10 @@ async def put_back(
 
 
 async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tuple[str, ...]:
-    """Return the sessions of background sub-agents that have changed files, or still work.
+    """Return the sessions of background sub-agents that have changed files or are still working.
 
-    Those that the reverted part of history started. Their changes are in their own patches alone.
-    Raises `RejectionError`.
+    Only sub-agents that the reverted part of history started count. Their changes are only in their
+    own patches. Raises `RejectionError`.
     """
     calls = [item for item in _items_after(snapshot, op) if isinstance(item, ToolCall)]
     started = dict.fromkeys(
@@ -124,13 +124,13 @@ async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tup
 
 
 def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
-    """Return the warning about files that were not put back, if there are any."""
+    """Return the warning about files that were not restored, if there are any."""
     sentences: list[str] = []
     if result.conflicts:
         named = ", ".join(result.conflicts[:FILES_NAMED_MAX])
         more = len(result.conflicts) - FILES_NAMED_MAX
         named += f" and {more} more" if more > 0 else ""
-        sentences.append(f"Not reverted, since something else has changed them too: {named}.")
+        sentences.append(f"Something else has changed these files, so they stay as is: {named}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:
@@ -142,9 +142,9 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
 async def session_diff(
     services: Services, snapshot: Snapshot, op: SessionDiff
 ) -> SessionDiffResult:
-    """Return what the session, or a turn or step of it, changed; raises `RejectionError`.
+    """Return the changes of the session, a turn or a step; raises `RejectionError`.
 
-    The content of files that need approval to be read is left out.
+    The content of files that may not be read without approval is left out.
     """
     snapshots = services.files.snapshots
     items = _items_of(snapshot, op)
@@ -159,7 +159,7 @@ async def session_diff(
     try:
         touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
-        # Between first and last snapshot other programs may have changed files too.
+        # Between the first and the last snapshot, other programs may have changed files too.
         mine = [change for change in changes if printable(change.path) in touched]
         shown = [change.path for change in mine if readable(printable(change.path))]
         text = await snapshots.diff(workspace, first, last, shown)
@@ -178,14 +178,14 @@ async def session_diff(
 
 
 def _listed(files: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
-    """Return the first files, as many as an answer takes."""
+    """Return the first files, as many as fit into an answer."""
     files = files[:FILES_LISTED_MAX]
     sizes = accumulate(len(file.path) for file in files)
     return tuple(f for f, size in zip(files, sizes, strict=True) if size <= PATHS_CHARS_MAX)
 
 
 def _whole_files(diff: str) -> str:
-    """Cut a diff that is too long, so that what is left can be applied."""
+    """Cut a diff that is too long after a whole file, so that the rest can still be applied."""
     if len(diff) <= DIFF_CHARS_MAX:
         return diff
     end = diff.rfind("\ndiff --git ", 0, DIFF_CHARS_MAX)
@@ -193,14 +193,14 @@ def _whole_files(diff: str) -> str:
 
 
 def _readable(services: Services, snapshot: Snapshot) -> Readable:
-    """Return the check by the session's rules, with those of its agent if that still exists."""
+    """Return the check by the session's rules, with its agent's rules if the agent still exists."""
     name = snapshot.settings.agent or DEFAULT_AGENT
     agent = list_agents(services, snapshot.workspace).get(name)
     return Readable(session_rules(services, snapshot, agent.agent if agent else None))
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
-    # A patch names a limited number of files; the snapshots have the rest.
+    # A patch names a limited number of files; the snapshots contain the rest.
     if not patch.more:
         return {*patch.files}
     changes = await _changes_of(patch, snapshots, workspace)
@@ -228,7 +228,7 @@ async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Ite
 def moves_back(
     steps: Iterable[Sequence[TreeChange]],
 ) -> tuple[tuple[FileRestore, ...], tuple[str, ...]]:
-    """Return the moves that undo steps, and the files that something else changed between them.
+    """Return the moves that undo steps, and the files that were also changed between the steps.
 
     `steps` are the changes of each step, oldest first.
     """
@@ -237,7 +237,7 @@ def moves_back(
     conflicting: set[str] = set()
     for step in steps:
         for change in step:
-            # Between two steps of the session a file must stay what the first one made of it.
+            # Between two steps of the session, a file must stay as the first step left it.
             begins.setdefault(change.path, change.before)
             if ends.get(change.path, change.before) != change.before:
                 conflicting.add(change.path)
@@ -251,13 +251,13 @@ def moves_back(
 
 
 def _is_in_background(call: ToolCall) -> bool:
-    """Whether a call of `task`, which has run, has only started its sub-agent."""
+    """Whether a finished `task` call has only started its sub-agent in the background."""
     text = call.rewritten_arguments or call.arguments
     return msgspec.json.decode(text, type=dict[str, Any]).get("background", False)
 
 
 def _edited(items: Iterable[Item], workspace: str) -> set[str]:
-    """Return the files that tool calls have changed, inside the workspace or not."""
+    """Return the files that tool calls have changed, inside or outside the workspace."""
     done = [
         item.title
         for item in items

@@ -1,6 +1,6 @@
-"""Answers that grant rules; lists and revokes rules of sessions, and lasting ones of workspaces.
+"""Grants, lists and revokes the rules of sessions, and the lasting rules of workspaces.
 
-`answer_request` and `revoke_session_rule` are handlers of ops, see `handlers`.
+`answer_request` and `revoke_session_rule` are handlers of ops; see `handlers`.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tiller_protocol.snapshot import Snapshot
 def list_rules(
     services: Services, workspace: str | None, snapshot: Snapshot | None = None
 ) -> RulesResult:
-    """Return the lasting rules, of one workspace or of all, and those of a session.
+    """Return the lasting rules of one or all workspaces, and the rules of a session.
 
     Raises `RejectionError` if the lasting rules can't be read.
     """
@@ -41,7 +41,7 @@ def revoke_lasting_rule(services: Services, identifier: str) -> None:
 
 
 def answer_request(state: SessionState, op: Answer, pending: PendingSubmission) -> None:
-    """Resolve a request and keep the rules that the answer grants; raises `RejectionError`."""
+    """Resolve a request and store the rules that the answer grants; raises `RejectionError`."""
     workspace = state.outbox.snapshot.workspace
     grants = state.requests.answer(
         op.request_id,
@@ -55,7 +55,7 @@ def answer_request(state: SessionState, op: Answer, pending: PendingSubmission) 
 
 
 def revoke_session_rule(state: SessionState, op: RuleRevoke, pending: PendingSubmission) -> None:
-    """Revoke a rule of the session, in its running turn too; raises `RejectionError`."""
+    """Revoke a rule of the session, also for its running turn; raises `RejectionError`."""
     snapshot = state.outbox.fold_pending()
     rules = snapshot.settings.permissions or ()
     rule = next((one for one in rules if _id_in(snapshot, one) == op.rule_id), None)
@@ -68,7 +68,7 @@ def revoke_session_rule(state: SessionState, op: RuleRevoke, pending: PendingSub
 
 
 def _keep_rules(services: Services, workspace: str, rules: tuple[Rule, ...], client: str) -> None:
-    """Keep rules for a workspace; raises `RejectionError`."""
+    """Store lasting rules for a workspace; raises `RejectionError`."""
     now = services.time()
     kept = [StoredRule(rule.permission, rule.pattern, now, client) for rule in rules]
     try:

@@ -1,8 +1,8 @@
-"""Search over all sessions: keeps the index up to date, and answers from it.
+"""Searches all sessions: keeps the index up to date, and answers from it.
 
 The index follows the log: the new events of a session are read from the log a moment later, or
-when somebody searches. So a turn never waits for the index, and after a crash, an upgrade or the
-loss of the index it only has to catch up.
+when somebody searches. So a turn never waits for the index. After a crash, an upgrade or its loss,
+the index only has to catch up.
 """
 
 import math
@@ -46,36 +46,36 @@ from tiller_protocol.snapshot import SessionSummary
 log = structlog.get_logger()
 
 FIRST_AFTER_S = 2.0
-"""Time after the daemon's start until the index is compared with the log: frontends come first."""
+"""Seconds after the daemon's start until the index is compared with the log: users come first."""
 
 REST_S = 5.0
-"""Time after an event until its session is indexed, so that one pass takes in a whole step."""
+"""Seconds after an event until its session is indexed, so that one pass covers a whole step."""
 
 RETRY_S = 60.0
-"""Time until the next try after the index could not be written, as on a full disk."""
+"""Seconds until the next try if the index could not be written, for example on a full disk."""
 
 PAUSE_S = 0.01
-"""Pause between two reads in the background: the log's thread is free for turns meanwhile."""
+"""Seconds between two reads in the background, in which the log's thread is free for turns."""
 
 SEARCH_WAIT_S = 1.0
-"""How long a search waits for the index to catch up; then the answer says that it has not."""
+"""How long a search waits for the index to catch up; then it answers that sessions are missing."""
 
 READ_EVENTS_MAX = 500
 READ_BYTES_MAX = 512 * 1024
 """Limits of one read from the log, which takes a millisecond or two."""
 
 INPUTS_BYTES_MAX = 1024 * 1024
-"""Size of inputs after which a page of them ends."""
+"""A page of inputs ends after this many bytes."""
 
 PAGE_ROWS = 1_000
-"""Sessions in one read of the log's table."""
+"""How many sessions are read from the log's table at a time."""
 
 _COMPLETED = b"item_completed"
 _READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
-"""Every encoded event with a text contains the first and one of the others; few others do."""
+"""Every encoded event with text contains the first marker and one of the others; few others do."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
-"""The number of an input in a cursor: what fits into 64 bits."""
+"""An input's number in a cursor, which must fit into 64 bits."""
 
 BAD_CURSOR = "`after` is not the `next` of a page: request the first page again"
 
@@ -83,15 +83,15 @@ Result = TypeVar("Result")
 
 
 class InThread(Protocol):
-    """Runs a function where it delays nobody."""
+    """Runs a function in a thread, where it delays nobody."""
 
     async def __call__(self, function: Callable[[], Result], /) -> Result:
-        """Return what the function returns, or raise what it raises."""
+        """Return the function's result, or raise its error."""
         ...
 
 
 class SearchableSessions:
-    """What people read in all sessions, to be searched. `run` keeps the index up to date."""
+    """Searches the texts that people read in all sessions. `run` keeps the index up to date."""
 
     def __init__(
         self, log: Log, index: SearchIndex, in_thread: InThread = trio.to_thread.run_sync
@@ -107,7 +107,7 @@ class SearchableSessions:
         self._noted = trio.Event()
 
     def noting(self, publish: Publish) -> Publish:
-        """Return what publishes events and notes their sessions."""
+        """Return a function that publishes events and notes their sessions."""
 
         def publish_and_note(topic: str, body: bytes) -> None:
             publish(topic, body)
@@ -116,9 +116,9 @@ class SearchableSessions:
         return publish_and_note
 
     def note(self, topic: str) -> None:
-        """Note that a session has an event, or was deleted; `topic` is that of the event."""
+        """Note that a session has an event or was deleted; `topic` is the event's topic."""
         if topic != LIFECYCLE_TOPIC and not topic.startswith(LENDER_TOPICS):
-            # At the end, from where the next one is taken: what is new is looked for first.
+            # Sessions are taken from the end, so that new events are indexed first.
             self._stale.pop(topic, None)
             self._stale[topic] = None
             self._noted.set()
@@ -140,7 +140,7 @@ class SearchableSessions:
     async def forget(self, session_ids: Sequence[str]) -> None:
         """Remove the texts of sessions that are no longer in the log.
 
-        If that takes long or fails, it is done later; searches no longer find them.
+        If that takes long or fails, it is done later, but searches no longer find the texts.
         """
         self._unreadable.difference_update(session_ids)
         for session_id in session_ids:
@@ -214,11 +214,11 @@ class SearchableSessions:
             raise RejectionError("unavailable", str(error)) from error
 
     async def _catch_up(self, pause_s: float) -> None:
-        """Index what is new in the log; pauses for `pause_s` after each read."""
+        """Index the new events in the log; pause for `pause_s` seconds after each read."""
         if not self._is_compared:
             await self._compare()
         while True:
-            # Also where nothing is left to take: another task may still be indexing the last one.
+            # Needed even if nothing is left to take: another task may be indexing the last session.
             async with self._catching_up:
                 if not self._stale:
                     return
@@ -234,7 +234,7 @@ class SearchableSessions:
                     raise
 
     async def _compare(self) -> None:
-        """Find the sessions of which the index and the log differ."""
+        """Find the sessions whose index differs from the log."""
         heads = await self._use(self._index.heads)
         for archived in (True, False):
             rows: list[SessionRow] = []
@@ -259,7 +259,7 @@ class SearchableSessions:
         while bodies := await self._log.events(
             session_id, known.head, READ_EVENTS_MAX, READ_BYTES_MAX
         ):
-            # Read after the events, so that the row is not older than they are.
+            # The row is read after the events, so that it is not older than the events.
             row = await self._log.session(session_id)
             if row is None:
                 self.note(session_id)  # it is being deleted
@@ -271,7 +271,7 @@ class SearchableSessions:
             await trio.sleep(pause_s)
 
     async def _is_same(self, session_id: str, known: Indexed) -> bool:
-        """Whether the log still has what was indexed last: a power failure may have taken it."""
+        """Whether the log still has the event indexed last, which a power failure may have lost."""
         bodies = await self._log.events(session_id, known.head - 1, 1, READ_BYTES_MAX)
         return bool(bodies) and checksum(bodies[0]) == known.last
 
@@ -286,7 +286,7 @@ class SearchableSessions:
 
 
 def texts_of(bodies: Iterable[bytes]) -> Iterator[Text]:
-    """What people read in encoded events, except titles, which are in the session's row."""
+    """Yield the texts that people read in encoded events, except titles (in the session's row)."""
     for body in bodies:
         if _COMPLETED not in body or not any(mark in body for mark in _READ_BY_PEOPLE):
             continue
@@ -315,7 +315,7 @@ def _add(index: SearchIndex, row: SessionRow, head: Indexed, bodies: list[bytes]
 
 
 def _before(after: str | None) -> tuple[float, str]:
-    """The time and the name in a cursor; the first page comes before all."""
+    """Return the time and the name in a cursor; for the first page, values above all others."""
     if after is None:
         return math.inf, ""
     try:

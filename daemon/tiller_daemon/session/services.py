@@ -39,29 +39,29 @@ class ChosenModel(Struct, frozen=True):
     """A model of a configured provider."""
 
     name: str
-    """Provider and model, as the user writes it."""
+    """Provider and model, as the user writes them."""
     provider_model: str
-    """The provider's name for it."""
+    """The provider's name for the model."""
     client: ModelClient
     """Sends requests to the provider."""
     context_window: int | None = None
-    """In tokens; None if unknown."""
+    """The size of the context window in tokens; None if unknown."""
     max_output_tokens: int | None = None
-    """None if the provider decides."""
+    """Maximum length of a response; None if the provider decides."""
     options: dict[str, Any] = {}
-    """Options of provider and model: fields of the provider's request."""
+    """The options of provider and model, as fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
     """The options that each variant adds, by its name."""
     efforts: tuple[str, ...] = ()
     """The variants that need no configuration."""
     prompt_header: str = ""
-    """What its provider wants at the beginning of each system prompt."""
+    """Text that the provider requires at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()
-    """What the model takes besides text."""
+    """The kinds of input that the model takes besides text."""
     price: CostOf = unpriced
-    """Computes the cost of a usage."""
+    """Returns the cost of usage."""
     hosted_tools: dict[str, dict[str, Any]] = {}
-    """The tools that the provider runs itself: their fields in requests, by their names."""
+    """The tools that the provider runs itself, by name, with their fields in requests."""
 
 
 class ModelSurvey(NamedTuple):
@@ -74,12 +74,12 @@ class ModelSurvey(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """What one frontend lends to one session; nothing, if it takes it back."""
+    """A frontend's loan to one session; empty if the frontend takes everything back."""
 
     servers: Mapping[str, McpServer]
     """MCP servers by name."""
     reads_files: bool
-    """Whether it may be asked for files that are not saved."""
+    """Whether the frontend may be asked for files that are not saved."""
 
 
 class ToolServers(Protocol):
@@ -93,19 +93,19 @@ class ToolServers(Protocol):
         ...
 
     def share(self, owner_id: str, session_id: str) -> None:
-        """Let the session of a sub-agent use what its owner is lent."""
+        """Let a sub-agent's session use its owner's loans."""
         ...
 
     def unload(self, session_id: str) -> None:
-        """Note that a session leaves memory. What it is lent stays."""
+        """Note that a session leaves memory. Its loans stay."""
         ...
 
     def end_loans(self, is_in_use: Callable[[str], bool]) -> None:
-        """End the loans whose time is over, except those of sessions in use."""
+        """End the loans whose time is over, except loans to sessions in use."""
         ...
 
     async def ready(self, session_id: str = "", *, every: bool = False) -> None:
-        """Start the servers that a turn needs, or `every` one, and wait briefly for them."""
+        """Start the servers that a turn needs, or `every` server, and wait briefly for them."""
         ...
 
     def names(self, session_id: str) -> frozenset[str]:
@@ -117,11 +117,14 @@ class ToolServers(Protocol):
         ...
 
     async def prompt(self, session_id: str, server: str, name: str, given: str) -> ToolResult:
-        """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
+        """Return a prompt's text for the arguments that a user typed; raises `ToolFailure`."""
         ...
 
     async def resource(self, session_id: str, server: str, uri: str) -> ToolResult:
-        """Return the content of a resource of one of `names`; raises `ToolFailure`."""
+        """Return the content of a resource; raises `ToolFailure`.
+
+        `names` returns the possible values of `server`.
+        """
         ...
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:
@@ -151,41 +154,41 @@ class UserSettings(Struct, frozen=True):
     configuration: Callable[[], Configuration]
     """Returns the configuration in use."""
     refresh: Callable[[], Awaitable[None]]
-    """Applies the configuration's files if one has changed; else it has no checkpoint."""
+    """Applies the configuration's files if any has changed; otherwise it has no checkpoint."""
     problem: Callable[[], str]
-    """Returns in sentences why the configuration in the file is not in use; empty if it is."""
+    """Returns sentences that say why the configuration file is not in use; empty if it is."""
     missing_keys: Callable[[], tuple[str, ...]]
     """Returns the variables for providers' keys that the daemon's environment lacks."""
     has_default_model: Callable[[], bool]
-    """Returns whether there is a model for turns that choose none, without a search for one."""
+    """Returns whether there is a default model, without a search for models."""
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules
-    """What the user allowed for good, by workspace."""
+    """The user's lasting rules, by workspace."""
     config_directory: Path
-    """Absolute, with links resolved."""
+    """The absolute path of the configuration's directory, with links resolved."""
     home: Path
-    """Absolute, with links resolved."""
+    """The absolute path of the user's home directory, with links resolved."""
     platform: str
     """A value of `sys.platform`."""
     documents: StampedCache = field(default_factory=StampedCache)
-    """A cache of the documents that people wrote for models, here and in workspaces."""
+    """A cache of documents that people wrote for models, in workspaces and for all of them."""
 
 
 class ToolSources(Struct, frozen=True):
-    """Where the tools of a turn come from, and what checks their work."""
+    """The sources of a turn's tools, and the checks of their work."""
 
     available: Callable[[str], Mapping[str, Tool]]
-    """Returns the tools available now to a session by name, including those of MCP servers; to ""
-    only those that every session has."""
+    """Returns by name the tools now available to a session, including MCP servers' tools; for "",
+    only the tools that every session has."""
     servers: ToolServers
-    """The MCP servers, of the daemon and lent ones."""
+    """The MCP servers: the daemon's own, and lent ones."""
     language_servers: LanguageServers
-    """Report what a change of a file broke."""
+    """Report errors that a change to a file caused."""
     hooks: Hooks
-    """The user's own commands around calls and turns."""
+    """Runs the user's hooks around calls and turns."""
     editors: EditorFiles
-    """Knows the files that are open in an editor with changes that are not saved."""
+    """Finds unsaved changes to files in editors."""
 
 
 class CommandSettings(Struct, frozen=True):
@@ -197,7 +200,7 @@ class CommandSettings(Struct, frozen=True):
     """Returns the API keys in use, which are removed from tool output."""
     confiner: Confiner
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The daemon's proxy variables with their passwords: for tools, never for commands."""
+    """The daemon's proxy variables with passwords, which tools get but commands never do."""
 
 
 class SessionFiles(Struct, frozen=True):
@@ -210,7 +213,7 @@ class SessionFiles(Struct, frozen=True):
     forget: Callable[[str], None]
     """Removes the files of a deleted session."""
     snapshots: Snapshots | None = None
-    """None if files can't be reverted."""
+    """Takes and restores snapshots; None if files can't be reverted."""
 
 
 class Services(Struct, frozen=True):
@@ -227,16 +230,16 @@ class Services(Struct, frozen=True):
     new_id: Callable[[], str]
     """Returns a new ULID."""
     model: Callable[[str | None], ChosenModel]
-    """Finds a model by its full name, None for the default; raises `RejectionError`."""
+    """Finds a model by its full name, or the default model for None; raises `RejectionError`."""
     discover: Callable[[str], Awaitable[None]]
-    """Prepares a turn of a session: rereads a changed configuration, looks for local models, starts
+    """Prepares a session's turn: rereads a changed configuration, looks for local models, starts
     servers."""
     user: UserSettings
     """The user's configuration."""
     tools: ToolSources
     """Tools, their servers and hooks."""
     commands: CommandSettings
-    """How commands run."""
+    """The environment of commands."""
     files: SessionFiles
     """Files that the daemon writes for sessions."""
     histories: IdleHistories = field(default_factory=IdleHistories)

@@ -1,4 +1,4 @@
-"""The end of a session, for the hooks on it: it was archived or deleted."""
+"""Starts the hooks on the end of a session, when it is archived or deleted."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 def notify_session_end(services: Services, outbox: Outbox, how: str) -> None:
-    """Start the hooks on the end of a session, as its next turn would have them."""
+    """Start the hooks on the end of a session, with the hooks that its next turn would have."""
     snapshot = outbox.fold_pending()
     try:
         hooks = configuration_for(services, snapshot.workspace).hooks

@@ -1,4 +1,4 @@
-"""What the turns of one session share."""
+"""The objects that the turns of one session share."""
 
 from msgspec import Struct
 
@@ -13,16 +13,16 @@ from tiller_daemon.tools.base import FileVersions
 
 
 class SessionParts(Struct, frozen=True):
-    """What the successive turns of one session share."""
+    """The objects that the successive turns of one session share."""
 
     services: Services
     """The daemon's environment, the same for all sessions."""
     outbox: Outbox
     """Takes the session's events."""
     queue: InputQueue
-    """Input that waits."""
+    """Input that is waiting."""
     requests: OpenRequests
-    """Questions to the user."""
+    """Open questions to the user."""
     files: FileVersions
     """The versions of files that the model has read."""
     sessions: Sessions

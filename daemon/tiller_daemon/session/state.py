@@ -35,13 +35,13 @@ class PendingSubmission:
     """A submission that has no answer yet."""
 
     submission_id: str
-    """The ULID that makes retries of it the same submission."""
+    """The ULID by which retries are recognized as the same submission."""
     op: AnyOp
-    """What the frontend wants."""
+    """The op that the frontend submitted."""
     client: str
     """The frontend's name."""
     digest: bytes
-    """A hash of the op, to detect that an id is used for another one."""
+    """A hash of the op, to detect that the same id is used for another op."""
     sub_agent_run: SubAgentRun | None = None
     """Set if the input is the prompt of a sub-agent."""
     ended_task: BackgroundTask | None = None
@@ -49,9 +49,9 @@ class PendingSubmission:
     images: tuple[Image, ...] = ()
     """The images of the input as the model gets them."""
     content: ServerContent = NO_CONTENT
-    """What MCP servers contribute to the input."""
+    """Content from MCP servers for the input."""
     files: RevertResult | None = None
-    """For a revert, what was done to files before the handler runs."""
+    """The result of a revert for files, which are restored before the handler runs."""
     answered: trio.Event = field(default_factory=trio.Event)
     """Set when there is an `answer`, or the attempt failed without one."""
     answer: AnyAnswer | None = None
@@ -97,18 +97,18 @@ class SessionState:
         self._begun: BegunTurn | None = None
 
     def begin(self, turn: ActiveTurn, history: History) -> None:
-        """Make this the session's turn; the actor starts its task when the handler has returned."""
+        """Make `turn` the session's turn; the actor starts its task after the handler returns."""
         self.clock.begin_turn()
         self.turn = turn
         self._begun = BegunTurn(turn, history)
 
     def end_turn(self) -> None:
-        """Forget the turn, which is over."""
+        """Forget the turn, because it is over."""
         self.turn = None
         self.clock.end_turn()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to the session, and to what works for it."""
+        """Apply rules that the user granted to the session and to its sub-agents."""
         settings = with_grants(self.outbox.fold_pending().settings, rules)
         self.outbox.put(SessionConfigured(settings))
         if self.turn:
@@ -116,16 +116,16 @@ class SessionState:
         self.tasks.reconsider()
 
     def reconsider(self) -> None:
-        """Resolve open requests that the rules now allow, including those of its sub-agents."""
+        """Resolve open requests that the rules now allow, including sub-agents' requests."""
         if self.turn:
             self.turn.reconsider()
         self.tasks.reconsider()
 
     def take_begun(self) -> BegunTurn | None:
-        """Return the turn that was begun and has no task yet, and forget it."""
+        """Return the turn that was begun and has no task yet, but only once."""
         begun, self._begun = self._begun, None
         return begun
 
     def put(self, pending: PendingSubmission, *bodies: AnyBody, turn_id: str | None = None) -> None:
-        """Put events that `pending` causes."""
+        """Put events that `pending` causes into the outbox."""
         self.outbox.put(*bodies, turn_id=turn_id, submission_id=pending.submission_id)

@@ -1,8 +1,8 @@
 """The supervisor: creates, forks and deletes sessions, and routes ops to them.
 
 A submission takes effect at most once: the log is searched for its answer first, and a retry that
-arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory,
-`queries` answers what only reads.
+arrives while the submission is in flight shares its answer. `loaded_sessions` manages the sessions
+in memory, and `queries` answers the ops that only read.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ class Supervisor:
         return sum(session.turn_is_running for session in self._sessions)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started once unfinished turns are closed."""
+        """Own the sessions' tasks until cancelled; `started` once unfinished turns are closed."""
         self._highest_id = await self._services.log.highest_submission()
         await self._sessions.run(task_status=task_status)
 
@@ -83,7 +83,7 @@ class Supervisor:
         await self._sessions.shut_down()
 
     async def handle(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        """Answer one submission about sessions. Raises nothing except for cancellation."""
+        """Answer one submission about sessions. Raises nothing but a cancellation."""
         try:
             if isinstance(op, Query):
                 return Accepted(submission_id, await self._queries.answer(op, client))
@@ -99,7 +99,7 @@ class Supervisor:
     async def _once(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
         """Apply the op unless it was applied before; return its answer in both cases."""
         digest = hashlib.blake2b(msgspec.msgpack.encode(op), digest_size=16).digest()
-        # A loop, since the first attempt may fail without an answer and another retry may follow.
+        # Loop, since the first attempt may fail without an answer and other retries may follow.
         while (earlier := self._in_flight.get(submission_id)) is not None:
             await earlier.answered.wait()
             if earlier.answer is not None and earlier.digest == digest:
@@ -122,7 +122,7 @@ class Supervisor:
     async def _earlier(self, submission_id: str) -> SubmissionRow | None:
         """Return the stored answer, if any.
 
-        ULIDs grow with time, so an id above all earlier ones is new and needs no search.
+        ULIDs grow with time, so an id above all earlier ids is new and needs no search.
         """
         if submission_id > self._highest_id:
             self._highest_id = submission_id
@@ -138,11 +138,11 @@ class Supervisor:
             case SessionDelete() as op:
                 return await self._delete(pending, op)
             case Answer() as op:
-                # A sub-agent's request shows in several sessions; only one has the waiting task.
+                # Several sessions show a sub-agent's request, but only one has the waiting task.
                 session = await self._session_of_request(op.request_id)
                 answer = await session.submit(pending)
                 if op.decision == "always_here":
-                    # The rule also holds for the other sessions of the workspace.
+                    # The rule also applies to the workspace's other sessions.
                     for other in self._sessions:
                         other.reconsider()
                 return answer
@@ -175,9 +175,9 @@ class Supervisor:
         )
 
     async def _fork(self, pending: PendingSubmission, op: SessionFork) -> AnyAnswer:
-        """Create a session that reads its beginning from its parent's events; nothing is copied."""
+        """Create a session that reads its parent's events as its beginning; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
-        # The fork reads what it shares from the log, so all of it must be there first.
+        # The fork reads the shared history from the log, so all of it must be there first.
         head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
@@ -219,7 +219,7 @@ class Supervisor:
         return await self._done(pending)
 
     async def _done(self, pending: PendingSubmission) -> AnyAnswer:
-        """Record and return the answer to an op without a result that no session has handled."""
+        """Record and return the answer to an op that no session handles and that has no result."""
         answer = Accepted(pending.submission_id)
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         await self._services.log.record(row)
@@ -242,7 +242,7 @@ class Supervisor:
             raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
-        """Return the session whose task waits for the answer, else one that had the request."""
+        """Return the session whose task waits for the answer, or a session that had the request."""
         for session in self._sessions:
             if session.awaits(request_id):
                 return session
@@ -252,7 +252,7 @@ class Supervisor:
         return await self._sessions.find(rows[0].session_id)
 
     async def _lend(self, op: SessionLend) -> None:
-        # Not `_once`: nothing of a loan is in the log, and renewing it changes nothing.
+        # Not `_once`: loans are not in the log, and renewing one twice does no harm.
         if await self._services.log.session(op.session_id) is None:
             raise unknown_session(op.session_id)
         lent = Lent(checked_servers(op.mcp_servers), op.reads_files)

@@ -45,13 +45,14 @@ StreamedItem = AssistantMessage | Reasoning | ToolCall
 
 
 class Response(Struct, frozen=True):
-    """A whole response: its items in order, all completed except the calls, which run next."""
+    """A whole response: its items in order, all complete except the calls, which run next."""
 
     items: tuple[StreamedItem, ...]
     finish_reason: FinishReason
     usage: Usage
     time_to_first_token_s: float | None
-    """From the request to its first event; None without any event. Failed attempts don't count."""
+    """Seconds from the request to the first event of the response; None if there was no event.
+    Failed attempts don't count."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -61,17 +62,17 @@ class Response(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither text nor a call: nothing, or only reasoning."""
+        """Whether the response has neither text nor a call; it may have reasoning."""
         return not any(_is_said(item) and not _is_hosted(item) for item in self.items)
 
     @property
     def message(self) -> str:
-        """The text of the last message; empty if there is none."""
+        """The text of the last message; empty if there is no message."""
         messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
         return next(messages, "")
 
     def ended(self, step: int, cost: float | None) -> StepEnded:
-        """Return the event that ends the step of this response. `cost` is in US dollars."""
+        """Return the event that ends this response's step; `cost` is in US dollars."""
         return StepEnded(
             step,
             self.finish_reason,
@@ -159,7 +160,7 @@ class _ResponseAssembly:
                 self._finish_reason = event.reason
 
     async def discard(self, wait: RetryWait | None = None) -> None:
-        """Discard the items of a failed attempt, and announce the next one if `wait` is given."""
+        """Discard a failed attempt's items, and announce the next attempt if `wait` is given."""
         begun = await self._calls.drop()
         ours = [i for i in self._items if not self._hosted.call(i)]
         bodies = [b for i in ours for b in _discarded(self._assembled(i), begun=i in begun)]
@@ -197,7 +198,7 @@ class _ResponseAssembly:
         return Response(items, self._finish_reason, self._usage, waited_s)
 
     def _offer_calls(self) -> None:
-        """Offer complete calls in call order; an incomplete call delays those after it."""
+        """Offer complete calls in call order; an incomplete call delays the calls after it."""
         for index in list(self._call_ids)[self._offered :]:
             call = self._assembled(self._call_ids[index])
             if index not in self._complete_calls or not isinstance(call, ToolCall):

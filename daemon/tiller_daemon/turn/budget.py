@@ -1,4 +1,4 @@
-"""What turns and sessions may spend and have spent. Pure."""
+"""Budgets of turns and sessions, and how much of them is spent. Pure."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from tiller_protocol.settings import Budget
 
 
 class Spent(NamedTuple):
-    """What was spent, in the units of `Budget`."""
+    """The spending so far, in the units of `Budget`."""
 
     steps: int = 0
     """Model requests."""
     tokens: int = 0
-    """Input and output."""
+    """Input and output tokens."""
     cost: float = 0.0
     """US dollars, as far as prices are known."""
     time_s: float = 0.0
@@ -39,21 +39,21 @@ class Spent(NamedTuple):
 
 
 def spent_by(step: StepEnded) -> Spent:
-    """Return what one step spent, except its time."""
+    """Return the spending of one step, except its time."""
     return Spent(1, step.usage.tokens, step.cost or 0.0)
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that is reached."""
+    """A limit that was reached."""
 
     sentence: str
-    """What is reached, as a sentence."""
+    """A sentence that names the limit."""
     of_session: bool = False
-    """Whether it is the session's, so that a next turn would stop at it too."""
+    """Whether this is the session's limit, at which the next turn would stop, too."""
 
 
 def reached_limit(budget: Budget, spent: Spent, *, of_session: bool = False) -> ReachedLimit | None:
-    """Return the first limit of a turn's or a session's budget that is reached, or `None`."""
+    """Return the first limit reached in a turn's or a session's budget, or `None`."""
     owner = "session" if of_session else "turn"
     limits = (
         (budget.steps, spent.steps, "model requests"),
@@ -69,7 +69,7 @@ def reached_limit(budget: Budget, spent: Spent, *, of_session: bool = False) -> 
 
 
 def remaining_budget(budget: Budget, spent: Spent) -> Budget | None:
-    """Return what may still be spent, or `None` if a limit is reached."""
+    """Return the rest of a budget, or `None` if one of its limits is reached."""
     if reached_limit(budget, spent):
         return None
     return Budget(
@@ -81,6 +81,6 @@ def remaining_budget(budget: Budget, spent: Spent) -> Budget | None:
 
 
 def tighter_budget(one: Budget, other: Budget) -> Budget:
-    """Return the tighter limit of both, field by field."""
+    """Return a budget with the lower limit of the two in each field."""
     fields = ((value, getattr(other, name)) for name, value in msgspec.structs.asdict(one).items())
     return Budget(*(min((v for v in pair if v is not None), default=None) for pair in fields))

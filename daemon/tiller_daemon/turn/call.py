@@ -1,6 +1,6 @@
-"""One tool call: announces it, runs it and attaches its result. Also records file changes.
+"""Runs one tool call: announces the call and attaches its result. Also records file changes.
 
-Which calls run, and when, is decided in `dispatch`.
+`dispatch` decides which calls run, and when.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,14 @@ from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ItemStarte
 from tiller_protocol.items import ToolCall, ToolErrorKind
 
 LIVE_OUTPUT_CHARS_MAX = 256 * 1024
-"""Limit on the output of one call that is sent while it runs; the result has head and tail."""
+"""How much output of one call is sent while it runs; the result has the output's head and tail."""
 
 
 async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
     """Run a permitted call and return it with its result, which the caller announces.
 
-    A call that may write is in the log as running before it begins. A cancelled call stays running.
+    Before a call that may write begins, the log says that it is running. After a cancellation, the
+    call's state is still `running`.
     """
     if prepared.effect == "write":
         await ports.changes.before()
@@ -38,7 +39,7 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
         await ports.committed()
     try:
         result = await prepared.run(_live_output(call.id, ports))
-        # It may have been allowed more meanwhile, by an answer to another question.
+        # The user's answer to a later question may have given the call further permissions.
         call = structs.replace(call, allowed=prepared.call.allowed)
         return _with_result(call, result, ports.time())
     except ToolFailure as failure:
@@ -48,8 +49,9 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
 async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
     """Run a stopped call again if the user approves, and return it with its latest result.
 
-    `first` is the call with its first result, which has not been announced. When it runs
-    again it counts as one that writes, also in the log: a crash must not make it look harmless.
+    `first` is the call with its first result, which has not been announced. When the call runs
+    again, it counts as a call that writes, and the log says so, because after a crash the
+    call must not look harmless.
     """
     call = first
 
@@ -69,7 +71,7 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
 
 
 async def record_changes(history: History, ports: Ports) -> None:
-    """Add a patch to history if calls have changed files since the last one."""
+    """Add a patch to history if calls have changed files since the last patch."""
     if patch := await ports.changes.after():
         history.add(patch)
         await ports.emit(ItemStarted(patch), ItemCompleted(patch))

@@ -1,17 +1,17 @@
-"""The files that a turn changed, added up from the patches of its steps. Pure."""
+"""Adds up the files that a turn changed, from the patches of its steps. Pure."""
 
 from collections.abc import Iterable
 
 from tiller_protocol.items import FileChange, Item, Patch
 
 FILES_NAMED_MAX = 1_000
-"""How many files a turn's end names, as many as one patch."""
+"""How many files `turn_ended` names at most, which is as many as one patch names."""
 
 
 def changed_files(items: Iterable[Item]) -> tuple[tuple[FileChange, ...], bool]:
     """Return the files that the patches in `items` changed, sorted, and whether there may be more.
 
-    A file that a step added and a later one removed has not changed.
+    A file that one step added and a later step removed has not changed.
     """
     changes: dict[str, FileChange] = {}
     more = False
@@ -30,7 +30,7 @@ def changed_files(items: Iterable[Item]) -> tuple[tuple[FileChange, ...], bool]:
 
 
 def _join(first: FileChange, then: FileChange) -> FileChange | None:
-    """Return what two changes of a file amount to; None if the file was only there in between."""
+    """Return the sum of two changes of a file; None if the file existed only between them."""
     added, removed = first.kind == "added", then.kind == "removed"
     if added and removed:
         return None

@@ -1,4 +1,4 @@
-"""Closing a turn: computes the events after which nothing of it is open. Pure.
+"""Closes a turn: computes the events that end it and everything in it that is still open. Pure.
 
 The same function closes a turn that completed, was interrupted, failed, crashed, or was found
 unfinished in the log after the daemon was killed. It reads only the snapshot, which has every open
@@ -55,17 +55,18 @@ RESUMED_NOTICE = (
 )
 RESUMABLE = "\nThe sub-agent's session is {session_id}. To continue from there, `resume` it."
 PARTIAL_OUTPUT_CHARS_MAX = 48_000
-"""How much of the end of an unfinished call's output the model gets; about 12,000 tokens."""
+"""How many characters from the end of an unfinished call's output the model gets; these are about
+12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
     "daemon_stopped", "The daemon stopped during this turn. Continue it, or send a message."
 )
 
 LOG_FAILED = "store"
-"""Code of the error that the log could not be written."""
+"""Code of the error for a log that could not be written."""
 
 FATAL = frozenset({"authentication", "quota", "not_found", "bad_request", "context_full"})
-"""Codes of errors that the next turn would meet again: the user has to change something first."""
+"""Codes of errors that would also end the next turn, unless the user changes something first."""
 
 
 def closing_bodies(
@@ -83,9 +84,9 @@ def closing_bodies(
     """Return events that end the open turn of `snapshot`, `turn_ended` last; none without a turn.
 
     `now` is Unix seconds. `step_usage` is the usage of an open step's response as far as it is
-    known, and `cost` its cost. `lost` is for a turn found in the log: the fate of its running calls
-    is then unknown. With `unrecorded` the last step may have changed files that are not known yet.
-    `branch` is what is checked out now.
+    known, and `cost` its cost. `lost` is for a turn found in the log, where the fate of running
+    calls is unknown. `unrecorded` says that the last step may have changed files that are not known
+    yet. `branch` is the git branch that is checked out now.
     """
     turn = snapshot.turn
     if turn is None:
@@ -125,7 +126,7 @@ def resuming_bodies(
 ) -> tuple[AnyBody, ...]:
     """Return events after which an open turn found in the log can take its next step.
 
-    The notice comes first: its time shows how long the daemon was down.
+    The notice comes first, so that its time shows how long the daemon was down.
     """
     bodies = [*notice_events(RESUMED, RESUMED_NOTICE, new_id())]
     bodies += _close_requests_and_items(snapshot, now, new_id, lost=True)
@@ -141,7 +142,7 @@ def notice_events(code: str, text: str, item_id: str) -> tuple[AnyBody, AnyBody]
 
 
 def _errors(ending: Ending) -> list[AnyBody]:
-    """Return the event that tells an error apart from what a user, a rule or a limit has ended."""
+    """Return the event for an error; none for a turn that a user, a rule or a limit ended."""
     error = ending.error
     if error is None or (ending.outcome != "failed" and error.code != LOG_FAILED):
         return []
@@ -157,7 +158,7 @@ def _close_requests_and_items(
         if item.id in snapshot.open_items:
             bodies += _close_item(item, now, lost=lost)
     if lost and _may_have_written(snapshot):
-        # A patch without trees: what the step changed is unknown.
+        # A patch without trees, as the changes of the step are unknown.
         patch = Patch(ItemId(new_id()), ())
         bodies += [ItemStarted(patch), ItemCompleted(patch)]
     return bodies
@@ -169,7 +170,7 @@ def _items_of_turn(snapshot: Snapshot, turn: OpenTurn) -> list[Item]:
 
 
 def _may_have_written(snapshot: Snapshot) -> bool:
-    """Whether the last step began to write and has not recorded what it changed."""
+    """Whether the last step began to write and has not recorded its changes."""
     last = snapshot.items[snapshot.marks[-1].items :]
     return any(
         isinstance(item, ToolCall) and item.effect == "write" and item.started_at for item in last

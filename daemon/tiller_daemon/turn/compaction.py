@@ -1,8 +1,8 @@
 """Keeps requests within the context window: prunes old tool output, or compacts to a summary.
 
-The log still has everything. A compaction is an item that replaces what came before it; pruning
-names the calls whose output is no longer sent. `history_compacted` records both, so that a reloaded
-session sends the same bytes. What to prune and preserve is chosen by pure functions;
+The log still has everything. A compaction is an item that replaces all earlier items in requests;
+pruning names the calls whose output is no longer sent. `history_compacted` records both, so that a
+reloaded session sends the same bytes. Pure functions choose which items to prune and preserve;
 `ContextWindow` asks a model for the summary.
 """
 
@@ -70,11 +70,11 @@ AUTO_IS_OFF = (
 
 
 class ContextFull(Exception):
-    """The context could not be made smaller; the message tells the user what to do."""
+    """The context is full and could not be made smaller; the message tells the user what to do."""
 
 
 class CompactionFailed(Exception):
-    """No summary has replaced history; the message says why, with the provider's words."""
+    """No summary has replaced history; the message gives the reason, if possible the provider's."""
 
 
 class NothingToCompact(CompactionFailed):
@@ -82,13 +82,13 @@ class NothingToCompact(CompactionFailed):
 
 
 def is_full(tokens: int, model: TurnModel, share: float) -> bool:
-    """Whether a request of this many tokens fills so large a share of the usable window."""
+    """Whether a request of `tokens` tokens fills at least `share` of the usable window."""
     usable = model.context_window - (model.max_output_tokens or 0)
     return tokens >= share * max(usable, 1)
 
 
 def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
-    """Return the ids of the newest user messages that fit, and always that of the newest one."""
+    """Return the ids of the newest user messages that fit into `tokens_max`, but at least one."""
     preserved: list[str] = []
     tokens = 0
     for item in reversed(items):
@@ -101,9 +101,10 @@ def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
 
 
 def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, ...]:
-    """Return the ids of old calls whose output can be pruned; none if that gains too little.
+    """Return the ids of old calls whose output can be pruned; none if that saves too little.
 
-    `protect` is how many tokens of the newest tool output stay; `gain` is the least to gain.
+    `protect` is how many tokens of the newest tool output stay. `gain` is how many tokens pruning
+    must save at least.
     """
     call_ids: list[str] = []
     total = gained = 0
@@ -119,10 +120,10 @@ def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, 
 
 
 async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> None:
-    """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
+    """Stop sending the output of old calls if that saves enough. Call at the end of a turn."""
     protect, gain = policy.prune_protect_tokens, policy.prune_gain_tokens
     sent = history.for_request()
-    # Almost always too little, which needs no look at each call.
+    # The gain is almost always too small, so most turns needn't look at each call.
     if not policy.prune or history.estimator.prunable(sent, protect) < gain:
         return
     pruned = prunable(sent, protect=protect, gain=gain)
@@ -144,7 +145,10 @@ class ContextWindow:
         self._meter.count(before.tokens, history.sent_before(before.items), before.items)
 
     def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
-        """Record the usage of the response to `request`; its `calls` calls end the history."""
+        """Record the usage of the response to `request`.
+
+        `calls` is how many calls the response has; they are the last items of history.
+        """
         tokens = usage.tokens if usage.input_tokens else 0
         self._meter.count(tokens, request.items, len(self._history.items) - calls)
 
@@ -152,7 +156,7 @@ class ContextWindow:
         return self._meter.tokens(self._history.items, self._history.for_request)
 
     async def compact_if_full(self) -> bool:
-        """Compact if the context is nearly full; returns whether it was."""
+        """Compact history if the context is nearly full; return whether it was."""
         policy = self._context.compaction.policy
         full = policy.auto and is_full(self._tokens(), self._context.model, policy.full_share)
         if full:
@@ -160,13 +164,16 @@ class ContextWindow:
         return full
 
     async def compact_after(self, overflow: ModelError) -> None:
-        """Compact because the provider refused a request as too long. Raises `ContextFull`."""
+        """Compact history because the provider refused a request as too long.
+
+        Raises `ContextFull`.
+        """
         if not self._context.compaction.policy.auto:
             raise ContextFull(f"{overflow.message} {AUTO_IS_OFF}")
         await self._compact()
 
     async def compact_now(self) -> None:
-        """Compact because the user asks for it. Raises `CompactionFailed`.
+        """Compact history because the user asks for it. Raises `CompactionFailed`.
 
         Failure and cancellation leave history unchanged.
         """
@@ -176,7 +183,7 @@ class ContextWindow:
         await self._replace_by_summary(self._tokens())
 
     async def _compact(self) -> None:
-        """Compact history, or prune it if that fails. Raises `ContextFull` when neither helped.
+        """Compact history, or prune it if that fails. Raises `ContextFull` if neither helps.
 
         Cancellation leaves history unchanged.
         """
@@ -202,16 +209,16 @@ class ContextWindow:
             await self._ports.emit(WarningRaised("compaction_failed", message))
 
     async def _make_up_for(self, error: CompactionFailed) -> None:
-        """Prune instead of a compaction that has failed."""
+        """Prune old tool output, because the compaction has failed."""
         log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
-        # The newest output stays: the model is about to act on it.
+        # The newest output stays, because the model is about to act on it.
         oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
         if oldest:
             await _apply_pruning(oldest, self._history, self._ports)
             self._meter.discard_count()
 
     def _has_replaceable_items(self) -> bool:
-        """Whether history has more than a summary and what it preserves."""
+        """Whether history has more than a summary and the inputs preserved with the summary."""
         preserved = self._preserved_inputs()
         return any(
             not isinstance(item, Compaction) and item.id not in preserved
@@ -224,9 +231,10 @@ class ContextWindow:
         return newest_inputs(self._history.items, tokens_max)
 
     def _measure(self, compaction: Compaction) -> tuple[int, TokenMeter]:
-        """Return the tokens after a compaction, and the meter for what follows it.
+        """Return the tokens after a compaction, and the meter to use from then on.
 
-        Measured on a copy: a summary that is too large must leave no trace.
+        They are measured on a copy of history, because a summary that is too large must leave no
+        trace.
         """
         compacted = History([*self._history.items, compaction], self._history.pruned)
         meter = copy(self._meter)
@@ -273,12 +281,12 @@ class ContextWindow:
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
     def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
-        """Say whether it is the summary that is too long, or history that is too short."""
+        """Raise the error that says whether the summary is too long or the history too short."""
         shortest, _ = self._measure(structs.replace(compaction, summary=""))
         if shortest > SHRINK_SHARE_MAX * before:
             raise NothingToCompact(
-                "There is nothing to compact: what a summary could replace is only a small part of "
-                f"the context ({before - shortest:,} of {before:,} tokens)."
+                "There is nothing to compact: a summary could replace only a small part of the "
+                f"context ({before - shortest:,} of {before:,} tokens)."
             )
         raise CompactionFailed("The summary is not much shorter than what it would replace.")
 
@@ -286,9 +294,9 @@ class ContextWindow:
 async def _summarise(
     context: TurnContext, history: History, ports: Ports, wanted: str, scope: trio.CancelScope
 ) -> tuple[str, Usage]:
-    """Ask the model for a summary; `wanted` is what hooks add to the request.
+    """Ask the model for a summary; `wanted` is text that hooks add to the request.
 
-    Delays between attempts, which are events like those of any other request, extend `scope`.
+    Delays between attempts are announced as for any other request, and extend `scope`.
     """
     text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
     ask = Notice(ItemId(ports.new_id()), "compaction", text)

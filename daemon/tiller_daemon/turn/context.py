@@ -1,4 +1,7 @@
-"""What is fixed for a turn, and how a turn ends. Frozen: changes apply from the next turn on."""
+"""The configuration of a turn, and how a turn ends.
+
+The configuration is frozen when the turn begins; changes apply from the next turn on.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,23 +25,24 @@ class OfferedSubAgent(Struct, frozen=True):
     """An agent that the model may delegate a task to."""
 
     name: str
-    """What a `task` call names."""
+    """The name by which a `task` call chooses the agent."""
     description: str
-    """What it is for, for the model."""
+    """The agent's purpose, as the model reads it."""
     read_only: bool
-    """Whether it may change nothing."""
+    """Whether the agent may change nothing."""
     has_model: bool
-    """Whether it has its own model; otherwise it uses its owner's."""
+    """Whether the agent has its own model; otherwise it uses its owner's model."""
     has_variant: bool = False
-    """Whether it has its own variant; otherwise that of its owner goes with the owner's model."""
+    """Whether the agent has its own variant; otherwise the owner's variant goes with the owner's
+    model."""
 
 
 CostOf = Callable[[Usage], float | None]
-"""The cost of usage in US dollars; None when the price is unknown or nothing was counted."""
+"""Returns the cost of usage in US dollars; None if the price is unknown or nothing was counted."""
 
 
 def unpriced(_: Usage) -> float | None:
-    """The cost for a model without a known price."""
+    """Return None, the cost for a model whose price is not known."""
     return None
 
 
@@ -48,73 +52,76 @@ class TurnModel(Struct, frozen=True):
     name: str
     """Provider and model, as the user writes them."""
     provider_model: str
-    """The provider's name for it."""
+    """The provider's name for the model."""
     variant: str = ""
-    """Empty for none."""
+    """The chosen variant; empty for none."""
     effort: str = ""
-    """The variant if the configuration does not define it: then the dialect must know it."""
+    """The variant if the configuration does not define it, in which case the dialect must know
+    it."""
     options: dict[str, Any] = {}
-    """Fields of the provider's request, including those of a configured variant."""
+    """Fields of the provider's request, including the fields of a configured variant."""
     hosted_tools: dict[str, dict[str, Any]] = {}
-    """The tools that the provider runs itself: their fields in requests, by their names."""
+    """The tools that the provider runs itself, by name, with their fields in requests."""
     price: CostOf = unpriced
-    """What a response costs."""
+    """Returns the cost of a response."""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
-    """Tokens."""
+    """The size of the context window in tokens."""
     max_output_tokens: int | None = None
-    """None leaves it to the provider."""
+    """Maximum length of a response; None leaves the limit to the provider."""
     prompt_header: str = ""
-    """What its provider wants at the beginning of each system prompt; a turn's has it already."""
+    """Text that the provider requires at the beginning of each system prompt. The turn's own prompt
+    already has it."""
 
 
 class TurnCompaction(Struct, frozen=True):
     """How a turn keeps its history within the context window."""
 
     model: TurnModel
-    """Writes summaries: that of the turn unless another one is configured."""
+    """The model that writes summaries: the turn's model unless another is configured."""
     policy: CompactionPolicy = CompactionPolicy()
 
 
 class TurnPrompt(Struct, frozen=True):
-    """What every request of a turn contains besides the history."""
+    """The parts of every request of a turn besides the history."""
 
     system: str
     tools: tuple[ToolSpec, ...]
     sub_agents: tuple[OfferedSubAgent, ...]
     output_schema: dict[str, Any] | None
-    """A JSON Schema for the final message; None accepts any text."""
+    """A JSON Schema that the final message must match; None accepts any text."""
 
 
 class Permissions(Struct, frozen=True):
-    """What the calls of a turn may do."""
+    """The permissions of a turn's calls."""
 
     rules: tuple[Rule, ...]
     """Rules on top of the built-in ones, weakest layer first."""
     approve: Approve
-    """What becomes of calls that the rules ask about."""
+    """The setting `approve`: whether the user is asked, and the answer if they are not."""
     read_only: bool
     """Whether calls that may write are denied."""
     sandbox: SandboxPolicy
-    """What commands may do."""
+    """The limits on commands."""
     tools: tuple[str, ...] | None = None
-    """The tools that the user allows the turn and its sub-agents, as patterns; None allows all."""
+    """Patterns for the tools that the user allows the turn and its sub-agents; None allows all."""
     scope: WriteScope | None = None
-    """What the turn and its sub-agents may change, as its task declared; None without a limit."""
+    """The files that the turn and its sub-agents may change, if its task declared them; None
+    without such a limit."""
 
 
 class Budgets(Struct, frozen=True):
-    """What a turn and its session may spend."""
+    """The budgets of a turn and its session."""
 
     max_steps: int
     """Maximum number of model requests of the turn."""
     turn: Budget
-    """For the turn and its sub-agents."""
+    """The budget for the turn and its sub-agents."""
     session: Budget
-    """For all turns of the session."""
+    """The budget for all turns of the session."""
     spent_before: Spent
-    """Spent by the session before the turn."""
+    """The session's spending before the turn."""
     spent: Spent = Spent()
-    """Spent by a resumed turn before the daemon stopped."""
+    """A resumed turn's spending before the daemon stopped."""
 
 
 class PriorTotals(Struct, frozen=True):
@@ -123,7 +130,7 @@ class PriorTotals(Struct, frozen=True):
     steps: int
     """Model requests so far."""
     tokens: int
-    """The provider's count for the first `items` of the history; 0 if there is none."""
+    """The provider's count for the first `items` items of the history; 0 without a count."""
     items: int
     turn_steps: int = 0
     """Steps that a resumed turn took before the daemon stopped."""
@@ -133,32 +140,32 @@ class TurnContext(Struct, frozen=True):
     """The configuration of one turn."""
 
     turn_id: str
-    """The turn."""
+    """The id of the turn."""
     session_id: str
-    """Its session."""
+    """The id of the turn's session."""
     workspace: str
-    """Absolute path."""
+    """The absolute path of the workspace."""
     agent: str
     """The name of the agent whose prompt, rules and tools apply."""
     model: TurnModel
-    """The model that its steps ask."""
+    """The model for the steps."""
     compaction: TurnCompaction
-    """How its history is kept within the context window."""
+    """How the turn keeps its history within the context window."""
     prompt: TurnPrompt
-    """What its requests contain besides the history."""
+    """The parts of each request besides the history."""
     permissions: Permissions
-    """What its calls may do."""
+    """The permissions of the turn's calls."""
     budgets: Budgets
-    """What it may spend."""
+    """The budgets of the turn and its session."""
     before: PriorTotals
-    """What the session had spent and sent before."""
+    """Totals of the session before the turn."""
     follow_ups: FollowUps
-    """How much of the queue the turn takes at a time."""
+    """How many queued inputs the turn takes at a time."""
     depth: int
     """0 for the user's turn, 1 for its sub-agents, and so on."""
 
     def shown(self) -> TurnContextShown:
-        """Return the part that frontends see."""
+        """Return the part of the configuration that frontends see."""
         return TurnContextShown(
             workspace=self.workspace,
             agent=self.agent,

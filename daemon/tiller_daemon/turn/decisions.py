@@ -10,33 +10,33 @@ import msgspec
 from tiller_protocol.items import AssistantMessage, Item, ToolCall, UserMessage
 
 DOOM_REPEATS = 3
-"""How many times in a row a call, or a cycle of calls, may come before the user is asked."""
+"""When a call, or a cycle of calls, comes this many times in a row, the user is asked."""
 
 DOOM_LOOP: Final = "doom_loop"
-"""The permission to repeat a call, the kind of the request for it, and the code of the ending."""
+"""Names the permission to repeat a call, the kind of request, and the code of the ending."""
 
 SUBJECT_CHARS_MAX = 200
-"""Longer arguments are cut in the subject, which ends in a hash of them instead: it is shown in one
-line, and a rule keeps it."""
+"""Longer arguments are cut in a subject and followed by their hash, because a subject is shown on
+one line and stored in rules."""
 
 DOOM_CYCLE_CALLS_MAX = 4
-"""Longest cycle that is detected: a model that alternates between a few calls loops, too."""
+"""Length of the longest cycle that is detected: a model may also loop through several calls."""
 
 CALLS_BEFORE_MAX = DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX - 1
-"""How many earlier calls matter for whether a call completes a loop."""
+"""How many earlier calls are compared to detect whether a call completes a loop."""
 
 CALL_KEYS_CACHED_MAX = 256
-"""Size of the key cache: enough for a few turns. The key of each call is needed a dozen times."""
+"""Size of the key cache, enough for a few turns. Each call's key is needed a dozen times."""
 
 
 def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
-    """Whether `call` completes the third repetition of the same one to four calls in a row."""
+    """Whether `call` completes a sequence of one to four calls for the third time in a row."""
     keys = [_call_key(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
     return any(_repeats(keys, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
 def repetition_subject(call: ToolCall) -> str:
-    """Return how rules name the repetition of `call`: its tool and its arguments."""
+    """Return the subject of rules about repetitions of `call`: its tool and arguments."""
     _, key = _call_key(call.name, call.arguments)
     arguments = key.decode(errors="replace")
     if len(arguments) > SUBJECT_CHARS_MAX:
@@ -45,14 +45,14 @@ def repetition_subject(call: ToolCall) -> str:
 
 
 def last_user_text(items: Sequence[Item]) -> str:
-    """Return the text of the user's latest message; empty if there is none."""
+    """Return the text of the user's latest message; empty without a message."""
     return next((item.text for item in reversed(items) if isinstance(item, UserMessage)), "")
 
 
 def is_answered(items: Sequence[Item]) -> bool:
-    """Whether the model has nothing left to answer: its whole message is the latest, or none is.
+    """Whether history ends with a complete message of the model, or has nothing to answer.
 
-    Notices, summaries and the user's own commands need no answer.
+    Notices, summaries and the user's own commands don't count, as they need no answer.
     """
     for item in reversed(items):
         match item:
@@ -88,7 +88,7 @@ def _repeats(keys: Sequence[tuple[str, bytes]], length: int) -> bool:
 
 @lru_cache(CALL_KEYS_CACHED_MAX)
 def _call_key(name: str, arguments: str) -> tuple[str, bytes]:
-    """Return a key that equal calls share; key order and whitespace of arguments don't matter."""
+    """Return a key by which to compare calls; arguments may differ in key order and whitespace."""
     try:
         ordered = msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):

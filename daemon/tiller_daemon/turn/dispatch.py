@@ -1,10 +1,9 @@
-"""The calls of one response: decides when each one runs, which run concurrently, which are skipped.
+"""Decides when each call of a response runs, which calls run concurrently, and which are skipped.
 
-Calls start in call order. Read-only calls run concurrently. So do tasks that declare what they may
-change, as far as their scopes do not overlap; any other call runs alone. Calls that need no
-question and can be repeated start while the response still streams. Their results are withheld
-until the response is complete, so that a failed stream can be retried. If steering arrives, calls
-that have not started are skipped.
+Calls start in call order. Read-only calls run concurrently. So do tasks that declare scopes which
+do not overlap; any other call runs alone. Calls that need no question and can be repeated start
+while the response still streams. Their results are withheld until the response is complete, so that
+a failed stream can be retried. If steering arrives, calls that have not started are skipped.
 """
 
 from collections import deque
@@ -40,25 +39,25 @@ class _Candidate(NamedTuple):
     call: ToolCall
     """The call as the model made it."""
     prepared: PreparedCall | Refusal
-    """The call with its tool and valid arguments, or why there is none."""
+    """The call with its tool and valid arguments, or a refusal that says what is wrong."""
     repeats: bool
-    """Whether it completes a loop, so that the user must be asked."""
+    """Whether the call completes a loop, so that the user must be asked."""
     writes: bool
-    """Whether it may write."""
+    """Whether the call may write."""
     scope: WriteScope | None
-    """What it may change at most; None if that is not known."""
+    """The scope that the call declares; None if it declares none."""
 
     @property
     def call_now(self) -> ToolCall:
-        """The call as hooks have left it."""
+        """The call with any changes that hooks have made."""
         return self.call if isinstance(self.prepared, Refusal) else self.prepared.call
 
 
 class CallDispatcher:
     """Runs the calls of one response: `offer` them while it streams, then `run` or `refuse` them.
 
-    With `early`, offered calls may start at once, as tasks of `tasks`. On cancellation, calls
-    without a result stay open until the turn is closed.
+    With `early`, offered calls may start at once, in `tasks`. On cancellation, calls without a
+    result stay open until the turn is closed.
     """
 
     def __init__(self, history: History, ports: Ports, tasks: Tasks, *, early: bool) -> None:
@@ -74,13 +73,13 @@ class CallDispatcher:
         self._withheld: list[ToolCall] | None = []
         self._rollback: Callable[[], None] | None = None
         self._stopped: list[tuple[PreparedCall, ToolCall]] = []
-        # Calls that could run beside others until a hook rewrote their arguments.
+        # Calls that could run concurrently until a hook rewrote their arguments.
         self._now_writing: list[PreparedCall] = []
 
     def offer(self, call: ToolCall) -> None:
         """Take the next complete call while the response streams, and start it if it may run.
 
-        No call starts after one that may write, nor once steering has arrived.
+        No call starts early after a call that may write, nor once steering has arrived.
         """
         repeats = is_doom_loop((*self._previous_calls, *self._offered), call)
         self._offered.append(call)
@@ -89,7 +88,7 @@ class CallDispatcher:
             return
         prepared = self._ports.tools.prepare(call)
         if isinstance(prepared, Refusal):
-            # `run` prepares it again, when earlier calls may have made it valid.
+            # `run` prepares the call again, since earlier calls may make it valid.
             return
         self._early_closed = prepared.effect == "write"
         if not repeats and prepared.permit_early():
@@ -98,7 +97,7 @@ class CallDispatcher:
             self._tasks.start_soon(self._run_early, prepared, begun)
 
     async def drop(self) -> frozenset[str]:
-        """Stop started calls and roll back what they recorded. Returns their ids once all ended."""
+        """Stop started calls and roll back their records; return the calls' ids once all ended."""
         begun, self._early_calls = self._early_calls, {}
         for early in begun.values():
             early.scope.cancel()
@@ -114,16 +113,16 @@ class CallDispatcher:
         return frozenset(begun)
 
     async def announce_withheld(self) -> None:
-        """Announce withheld results when the response failed for good: these calls did run."""
+        """Announce withheld results although the response failed for good, as the calls did run."""
         await self._emit_completions((*(self._withheld or ()), *self._take_stopped_results()))
 
     async def run(self, calls: Sequence[ToolCall], *, skips: bool = True) -> ErrorInfo | None:
         """Give each of `calls`, all calls of the response, exactly one result in history.
 
-        `calls` are the last items of history. Returns why one of them ends the turn, if one does:
-        the user rejected it, or it would have completed a loop. Calls that started early get their
-        result when their task ends. With `skips`, steering keeps those from starting that have not
-        yet.
+        `calls` are the last items of history. Returns why a call ends the turn, if one does: the
+        user rejected the call, or it would have completed a loop. Calls that started early get
+        their result when their task ends. With `skips`, calls that have not started are skipped if
+        steering arrives.
         """
         withheld, self._withheld = self._withheld or [], None
         await self._complete(withheld)
@@ -147,7 +146,7 @@ class CallDispatcher:
         return rejected
 
     async def refuse(self, calls: Iterable[ToolCall], kind: ToolErrorKind, output: str) -> None:
-        """Complete every call with the same error; none of them runs."""
+        """Complete every call with the same error, without running it."""
         for call in calls:
             await self._complete([refuse_call(call, Refusal(kind, output))])
 
@@ -163,7 +162,7 @@ class CallDispatcher:
         early.ended.set()
 
     async def _run_stopped(self, *, asks: bool) -> None:
-        """Ask about calls that were stopped when they tried to write; each one runs again alone."""
+        """Ask about calls that were stopped when they tried to write; run approved calls again."""
         await self._wait_for_early_calls()
         asks = asks and not self._ports.mailbox.user_steers
         while asks and self._stopped:
@@ -172,7 +171,7 @@ class CallDispatcher:
         await self._complete(self._take_stopped_results())
 
     def _take_stopped_results(self) -> list[ToolCall]:
-        """Remove and return the stopped calls, with the results that they have."""
+        """Remove and return the stopped calls with their first results."""
         results = [ended for _, ended in self._stopped]
         self._stopped.clear()
         return results
@@ -182,10 +181,11 @@ class CallDispatcher:
             await early.ended.wait()
 
     def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
-        """Take the next calls that may run at the same time, or one that must run alone.
+        """Take the next calls that may run concurrently, or one call that must run alone.
 
-        Empty if that one must wait for calls that started early. A call is prepared only after all
-        earlier calls that may write have ended, because they can change where its paths lead.
+        The group is empty if the next call must wait for calls that started early. A call is
+        prepared only after all earlier calls that may write have ended, because they can change
+        where its paths lead.
         """
         busy = any(not early.ended.is_set() for early in self._early_calls.values())
         group: list[_Candidate] = []
@@ -199,7 +199,7 @@ class CallDispatcher:
         return group
 
     async def _run_group(self, group: Sequence[_Candidate]) -> ErrorInfo | None:
-        """Run calls concurrently, started in call order; returns why one ends the turn, if so."""
+        """Run calls concurrently, started in call order; return why a call ends the turn, if so."""
         rejections: list[Refusal] = []
 
         async def run(candidate: _Candidate) -> None:
@@ -220,7 +220,7 @@ class CallDispatcher:
         return rejections[0].ends_turn if rejections else None
 
     async def _run_now_writing(self, *, skips: bool) -> list[Refusal]:
-        """Run the next call that must run alone since a hook rewrote it; or skip it."""
+        """Run or skip the next call that must run alone because a hook rewrote its arguments."""
         prepared = self._now_writing.pop(0)
         await self._wait_for_early_calls()
         if skips or self._ports.mailbox.user_steers:
@@ -238,7 +238,7 @@ class CallDispatcher:
         if prepared.effect == "write" and (
             not candidate.writes or prepared.scope != candidate.scope
         ):
-            # A hook rewrote it, and other calls may be running.
+            # A hook rewrote the arguments, and other calls may be running.
             self._now_writing.append(prepared)
             return None
         return await self._run_permitted(prepared)
@@ -279,7 +279,7 @@ def _candidate(call: ToolCall, prepared: PreparedCall | Refusal, *, repeats: boo
 
 
 def _fit(one: _Candidate, other: _Candidate) -> bool:
-    """Whether two calls may run at the same time."""
+    """Whether two calls may run concurrently."""
     if not (one.writes or other.writes):
         return True
     if not (one.writes and other.writes and one.scope and other.scope):

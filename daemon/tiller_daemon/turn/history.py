@@ -1,4 +1,4 @@
-"""The history of a turn: items in order, and which of them go into a model request."""
+"""The history of a turn: its items in order, and the selection that goes into a model request."""
 
 from collections.abc import Iterable, Sequence
 
@@ -29,7 +29,7 @@ TASK_OF_USER = (
 
 
 class _Arguments(Struct, frozen=True):
-    """The part of a user's call that the model gets."""
+    """The arguments of a user's call that the model gets."""
 
     command: str = ""
     agent: str = ""
@@ -38,16 +38,16 @@ class _Arguments(Struct, frozen=True):
 class History:
     """Items in the order in which they started; a tool call is replaced when it completes.
 
-    The output of the calls in `pruned` is no longer sent to a model. `cache` goes with every
-    request that is made of this history, and `estimator` estimates what is sent.
+    The output of the calls in `pruned` is no longer sent to a model. Every request made from this
+    history carries `cache`; `estimator` estimates the tokens of the items sent.
     """
 
     def __init__(
         self, items: Iterable[Item], pruned: Iterable[str] = (), earlier: "History | None" = None
     ) -> None:
-        """Take over the work that an `earlier` history of the session has done, if it fits.
+        """Take over the caches of an `earlier` history of the session, which can't be used after.
 
-        It fits if history has only grown since. `earlier` can't be used after this.
+        Its items to send are taken over, too, if history has only grown since.
         """
         self._items = list(items)
         self.pruned = frozenset(pruned)
@@ -57,16 +57,16 @@ class History:
 
     @property
     def items(self) -> Sequence[Item]:
-        """All items, oldest first; a view that grows with history."""
+        """All items, oldest first, as a view that grows with history."""
         return self._items
 
     def for_request(self) -> tuple[Item, ...]:
-        """Return the items to send, as the function of that name; takes time only for new items."""
+        """Return the items to send, like the function `for_request`; only new items take time."""
         self._sent.add(self._items[self._sent.count :])
         return tuple(self._sent.items)
 
     def sent_before(self, count: int) -> tuple[Item, ...]:
-        """Return what `for_request` returned when there were only the first `count` items."""
+        """Return the items that `for_request` returned when history had only `count` items."""
         self._sent.add(self._items[self._sent.count :])
         sent = self._sent.before(count)
         return for_request(self._items[:count], self.pruned) if sent is None else sent
@@ -81,7 +81,7 @@ class History:
         self._items.extend(items)
 
     def replace(self, item: Item) -> None:
-        """Replace the item that has the same id. Raises `KeyError`."""
+        """Replace the item that has the same id. Raises `KeyError` if there is no such item."""
         # Backwards: replaced items are almost always among the newest.
         for index in range(len(self._items) - 1, -1, -1):
             if self._items[index].id == item.id:
@@ -92,9 +92,9 @@ class History:
         raise KeyError(f"no item {item.id} in history")
 
     def _sent_of(self, later: "History") -> "_SentItems":
-        """Return what is sent of the items here if these are the beginning of `later`, else none.
+        """Return the sent items of this history if `later` begins with its items, else no items.
 
-        Items are compared by identity first, so this takes no time for those that are the same.
+        Items are compared by identity first, so identical items take no time.
         """
         count = self._sent.count
         if self.pruned == later.pruned and self._items[:count] == later._items[:count]:
@@ -103,22 +103,22 @@ class History:
 
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
-    """Return the items to send: none that is discarded or compacted; every call has a result."""
+    """Return the items to send. Discarded and compacted items are left out; calls have results."""
     sent = _SentItems(pruned)
     sent.add(items)
     return tuple(sent.items)
 
 
 class _SentItems:
-    """What is sent of the first `count` items of history. Grows as history grows."""
+    """The items to send from the first `count` items of history. Grows as history grows."""
 
     def __init__(self, pruned: frozenset[str]) -> None:
         self.items: list[Item] = []
         self.count = 0
         self._lengths: list[int] = []
-        """How many items were sent after each item of history."""
+        """How many items there were to send after each item of history."""
         self._rewritten_at = 0
-        """How many items of history there were when something sent was last replaced."""
+        """The length of history before the latest item that replaced earlier items to send."""
         self._pruned = pruned
         self._inputs: dict[str, UserMessage] = {}
 
@@ -130,7 +130,7 @@ class _SentItems:
             self._lengths.append(len(self.items))
 
     def before(self, count: int) -> tuple[Item, ...] | None:
-        """Return what was sent of the first `count` items; None if some of it was replaced."""
+        """Return the items to send from the first `count` items; None if some were replaced."""
         if count <= self._rewritten_at or count > self.count:
             return None if count else ()
         return tuple(self.items[: self._lengths[count - 1]])
@@ -144,7 +144,7 @@ class _SentItems:
                 if item.state != "discarded":
                     self.items.append(item)
             case ToolCall(by_provider=True):
-                pass  # what the provider wants back of it is in reasoning
+                pass  # reasoning has the data that the provider needs back
             case ToolCall(by_user=True):
                 self.items.append(_as_notice(item, self._pruned))
             case ToolCall():
@@ -162,10 +162,10 @@ class _SentItems:
                 self.items.append(item)
 
     def _add_message(self, message: AssistantMessage) -> None:
-        """Append a message, or join it with the one that it continues.
+        """Append a message, or join it with the message that it continues.
 
-        Reasoning in between that a provider wants back belongs to its own response, so then both
-        messages and the notice between them stay as they were.
+        If there is reasoning in between that the provider needs back, it belongs to its own
+        response, so both messages and the notice between them stay as they are.
         """
         for index in range(len(self.items) - 1, 0, -1):
             item, before = self.items[index], self.items[index - 1]
@@ -182,7 +182,7 @@ class _SentItems:
 
 
 def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:
-    """Turn a user's call into a notice: providers reject calls that no model made."""
+    """Turn a user's call into a notice, because providers reject calls that no model made."""
     given = msgspec.json.decode(call.arguments, type=_Arguments)
     output = _with_result(call, pruned).output
     if given.agent:

@@ -1,7 +1,7 @@
-"""Calls that the provider runs itself, within a response: their items and events.
+"""Makes items and events for calls that the provider runs itself, within a response.
 
-They complete as soon as their result is there, so that people see them before the text about them.
-They are only shown: what the provider wants back of them is in reasoning.
+A call completes as soon as it has a result, so that people see it before the text about it. These
+items are only shown. Data that the provider needs back is in reasoning.
 """
 
 from msgspec import structs
@@ -30,14 +30,14 @@ class HostedCalls:
         self._calls: dict[str, ToolCall] = {}
         """The calls by the ids of their items, in order."""
         self._open: dict[str, str] = {}
-        """The items of calls without a result, by the provider's ids."""
+        """The item ids of calls without a result, by the provider's ids."""
 
     def call(self, item_id: str) -> ToolCall | None:
-        """Return the hosted call with this item id, as far as it is known; else None."""
+        """Return the hosted call with this item id in its current state; None if there is none."""
         return self._calls.get(item_id)
 
     async def feed(self, event: HostedCall) -> ToolCall | None:
-        """Process an event; return the call if it is a new one."""
+        """Process an event; return the call if the event begins one."""
         new = None
         if event.call_id not in self._open:
             new = await self._start(event)
@@ -45,15 +45,15 @@ class HostedCalls:
         return new
 
     async def end(self) -> None:
-        """Complete the calls without a result, at the end of the response."""
+        """Complete the calls that have no result at the end of the response."""
         for item_id in list(self._open.values()):
             await self._complete(structs.replace(self._calls[item_id], output=NO_RESULT))
         self._open.clear()
 
     def discard(self) -> list[AnyBody]:
-        """Forget the calls of a failed attempt; return the events that end those without a result.
+        """Forget a failed attempt's calls; return events that end the calls without a result.
 
-        Those with a result stay: they are what the provider did.
+        The items of calls with a result stay, because the provider did run these calls.
         """
         bodies: list[AnyBody] = []
         for item_id in self._open.values():

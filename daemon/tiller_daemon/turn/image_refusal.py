@@ -1,4 +1,4 @@
-"""Detects failures that may mean that a model does not accept images or documents. Pure."""
+"""Detects errors that may mean that a model does not accept images or documents. Pure."""
 
 from collections.abc import Iterable
 
@@ -11,11 +11,12 @@ HINT = (
 )
 
 REFUSALS = frozenset({"bad_request", "not_found", "server"})
-"""Error kinds with which providers refuse images. Their wording differs too much to be matched."""
+"""The kinds of errors with which providers refuse images. Their messages differ too much to match.
+"""
 
 
 def images_hint(error: ModelError, items: Iterable[Item]) -> str:
-    """Return a hint to append to an error that images may have caused, or an empty text."""
+    """Return a hint to append to an error that images may have caused; empty otherwise."""
     if error.kind not in REFUSALS:
         return ""
     attached = [image for item in items for image in _attached(item)]

@@ -1,9 +1,9 @@
 """The turn: from a user's input until the agent has nothing left to do. Open this file first.
 
 `run_turn` is the whole control flow. It decides by the contents of a response, not by its finish
-reason alone. It neither opens nor closes the turn: the session has logged `turn_started`, and
-closes the turn with the `Ending` that `run_turn` returns, or when it is cancelled or crashes. A
-turn that is resumed after a daemon stop takes the same path, with its earlier steps counted.
+reason alone. It neither opens nor closes the turn. The session has logged `turn_started`, and
+closes the turn with the `Ending` that `run_turn` returns, or after a cancellation or crash. A turn
+that is resumed after the daemon stopped takes the same path, with its earlier steps counted.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ LAST_STEP_NOTICE = (
 
 
 async def run_turn(context: TurnContext, history: History, ports: Ports) -> Ending:
-    """Run steps until the agent has nothing left to do; returns how the turn ended.
+    """Run steps until the agent has nothing left to do; return how the turn ended.
 
     A failed model request is an ending, not an exception. Cancellation and bugs propagate and leave
     items open. Raises `TaskRejected`.
@@ -68,8 +68,8 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     repaired = is_paused = False
     while True:
         try:
-            # Right after a compaction the model continues from its summary, before any steering,
-            # and after a pause of the provider exactly where that was.
+            # Steering waits for a step after a compaction, so that the model continues from its
+            # summary, and after a provider's pause, so that the response continues seamlessly.
             if not await window.compact_if_full() and not is_paused:
                 await _add_inputs(ports.mailbox.take_steering(), history, ports)
             step += 1
@@ -112,7 +112,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
 
 
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
-    """Compact history because the user asked for it: a turn without a step."""
+    """Compact history because the user asked for it, in a turn without steps."""
     try:
         await ContextWindow(context, history, ports).compact_now()
     except NothingToCompact as nothing:
@@ -125,7 +125,7 @@ async def run_compaction(context: TurnContext, history: History, ports: Ports) -
 
 
 async def _ask_hooks(history: History, ports: Ports) -> str:
-    """Run the user's hooks for the start of a turn; returns why they deny it, or an empty text."""
+    """Run the user's hooks for the start of a turn; return why they deny the turn, or ""."""
     decision = await ports.hooks.turn_started(last_user_text(history.items))
     if decision.context and not decision.denied:
         await _add_notice("hook", decision.context, history, ports)
@@ -133,7 +133,7 @@ async def _ask_hooks(history: History, ports: Ports) -> str:
 
 
 async def _must_go_on(last_message: str, history: History, ports: Ports) -> bool:
-    """Run the hooks for the end of the work, unless input waits; returns whether to go on."""
+    """Run the hooks for the end of the work, unless input is waiting; return whether to go on."""
     if ports.mailbox.queue:
         return False
     if reason := await ports.hooks.turn_done(last_message):
@@ -143,7 +143,7 @@ async def _must_go_on(last_message: str, history: History, ports: Ports) -> bool
 
 
 class _BudgetTracker:
-    """Tracks what the turn spends. Limits are checked between steps, so none cuts a call short."""
+    """Tracks the turn's spending. Limits are checked between steps, so they cut no call short."""
 
     def __init__(self, budgets: Budgets, ports: Ports) -> None:
         self._budgets = budgets
@@ -161,7 +161,7 @@ class _BudgetTracker:
         return reached_limit(self._budgets.session, spent, of_session=True)
 
     def turn_limit(self, step: int) -> ReachedLimit | None:
-        """Return the turn's limit that `step` requests reach, or `None`."""
+        """Return the turn's limit that is reached after `step` requests, or `None`."""
         return self._out_of_steps(step) or reached_limit(self._budgets.turn, self._spent_so_far())
 
     def limit(self, step: int) -> ReachedLimit | None:
@@ -169,7 +169,7 @@ class _BudgetTracker:
         after = self._spent_so_far().plus(Spent(steps=1))
         of_session = self._budgets.spent_before.plus(after)
         return (
-            # The session's limit comes first: raising the turn's alone would not help.
+            # The session's limit comes first, since raising only the turn's limit would not help.
             reached_limit(self._budgets.session, of_session, of_session=True)
             or self._out_of_steps(step)
             or reached_limit(self._budgets.turn, after)
@@ -217,7 +217,7 @@ async def _begin_step(
 async def _take_step(
     step_context: StepContext, history: History, window: ContextWindow, ports: Ports
 ) -> StepResult:
-    """Take the step. If the provider reports a context overflow, compact and retry once."""
+    """Take the step. If the provider reports a context overflow, compact history and retry once."""
     try:
         return await take_step(step_context, history, ports)
     except ModelError as error:
@@ -264,16 +264,17 @@ async def _take_follow_ups(context: TurnContext, history: History, ports: Ports)
     """Take queued input at the end of a turn; if there is none, close the mailbox."""
     taken = ports.mailbox.take_follow_ups(context.follow_ups)
     if not taken:
-        # No checkpoint since the queue was found empty: later input belongs to the next turn.
+        # There was no checkpoint since the queue was empty, so no input can be lost. Later input
+        # belongs to the next turn.
         ports.mailbox.close()
     await _add_inputs(taken, history, ports)
     return bool(taken)
 
 
 async def _add_inputs(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
-    """Move input from the queue into history in one commit, so that it is always in exactly one.
+    """Move inputs from the queue into history in one commit, so that none is in both or neither.
 
-    Sub-agents that it is for then work on it; raises `TaskRejected`.
+    Sub-agents that an input calls then work on it. Raises `TaskRejected`.
     """
     if not inputs:
         return

@@ -1,10 +1,10 @@
-"""JSON Schemas of others: checks them, and validates messages and arguments against them. Pure.
+"""Checks JSON Schemas from outside, and validates messages and arguments against them. Pure.
 
-The output schema of a turn is the user's. Those of MCP servers are strangers', who could choose one
-that keeps the daemon busy for years.
+A turn's output schema comes from the user. MCP servers' schemas come from strangers, who could
+write a schema that keeps the daemon busy for years.
 
-The validator is imported when a schema is first used: most turns have none, and importing it takes
-longer than the rest of the turn combined.
+The validator is imported when a schema is first used, because most turns have no schema and the
+import takes longer than the rest of such a turn.
 """
 
 import re
@@ -16,13 +16,13 @@ from typing import Any, cast
 import msgspec
 
 SCHEMA_CHARS_SHOWN_MAX = 16_000
-"""Longest schema that a repair notice repeats; longer ones reach the model only in the request."""
+"""Longest schema that a repair notice repeats; a longer schema is only in the request itself."""
 
 PROBLEM_CHARS_MAX = 1_000
-"""Problems are cut to this length, because they quote the message, which may be long."""
+"""Problems are cut to this length, because they quote the model's message, which may be long."""
 
 REFERENCES_MAX = 50_000
-"""How many references one validation follows: nested ones multiply."""
+"""How many references one validation follows, since nested references multiply."""
 
 _LEFT: ContextVar[int] = ContextVar("_LEFT")
 """How many references the current validation may still follow."""
@@ -35,7 +35,7 @@ _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 def schema_problem(schema: dict[str, Any]) -> str | None:
     """Return why `schema` is not a usable JSON Schema, or `None` if it is.
 
-    References must resolve within the schema: nothing is ever fetched.
+    References must resolve within the schema, because nothing is ever fetched.
     """
     draft = _draft(schema)
     try:
@@ -45,7 +45,7 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
         for reference in _values(schema, _REFERENCES):
             if isinstance(reference, str) and not _resolves(schema, reference):
                 return f"the reference {reference!r} does not resolve within the schema"
-        # Validating any value reveals endless references.
+        # The validation of any value reveals endless references.
         _mismatch(schema, None)
     except RecursionError:
         return "its references form an endless loop, or multiply"
@@ -53,7 +53,7 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 
 
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
-    """Return why `text` is not JSON that matches `schema`, or `None` if it is."""
+    """Return why `text` is not JSON that matches `schema`, or `None` if it matches."""
     try:
         return _mismatch(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -65,8 +65,8 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
     """Return why and where `value` does not match a server's schema, or `None` if it does.
 
-    `None` also for a schema with regular expressions, which take exponential time with some texts:
-    the server will say itself what does not match.
+    Also returns `None` for a schema with regular expressions, which take exponential time with some
+    texts. The server itself will then say what does not match.
     """
     if _has_expressions(schema):
         return None
@@ -83,7 +83,7 @@ def without_fences(text: str) -> str:
 
 
 def repair_notice(schema: dict[str, Any], problem: str) -> str:
-    """Return the notice for a model whose final message does not match."""
+    """Return the notice for a model whose final message does not match the schema."""
     shown = msgspec.json.encode(schema).decode()
     repeated = f"\nThe schema:\n{shown}" if len(shown) <= SCHEMA_CHARS_SHOWN_MAX else ""
     return (
@@ -95,19 +95,19 @@ def repair_notice(schema: dict[str, Any], problem: str) -> str:
 def _mismatch(schema: dict[str, Any], value: object) -> str | None:
     """Return the most relevant mismatch and its place, or `None`; never fetches a reference.
 
-    Raises `RecursionError` for references that are endless, or more than `REFERENCES_MAX`.
+    Raises `RecursionError` for endless references, or more than `REFERENCES_MAX` of them.
     """
     from referencing import Registry
 
     draft = _with_few_references(_draft(schema))
-    # A part that names a draft would be validated by the package's own class.
+    # The package would validate a part that names a draft with its own class.
     plain = _without_drafts(schema)
     _LEFT.set(REFERENCES_MAX)
     return _first_problem(draft(plain, registry=cast("Any", Registry)()), value)
 
 
 def _first_problem(validator: Any, value: object) -> str | None:  # noqa: ANN401 - without types
-    """Return the most relevant of the validator's problems with a value, and its place."""
+    """Return the most relevant of the validator's problems with a value, and where it is."""
     from jsonschema import exceptions
 
     error = cast("Any", exceptions).best_match(validator.iter_errors(value))
@@ -118,7 +118,7 @@ def _first_problem(validator: Any, value: object) -> str | None:  # noqa: ANN401
 
 
 def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no types
-    """Return the validator class of the draft that the schema names, else of the newest draft."""
+    """Return the validator class for the draft that the schema names, or for the newest draft."""
     from jsonschema import Draft202012Validator, validators
 
     return cast("Any", validators).validator_for(schema, default=Draft202012Validator)
@@ -126,7 +126,7 @@ def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no 
 
 @cache
 def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has no types
-    """Return the validator class, which raises `RecursionError` when `_LEFT` is used up."""
+    """Return the validator class, changed to raise `RecursionError` when `_LEFT` is used up."""
     from jsonschema import validators
 
     def counted(follow: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -149,7 +149,7 @@ def _without_drafts(schema: object) -> object:
         return {
             key: _without_drafts(value)
             for key, value in known.items()
-            # A property of that name has a schema, and no text.
+            # A property called `$schema` has a schema as its value, not a text.
             if key != "$schema" or not isinstance(value, str)
         }
     if isinstance(schema, list):
@@ -158,14 +158,14 @@ def _without_drafts(schema: object) -> object:
 
 
 def _has_expressions(schema: dict[str, Any]) -> bool:
-    # A property called `pattern` has a schema, and no text.
+    # A property called `pattern` has a schema as its value, not a text.
     return any(isinstance(one, str) for one in _values(schema, ("pattern",))) or any(
         _values(schema, ("patternProperties",))
     )
 
 
 def _values(schema: object, keywords: Collection[str]) -> Iterator[object]:
-    """Yield what the schema has under these keywords anywhere, even where they are names."""
+    """Yield the values of these keywords anywhere in a schema, even if they are property names."""
     if isinstance(schema, dict):
         for key, value in cast("dict[str, object]", schema).items():
             if key in keywords:

@@ -23,15 +23,15 @@ Output = Callable[[str], Awaitable[None]]
 
 
 class Emit(Protocol):
-    """Records and announces events. Those of one call are committed together."""
+    """Records and announces events. The events of one call are committed together."""
 
     async def __call__(self, *bodies: AnyBody) -> None:
-        """Number the bodies at once. Waits only while too many events are still uncommitted."""
+        """Number the bodies at once. Waits only while too many events are uncommitted."""
         ...
 
 
 class Mailbox(Protocol):
-    """Input that arrives while the turn runs. Every method is atomic: none has a checkpoint."""
+    """Input that arrives while the turn runs. Every method is atomic, without a checkpoint."""
 
     @property
     def queue(self) -> tuple[QueuedInput, ...]:
@@ -45,9 +45,9 @@ class Mailbox(Protocol):
 
     @property
     def user_steers(self) -> bool:
-        """Whether steering of a user is waiting: then calls that have not begun are skipped.
+        """Whether a user's steering is waiting, so that calls that have not begun are skipped.
 
-        They are not for the report of a sub-agent, which changes nothing that the user wants.
+        A sub-agent's report skips no calls, because it does not change what the user wants.
         """
         ...
 
@@ -60,12 +60,12 @@ class Mailbox(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop taking input: what arrives from now on is for the next turn."""
+        """Stop taking input; any that arrives from now on is for the next turn."""
         ...
 
 
 REJECTED = ErrorInfo("rejected", "The user rejected a tool call.")
-"""Why a turn ends as `blocked` if the user said no."""
+"""The reason for the end of a turn whose call the user rejected; its outcome is `blocked`."""
 
 
 class Refusal(Struct, frozen=True):
@@ -91,27 +91,27 @@ class PreparedCall(Protocol):
 
     @property
     def effect(self) -> Effect:
-        """Whether it may write. A call that only reads can run concurrently with others."""
+        """Whether the call may write. A call that only reads can run concurrently with others."""
         ...
 
     @property
     def scope(self) -> WriteScope | None:
-        """What it may change at most, for a task that declares it; None otherwise.
+        """The scope of a task that declares one; None for all other calls.
 
-        A call that may write runs beside others with a scope if these do not overlap.
+        Calls that may write can run concurrently if they have scopes that do not overlap.
         """
         ...
 
     def permit_early(self) -> bool:
-        """Permit it if it needs no question, and can be dropped and repeated unnoticed.
+        """Permit the call if it needs no question, and can be dropped and repeated unnoticed.
 
-        Returns whether it did.
+        Returns whether the call is permitted.
         """
         ...
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it seemed to only read, but its enclosure stopped it when it tried to write."""
+        """Whether the call seemed only to read, but its enclosure stopped it when it wrote."""
         ...
 
     async def permit(self) -> Refusal | None:
@@ -123,10 +123,9 @@ class PreparedCall(Protocol):
         ...
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
-        """Ask whether a stopped call may write. If it may, await `begin` and run it again.
+        """Ask whether a stopped call may write. If so, await `begin` and run the call again.
 
-        Returns the first result if it may not. No other call may run meanwhile. Raises
-        `ToolFailure`.
+        Otherwise returns the first result. No other call may run meanwhile. Raises `ToolFailure`.
         """
         ...
 
@@ -139,7 +138,7 @@ class ToolRuntime(Protocol):
         ...
 
     def savepoint(self) -> Callable[[], None]:
-        """Return a function that rolls back what calls record from now on, such as files read."""
+        """Return a function that rolls back the later records of calls, such as files read."""
         ...
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
@@ -148,12 +147,12 @@ class ToolRuntime(Protocol):
 
 
 class ChangeTracker(Protocol):
-    """Detects what a step changes in the workspace. Failing to do so never ends a turn."""
+    """Detects a step's changes in the workspace. A failure to do so never ends a turn."""
 
     async def before(self) -> None:
-        """Prepare for a call that may write; only the first one in a step takes time.
+        """Prepare for a call that may write; only the first such call in a step takes time.
 
-        Concurrent calls all wait until it is done.
+        Concurrent calls all wait until the preparation is done.
         """
         ...
 
@@ -163,10 +162,10 @@ class ChangeTracker(Protocol):
 
 
 class HookDecision(Struct, frozen=True):
-    """What the user's hooks decided."""
+    """The decision of the user's hooks."""
 
     denied: str = ""
-    """The reason, if they denied the turn."""
+    """Why the hooks denied the turn; empty if they did not."""
     context: str = ""
     """Text for the model."""
 
@@ -183,7 +182,7 @@ class Hooks(Protocol):
         ...
 
     async def before_compaction(self, tokens: int) -> str:
-        """Run the hooks before a compaction; return what the summary must take into account."""
+        """Run the hooks before a compaction; return their addition to the summary's request."""
         ...
 
     async def after_compaction(self, summary: str, tokens: int) -> str:
@@ -192,12 +191,12 @@ class Hooks(Protocol):
 
 
 class Spending(Struct, frozen=True):
-    """What counts against the turn's budgets, where the turn itself does not see it."""
+    """Tells the turn what its sub-agents spend, and tells others what the open step spends."""
 
     by_others: Callable[[], Spent]
-    """Returns what sub-agents have spent."""
+    """Returns the spending of sub-agents."""
     report_step: Callable[[Usage], None]
-    """Takes the usage of the open step's response, for a step that does not reach its end."""
+    """Takes the usage of the open step's response, in case the step does not reach its end."""
 
 
 class Ports(Struct, frozen=True):
@@ -214,14 +213,14 @@ class Ports(Struct, frozen=True):
     committed: Callable[[], Awaitable[None]]
     """Waits until everything emitted so far is durable."""
     mailbox: Mailbox
-    """Where steering arrives."""
+    """Holds input that arrives during the turn."""
     changes: ChangeTracker
-    """Finds out what a step changed in files."""
+    """Detects a step's changes in files."""
     hooks: Hooks
-    """The user's own commands at moments of the turn."""
+    """Runs the user's hooks."""
     new_id: Callable[[], str]
     """Returns an unused id for an item."""
     time: Callable[[], float]
     """Returns Unix seconds."""
     spending: Spending
-    """What counts against the budgets elsewhere."""
+    """Exchanges figures about spending with sub-agents and the session."""

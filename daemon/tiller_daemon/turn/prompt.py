@@ -1,4 +1,4 @@
-"""The system prompt of a turn. Pure: all of its contents are passed in."""
+"""Makes the system prompt of a turn. Pure: all of its contents are passed in."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -49,17 +49,17 @@ class PromptEnvironment(NamedTuple):
     """Facts about where the turn runs."""
 
     workspace: str
-    """Absolute path."""
+    """The absolute path of the workspace."""
     repository: str
-    """The git repository around the workspace and its branch; empty without one."""
+    """The git repository around the workspace and its branch; empty without a repository."""
     platform: str
     """A value of `sys.platform`."""
     date: str
     """The local date and its time zone."""
     sandbox: str = ""
-    """What commands are allowed to do; empty without a sandbox."""
+    """The limits on commands; empty without a sandbox."""
     scope: Sequence[str] = ()
-    """What the turn may change at most; empty without such a limit."""
+    """The only files that the turn may change; empty without such a limit."""
 
 
 class InstructionFile(NamedTuple):
@@ -78,14 +78,14 @@ class SkillSummary(NamedTuple):
 
 
 class GivenPrompt(NamedTuple):
-    """The parts of the prompt that are not read from files of the workspace."""
+    """The parts of the prompt that are not read from files in the workspace."""
 
     base: str
-    """The agent's prompt, or that of the model's family."""
+    """The agent's prompt, or the prompt of the model's family."""
     header: str = ""
-    """What the provider wants at the beginning; may be empty."""
+    """Text that the provider requires at the beginning; may be empty."""
     addition: str = ""
-    """What comes with the input, for this turn only; may be empty."""
+    """Text that comes with the input, for this turn only; may be empty."""
 
 
 def system_prompt(
@@ -94,8 +94,8 @@ def system_prompt(
     instructions: Sequence[InstructionFile] = (),
     skills: Sequence[SkillSummary] = (),
 ) -> str:
-    """Join what is given with instructions, skills and environment."""
-    # What changes least comes first, so that providers can cache the longest prefix.
+    """Return the system prompt: the given parts, instructions, skills and environment."""
+    # The parts that change least come first, so that providers can cache the longest prefix.
     parts = [with_header(given.header, given.base.rstrip())]
     if instructions:
         parts.append(INSTRUCTIONS_INTRODUCTION)

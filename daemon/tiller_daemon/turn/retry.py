@@ -1,6 +1,6 @@
-"""The one retry layer, around every model: adapters and turns don't retry themselves.
+"""Retries the requests to every model, so that adapters and turns need no retries of their own.
 
-It yields a `RetryWait` before each wait. The caller must discard the pieces of the failed attempt.
+A `RetryWait` comes before each wait. The caller must then discard the pieces of the failed attempt.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -29,22 +29,23 @@ REFUSED_S_FIRST = 5.0
 REFUSED_S_MAX = 60.0
 
 DATED_S_MAX = 366 * 86_400.0
-"""A longer delay is shown without a date: it is an error of the provider's."""
+"""A longer delay is an error by the provider, and is shown without a date."""
 
 
 class RetryWait(Struct, frozen=True):
-    """An attempt failed and another one follows. Every event since the last `RetryWait` is void."""
+    """An attempt failed and another follows. All events since the previous `RetryWait` are void."""
 
     attempt: int
     """The number of the next attempt, from 1."""
     limit: int | None
-    """Maximum number of attempts; None if time limits them, as the server refuses connections."""
+    """Maximum number of attempts; None if the server refuses connections, because then only the
+    total time is limited."""
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind
-    """What kind of error it was."""
+    """The kind of the error."""
     cause: str
-    """The message of the failed attempt's error, a sentence."""
+    """The error message of the failed attempt, a sentence."""
 
 
 class RetriedModel(Struct, frozen=True):
@@ -61,8 +62,8 @@ class RetriedModel(Struct, frozen=True):
         """Stream one response, retrying after a retryable `ModelError`.
 
         Yields a `RetryWait` before each wait and ends after `Finished`. Raises the last
-        `ModelError` if that is not retryable or the `limits` are reached. `request.attempt` grows
-        by one with every attempt. Cancellation ends a wait at once.
+        `ModelError` if that error is not retryable or the `limits` are reached. `request.attempt`
+        grows by one with every attempt. Cancellation ends a wait at once.
         """
         attempts = _Attempts(self.limits)
         while True:
@@ -82,7 +83,7 @@ class RetriedModel(Struct, frozen=True):
 
 
 def retry_status(wait: RetryWait) -> StatusChanged:
-    """Return the event by which frontends learn of a wait."""
+    """Return the event that tells frontends about a wait."""
     return StatusChanged(
         "retry", attempt=wait.attempt, limit=wait.limit, delay_s=wait.delay_s, cause=wait.cause
     )
@@ -99,10 +100,10 @@ class _Attempts:
         self.waited_s = 0.0
 
     def after(self, failed: ModelError, now: float, jitter: float) -> RetryWait | None:
-        """Return the wait after a failed attempt; None if none may follow."""
+        """Return the wait after a failed attempt; None if no further attempt may follow."""
         limits = self._limits
         if failed.kind == "refused":
-            # Limited by time, not by attempts: a server that restarts is worth waiting for.
+            # Limited by time, not by attempts, because a server that restarts is worth waiting for.
             self._refused_since = self._refused_since if self._refused else now
             self._refused += 1
             since_s = max(0.0, now - self._refused_since)
@@ -126,8 +127,8 @@ def retry_delay_s(
 ) -> float:
     """Return the seconds to wait after failure number `failures`, from 1.
 
-    That is the provider's `retry_after_s`, else 1, 2, 4 … up to `delay_s_max` seconds, reduced by
-    up to half by `jitter` in [0, 1).
+    These are the provider's `retry_after_s`, or else 1, 2, 4 … up to `delay_s_max` seconds, reduced
+    by up to half by `jitter` in [0, 1).
     """
     if retry_after_s is not None:
         return max(retry_after_s, 0.0)
@@ -136,14 +137,17 @@ def retry_delay_s(
 
 
 def refused_delay_s(waited_s: float) -> float:
-    """Return the seconds to wait for a refusing server, after `waited_s`: 5, 10, 20, 40, 60 …."""
+    """Return the next wait for a server that refuses connections: 5, 10, 20, 40, 60 … seconds.
+
+    `waited_s` is the time since the first refusal.
+    """
     return min(waited_s + REFUSED_S_FIRST, REFUSED_S_MAX)
 
 
 def _with_time_to_return(
     failed: ModelError, limits: Retry, waited_s: float, now: float
 ) -> ModelError:
-    """Return `failed`; if the provider asks for a longer delay than may be waited, say until when.
+    """Return `failed`, with the time to try again if the provider asks for too long a delay.
 
     `now` is Unix seconds.
     """

@@ -1,4 +1,4 @@
-"""One step: a model request, its response, and the tool calls of that response."""
+"""Takes one step: a model request, its response, and the tool calls of that response."""
 
 from functools import partial
 
@@ -18,10 +18,10 @@ CUT_OFF = "not run: the response was cut off at its length limit, so the call ma
 
 
 class StepContext(Struct, frozen=True):
-    """What is fixed for one step."""
+    """The number, request and limit of one step."""
 
     step: int
-    """Counts from 1 in each turn."""
+    """The step's number, counted from 1 in each turn."""
     request: ModelRequest
     limit: ReachedLimit | None
     """The limit that makes this the last step, without tools; None if another step may follow."""
@@ -32,11 +32,11 @@ class StepResult(Struct, frozen=True):
 
     response: Response
     rejected: ErrorInfo | None = None
-    """Why the turn ends because of a call that did not run; None if it does not."""
+    """Why a call that did not run ends the turn; None if no call does."""
 
 
 async def take_step(step_context: StepContext, history: History, ports: Ports) -> StepResult:
-    """Stream the response and run its calls; adds both to `history` and emits their events.
+    """Stream the response and run its calls; add both to `history` and emit their events.
 
     Raises `ModelError`. Calls may start before the response ends; all have ended when this returns
     or raises.
@@ -51,7 +51,7 @@ async def _take_step(
     try:
         response = await stream_response(step_context.request, calls, ports)
     except BaseException:
-        # On a cancellation, too: what a call did must not be lost.
+        # On a cancellation, too, because the results of calls must not be lost.
         await calls.announce_withheld()
         raise
     ports.spending.report_step(response.usage)
@@ -60,7 +60,7 @@ async def _take_step(
     if step_context.limit:
         await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
     elif response.finish_reason == "length":
-        # Which calls are complete is unknown, so none counts, even if it has started.
+        # It is unknown which calls are complete, so no call counts, even if it has started.
         await calls.drop()
         await calls.refuse(response.calls, "invalid", CUT_OFF)
     else:

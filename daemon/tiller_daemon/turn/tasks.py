@@ -1,4 +1,4 @@
-"""Concurrent tasks: the first failure cancels the others and is raised as it is, not in a group."""
+"""Runs concurrent tasks. The first failure cancels the others, and is raised without a group."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple
@@ -10,7 +10,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Tasks:
-    """The tasks of one `run_with_tasks`."""
+    """The tasks of one call of `run_with_tasks`."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.failure: Exception | None = None
@@ -25,11 +25,11 @@ class Tasks:
     async def start(
         self, job: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments
     ) -> None:
-        """Start a task and return once it runs: tasks start in the order of these calls."""
+        """Start a task and return once it runs, so that tasks start in the order of these calls."""
         await self._nursery.start(self._begin, job, arguments)
 
     def fail(self, error: Exception) -> None:
-        """Cancel all tasks; the first error is raised by `run_with_tasks`."""
+        """Cancel all tasks; `run_with_tasks` raises the first error."""
         self.failure = self.failure or error
         self._nursery.cancel_scope.cancel()
 
@@ -53,9 +53,9 @@ class Tasks:
 
 
 async def run_with_tasks(main: Callable[[Tasks], Awaitable[T]]) -> T:
-    """Run `main` and the tasks that it starts; returns `main`'s result when all have ended.
+    """Run `main` and the tasks that it starts; return its result when all have ended.
 
-    An exception in any of them cancels the others and is raised when they have ended.
+    An exception in any of them cancels the others and is raised when all have ended.
     """
     done: list[T] = []
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Measures how full the context is: the provider's count, plus an estimate of the rest. Pure."""
+"""Measures how full the context is, by the provider's count plus an estimate of the rest. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -16,25 +16,25 @@ from tiller_protocol.items import (
 )
 
 CHARS_PER_TOKEN = 4.0
-"""First guess for English and code; the meter corrects it with the provider's counts."""
+"""A first guess for English and code; the meter corrects it with the provider's counts."""
 
 IMAGE_TOKENS = 1_500
-"""Roughly what providers count for an image of one megapixel."""
+"""Roughly the number that providers count for an image of one megapixel."""
 
 FACTOR_MIN, FACTOR_MAX = 0.25, 4.0
-"""Bounds of the correction: beyond them the provider must have counted something else."""
+"""Bounds of the correction; beyond them, the provider must have counted something else."""
 
 
 PRUNED_OUTPUT = "[Old output was removed to save context. Call the tool again if you need it.]"
 
 
 def estimate_tokens(items: Iterable[Item]) -> int:
-    """Estimate the tokens of items by their length, without what the provider adds around them."""
+    """Estimate the tokens of items by their length, without the provider's text around them."""
     return sum(_item_tokens(item) for item in items)
 
 
 def output_tokens(item: Item) -> int:
-    """Estimate what pruning the item would save, in tokens; 0 for anything but an unpruned call."""
+    """Estimate how many tokens pruning the item would save; 0 for all items but unpruned calls."""
     if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
         return 0
     chars = len(item.name) + len(item.output)
@@ -42,22 +42,22 @@ def output_tokens(item: Item) -> int:
 
 
 class TokenEstimator:
-    """Estimates what is sent of a history. Estimates no item twice while what is sent grows."""
+    """Estimates the tokens of the items sent; estimates no item twice if items are only added."""
 
     def __init__(self) -> None:
         self._sent: tuple[Item, ...] = ()
         self._tokens = [0]
-        """The tokens of the first items, by their number."""
+        """The tokens of the first n items, for each n."""
         self._outputs = [0]
-        """The same for what pruning could save."""
+        """The tokens that pruning the first n items could save, for each n."""
 
     def tokens(self, sent: tuple[Item, ...]) -> int:
-        """Return the same as `estimate_tokens`."""
+        """Return the same estimate as `estimate_tokens`, but faster."""
         self._add(sent)
         return self._tokens[len(sent)]
 
     def prunable(self, sent: tuple[Item, ...], protect: int) -> int:
-        """Return what pruning saves if the newest outputs are kept, `protect` tokens of them."""
+        """Return how many tokens pruning saves if the newest `protect` tokens of output stay."""
         self._add(sent)
         outputs = self._outputs[: len(sent) + 1]
         # The call that exceeds the limit is pruned, too.
@@ -81,9 +81,10 @@ class TokenMeter:
     """Measures the context of one turn. Takes each step's usage; is read before each request."""
 
     def __init__(self, fixed_chars: int, estimator: TokenEstimator) -> None:
-        """`fixed_chars` is the length of prompt and tools, which every request contains.
+        """Start without a count.
 
-        `estimator` is that of the history.
+        `fixed_chars` is the length of prompt and tools, which every request contains. `estimator`
+        belongs to the history.
         """
         self._estimator = estimator
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)
@@ -95,17 +96,17 @@ class TokenMeter:
         """Return the tokens of the next request: the last count plus an estimate of new items.
 
         `items` is the whole history. `sent` returns the items to send; it is called only if there
-        is no count since history got shorter.
+        has been no count since history got shorter.
         """
         if self._position is None:
             return int(self._factor * (self._fixed + self._estimator.tokens(sent())))
         return self._counted + int(self._factor * estimate_tokens(items[self._position :]))
 
     def count(self, tokens: int, sent: tuple[Item, ...], position: int) -> None:
-        """Record the provider's count of a request and its response; 0 means that it has none.
+        """Record the provider's count for a request and its response; 0 means that there is none.
 
         `sent` are the items of the request. `position` is the index in history of the first item
-        that was not counted, or had no output then.
+        that was not counted, or that was counted without its output.
         """
         if tokens:
             estimated = self._fixed + self._estimator.tokens(sent)

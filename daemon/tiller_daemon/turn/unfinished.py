@@ -1,6 +1,6 @@
-"""Responses that are not an answer: cut off at the length limit, or empty. Pure.
+"""Handles responses that are no answer because they are cut off or empty. Pure.
 
-A notice asks the model again, a few times in a row; then the turn ends and says why.
+A notice asks the model again, a few times in a row; after that, the turn ends with an error.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tiller_protocol.items import AssistantMessage, Item, Notice, ToolCall, User
 from tiller_protocol.turns import ASKS_AGAIN, CUT_OFF, EMPTY_RESPONSE, is_continued
 
 CONTINUATIONS_MAX = 2
-"""How often in a row the model is asked to go on: an answer of three responses is long enough."""
+"""How often in a row the model is asked to go on; an answer of three responses is long enough."""
 
 EMPTY_RETRIES_MAX = 1
 """How often in a row the model is asked again after an empty response."""
@@ -50,20 +50,21 @@ EMPTY_AGAIN = Ending(
 
 
 class Unfinished(Struct, frozen=True):
-    """What follows a response that is not an answer."""
+    """What to do after a response that is no answer."""
 
     code: str
     """The code of the notice that asks the model again."""
     text: str
     """The text of that notice."""
     ending: Ending | None
-    """How the turn ends instead, because the model was asked often enough."""
+    """The end of the turn, if the model was asked often enough; None to ask again."""
 
 
 def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
-    """Return what follows a response; None for answers, calls, and what was withheld or paused.
+    """Return what to do if a response is cut off or empty; None for all other responses.
 
-    `items` is the history, which ends with the response.
+    That includes responses that the provider paused or withheld. `items` is the history, which ends
+    with the response.
     """
     if response.calls or response.finish_reason in ("content_filter", "paused"):
         return None
@@ -90,7 +91,7 @@ def whole_answer(items: Sequence[Item]) -> str:
 
 
 def _times_asked(items: Sequence[Item], code: str) -> int:
-    """Count the notices of this code since there was input, a call, or another kind of notice."""
+    """Count the notices with this code since the latest input, call, or notice of another kind."""
     times = 0
     for item in reversed(items):
         match item:

@@ -1,4 +1,4 @@
-"""A turn without a step: runs one shell command of the user through the tool `bash`."""
+"""Runs the user's own shell command through the tool `bash`, in a turn without steps."""
 
 import msgspec
 
@@ -11,19 +11,20 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
 
 TOOL = "bash"
-"""The only tool of such a turn."""
+"""The only tool of a turn that runs the user's command."""
 
 TIMEOUT_S = 600.0
-"""Time limit of the user's command: the most that the tool allows."""
+"""Time limit of the user's command, the longest that the tool allows."""
 
 NO_REQUEST = -1
 """The ordinal of a call that belongs to no model request."""
 
 
 class UserCommand:
-    """The `Main` of such a turn. The turn completes whatever the command's exit status is.
+    """Runs a turn that consists of the user's command.
 
-    The output becomes the turn's last message, so that every frontend shows it.
+    The turn completes with any exit status of the command. The output becomes the turn's last
+    message, so that every frontend shows it.
     """
 
     def __init__(self, command: str) -> None:
@@ -47,7 +48,7 @@ class UserCommand:
 
 
 def user_call(tool: str, arguments: dict[str, str | float], item_id: str) -> ToolCall:
-    """Return a call that the user makes and no model, before it runs."""
+    """Return a new call that the user makes instead of a model."""
     return ToolCall(
         ItemId(item_id),
         CallId(item_id),

@@ -1,7 +1,7 @@
-"""Tasks of the user: calls of `task` that no model made, because an input is for sub-agents.
+"""Runs the user's tasks: calls of the tool `task` that come from an input for sub-agents.
 
-They come right after the input in history and end before the next model request, which contains
-their results.
+In history, these calls come right after the input. They end before the next model request, which
+contains their results.
 """
 
 import re
@@ -19,14 +19,14 @@ from tiller_protocol.items import Item, QueuedInput, ToolCall
 TOOL = "task"
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-"""Text in which an `@` is not a mention: code has decorators."""
+"""Code, in which an `@` may be a decorator and is no mention."""
 
 _MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9][\w-]*)(?=[,:;.!?)]*(?:\s|\Z))")
-"""`@name` as a word of its own: no address, path or package."""
+"""`@name` as a separate word, which excludes addresses, paths and packages."""
 
 
 class TaskRejected(Exception):
-    """The user rejected what a sub-agent wanted to do, which ends the turn for this `reason`."""
+    """The user rejected a sub-agent's call, which ends the turn for this `reason`."""
 
     def __init__(self, reason: ErrorInfo) -> None:
         super().__init__(reason.message)
@@ -48,7 +48,7 @@ def task_calls(given: QueuedInput, new_id: Callable[[], str]) -> tuple[ToolCall,
 
 
 def given_tasks(items: Sequence[Item]) -> list[ToolCall]:
-    """Return the calls at the end of history that the latest input made and that have not begun."""
+    """Return the latest input's calls that have not begun; they are at the end of history."""
     calls: list[ToolCall] = []
     for item in reversed(items):
         if not (isinstance(item, ToolCall) and item.by_user and item.state == "pending"):
@@ -58,15 +58,15 @@ def given_tasks(items: Sequence[Item]) -> list[ToolCall]:
 
 
 async def run_tasks(calls: Sequence[ToolCall], history: History, ports: Ports) -> None:
-    """Run calls of the user, which are in history, to their ends; raises `TaskRejected`.
+    """Run the user's calls, which are in history, to their end; raises `TaskRejected`.
 
-    Those that can't disturb each other run at the same time.
+    Calls that can't disturb each other run concurrently.
     """
     if not calls:
         return
 
     async def run(tasks: Tasks) -> ErrorInfo | None:
-        # New input skips none of them, since the user wants the result of each.
+        # New input skips none of these calls, since the user wants all results.
         return await CallDispatcher(history, ports, tasks, early=False).run(calls, skips=False)
 
     rejected = await run_with_tasks(run)
@@ -76,7 +76,7 @@ async def run_tasks(calls: Sequence[ToolCall], history: History, ports: Ports) -
 
 
 def _prompt(given: QueuedInput) -> str:
-    """Return the text for the sub-agents, without the mentions that it begins with."""
+    """Return the input's text for the sub-agents, without the mentions at its beginning."""
     text = given.text
     while (match := _MENTION.match(text.lstrip())) and match[1] in given.sub_agents:
         text = text.lstrip()[match.end() :].lstrip(" ,:;.!?)")

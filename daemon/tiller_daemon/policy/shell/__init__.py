@@ -1,1 +1,1 @@
-"""What a shell command line seems to do, judged by its text."""
+"""Judges by its text what a shell command line seems to do."""

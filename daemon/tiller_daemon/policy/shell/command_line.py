@@ -1,12 +1,12 @@
 """Splits a command line into its simple commands. Pure.
 
-The parser is tree-sitter. Commands are found wherever they are: in a pipe, a loop, a function, a
-substitution. The result decides which rules match and which enclosure a line gets. A mistake costs
-no more than a question, because the enclosure limits the line whatever it does.
+The parser is tree-sitter. Commands are found everywhere: in pipes, loops, functions and
+substitutions. They decide which rules match and which enclosure a line gets. A mistake costs no
+more than a needless question, because the enclosure limits the line whatever it does.
 
-Only `plain` must never be wrong: rules let a plain line out of the read-only enclosure, so the
-commands found must be all that run. A line is plain if every node of its syntax tree is on a short
-list and there are only blanks between the nodes.
+Only `plain` must never be wrong: rules let a plain line out of the read-only enclosure, so no other
+command than the ones found may run. A line is plain if every node of its syntax tree is on a short
+list and only blanks separate the nodes.
 """
 
 import functools
@@ -25,10 +25,10 @@ LINE_BYTES_MAX: Final = 20_000
 """The longest line that is parsed."""
 
 NESTING_MAX: Final = 60
-"""The deepest node that is visited; ordinary lines stay below 20."""
+"""The depth of the deepest node that is visited; ordinary lines stay below 20."""
 
 SCRIPTS_NESTED_MAX: Final = 5
-"""The deepest `sh -c 'sh -c …'` that is parsed."""
+"""How many levels of `sh -c 'sh -c …'` are parsed."""
 
 LINES_CACHED: Final = 64
 """One call parses the same line several times, at 0.1 ms each, so parsed lines are cached."""
@@ -57,7 +57,7 @@ _WORDS: Final = word_set(
     translated_string extglob_pattern == =~"""
 )
 _BLANK: Final = re.compile(r"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?\Z")
-"""What separates words; a line continuation (`\\`) alone does not."""
+"""Blanks that separate words; a line continuation (`\\`) alone does not."""
 
 _ON_ONE_LINE: Final = frozenset({"command", "redirected_statement", "file_redirect"})
 _END_OF_LINE: Final = re.compile(r"(?<!\\)\n")
@@ -69,7 +69,7 @@ _SPELLED: Final = {
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
-"""Characters that parsers and shells treat differently, or that a reader does not see."""
+"""Characters that parsers and shells treat differently, or that readers can't see."""
 
 _UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|select)\Z")
 """Unquoted words that a shell may take for something other than a plain word."""
@@ -82,7 +82,7 @@ _TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
 
 
 class Word(NamedTuple):
-    """A word: its value if `fixed`, else its source, as its value is known only at run time."""
+    """A word's value if it is `fixed`, otherwise its source, as the shell computes the value."""
 
     text: str
     fixed: bool = True
@@ -94,10 +94,10 @@ class SimpleCommand(NamedTuple):
     words: tuple[Word, ...]
 
     assigns: bool = False
-    """Whether variables are set for it (`X=1 make`)."""
+    """Whether variables are set for the command (`X=1 make`)."""
 
     fed: bool = False
-    """Whether its input is redirected from a file."""
+    """Whether the command's input is redirected from a file."""
 
     @property
     def text(self) -> str:
@@ -106,12 +106,12 @@ class SimpleCommand(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The program without its directory; empty if it is known only at run time."""
+        """The program without its directory; empty if only the shell knows the program."""
         first = self.words[0]
         return os.path.basename(first.text) if first.fixed and _NAME.match(first.text) else ""  # noqa: PTH119
 
     def inner(self) -> Iterator["SimpleCommand"]:
-        """Yield the commands that a wrapper may run: one may begin at any of its words."""
+        """Yield the commands that a wrapper may run; any of its arguments may begin a command."""
         if find_program(self.name).wraps:
             for start in range(1, len(self.words)):
                 yield SimpleCommand(self.words[start:])
@@ -121,29 +121,29 @@ class CommandLine(NamedTuple):
     """A parsed command line."""
 
     commands: tuple[SimpleCommand, ...]
-    """All simple commands in it."""
+    """All simple commands in the line."""
 
     writes: tuple[str, ...] = ()
-    """Files that it redirects output to."""
+    """Files to which the line redirects output."""
 
     functions: frozenset[str] = frozenset()
-    """Names of functions that it defines."""
+    """Names of functions that the line defines."""
 
     problem: str = ""
-    """Why it was not understood, as a clause; empty if it was."""
+    """Why the line was not understood, as a clause; empty if it was."""
 
     plain: bool = False
-    """Whether `commands` are certainly all that run, with exactly these names."""
+    """Whether certainly only `commands` run, with exactly these names."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The files outside `/tmp` that it redirects output to."""
+        """The files outside `/tmp` to which the line redirects output."""
         return tuple(path for path in self.writes if not _TEMPORARY.match(path))
 
 
 @functools.lru_cache(LINES_CACHED)
 def parse(text: str) -> CommandLine:
-    """Split a line into simple commands, those of `sh -c '…'` included; never raises."""
+    """Split a line into simple commands, including commands in `sh -c '…'`; never raises."""
     return _parse(text, 0)
 
 
@@ -180,7 +180,7 @@ def _parse(text: str, depth: int) -> CommandLine:
 def _script(command: SimpleCommand) -> str | None:
     """Return the line that a command evaluates, as `sh -c` does; None if it evaluates none.
 
-    Empty if the line is known only at run time.
+    The result is empty if only the shell knows the line.
     """
     for one in (command, *command.inner()):
         if one.name in _EVALUATE:
@@ -284,7 +284,7 @@ class _Reader:
         tokens = [child.type for child in node.children if not child.is_named]
         targets = [child for child in node.named_children if child.type != "file_descriptor"]
         if len(targets) != 1:
-            # `>&-`, or words of the command after the target of its redirection.
+            # `>&-`, or further words of the command after the redirection's target.
             self.plain = False
         for target in targets[:1]:
             word = self._word(target)
@@ -293,7 +293,7 @@ class _Reader:
                 self.writes.append(word.text)
 
     def _heredoc(self, node: Node) -> None:
-        """Clear `plain` unless nothing in it is expanded and it ends where it seems to end."""
+        """Clear `plain` if a here-document may expand anything, or its end is not certain."""
         start = next((self._source(c) for c in node.children if c.type == "heredoc_start"), "")
         body = next((c for c in node.children if c.type == "heredoc_body"), None)
         quoted = start[:1] in ("'", '"') and start[-1:] == start[:1] and len(start) > 2

@@ -1,8 +1,8 @@
-"""Chooses the enclosure of a command line, or a question. Pure.
+"""Chooses the enclosure for a command line, or decides to ask the user. Pure.
 
-Each command has a required enclosure, by what it seems to do, and a limit, by rules and its
-purpose. The line runs without a question if every requirement is within every limit. The enclosure
-then enforces what this judgement only assumes.
+Each command needs some enclosure for its apparent purpose, and has a limit by its purpose and the
+rules. The line runs without a question if no command needs more than the strictest limit. The
+enclosure then enforces what this judgement only assumes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +22,20 @@ UNSANDBOXED: Final = "unsandboxed"
 
 
 COMMAND: Final = "bash"
-"""The permission to run a command in the enclosure of the session."""
+"""The permission to run a command in the session's enclosure."""
 
 NETWORK: Final = "network"
-"""The permission to use the network in an enclosure that has none; see `network`."""
+"""The permission to use the network, for a line whose enclosure has none; see `network`."""
 
 
 class LineVerdict(NamedTuple):
     """The decision about a command line."""
 
     action: Action
-    """Whether it is allowed, asked about or denied."""
+    """Whether the line is allowed, asked about or denied."""
 
     enclosure: Enclosure
-    """Where it runs if it is allowed."""
+    """Where the line runs if it is allowed."""
 
     reason: str = ""
     """A sentence for the user."""
@@ -48,13 +48,13 @@ class LineVerdict(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A simple command, the enclosure that it needs, and the loosest that it may have unasked."""
+    """A simple command, the enclosure it needs, and the loosest it may have without a question."""
 
     command: SimpleCommand
     needed: Enclosure
     limit: Enclosure
     rule: Rule | None = None
-    """The rule that allows it, if one does."""
+    """The rule that allows the command, if one does."""
 
 
 _REQUIRED_ENCLOSURE: Final[dict[Purpose, Enclosure]] = {
@@ -69,25 +69,26 @@ _UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
     "builds": Enclosure.BUILD,
     "unknown": None,
 }
-"""The loosest enclosure in which a command runs unasked if no rule matches; None always asks.
+"""The loosest enclosure in which a command runs without a question if no rule matches; None means
+that the user is always asked.
 
-What only passes on its input can do no harm outside either, so it never limits the line."""
+A command that only passes on its input can do no harm anywhere, so it never limits the line."""
 
 _UNASKED: Final[dict[Enclosure, str]] = {
     Enclosure.READ_ONLY: "{} seems only to read, and runs where nothing can be written.",
     Enclosure.BUILD: "{} seems only to read and build, and the sandbox of builds allows no more.",
     Enclosure.SESSION: "{} only passes on what other commands print.",
 }
-"""Why a command that no rule allows may run unasked, by the enclosure of its line."""
+"""Why a command that no rule allows runs without a question, by the enclosure of its line."""
 
 _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return the last matching rule, which decides. Its permission may be a glob as well.
+    """Return the matching rule that decides: the last matching rule, or a granted rule.
 
-    A granted rule is stronger than any other except one that would deny: who answers a question
-    about one call must not undo what they forbade.
+    A rule's permission may be a glob, too. A granted rule is stronger than any rule except one that
+    would deny: a user who answers a question about one call must not undo an earlier denial.
     """
     granted: Rule | None = None
     for rule in reversed(rules):
@@ -104,7 +105,7 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
 def _implies(rule: Rule, permission: str) -> bool:
     """Whether a rule about the network also decides about the command.
 
-    Whoever allows a command to run with network also allows it to run.
+    A user who allows a command to run with the network also allows it to run at all.
     """
     return rule.granted and rule.permission == NETWORK and permission == COMMAND
 
@@ -128,16 +129,16 @@ def needed_enclosure(line: str) -> Enclosure:
 def judge_line(
     line: str, permission: str, rules: Sequence[Rule], loosest_unasked: Enclosure | None
 ) -> LineVerdict:
-    """Decide about a command line; `rules` come with the weakest first.
+    """Decide about a command line; the weakest of `rules` come first.
 
-    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about,
-    READ_ONLY or BUILD; None if there is none, and then only rules allow a line.
+    `loosest_unasked` is the loosest enclosure for a line that the user was not asked about:
+    READ_ONLY or BUILD. If it is None, only rules can allow a line.
     """
     verdict = _judge(line, permission, rules, loosest_unasked)
     if verdict.action != "ask" or verdict.rule:
         return verdict
     # A rule that allows only a part of the line must not cause a question about a line that would
-    # run unasked without it.
+    # need no question without that rule.
     strict = [rule for rule in rules if rule.action != "allow" or rule.permission == SANDBOXED]
     unasked = _judge(line, permission, strict, loosest_unasked)
     return unasked if unasked.action == "allow" else verdict
@@ -175,8 +176,8 @@ def _judge(
 def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
     """Whether rules for the permission `UNSANDBOXED` (not a glob) let all of a line run outside.
 
-    Outside nothing limits a command, so the rules must cover every command of a plain line, and
-    spell out its options: a `*` covers none, because options may run programs.
+    Nothing limits a command outside, so the rules must cover every command of a plain line and
+    spell out its options: a `*` covers no options, because they may run programs.
     """
     named = [rule for rule in rules if rule.permission == UNSANDBOXED]
     rule = rule_for_everything(UNSANDBOXED, named)
@@ -206,13 +207,13 @@ def _part(
     rules: Sequence[Rule],
     loosest_unasked: Enclosure | None,
 ) -> _Part | LineVerdict:
-    """Return the part of one command, or the question about it."""
+    """Return the part for one command, or the verdict if the command needs a question."""
     purpose = purpose_of(command, parsed.functions)
     needed = _REQUIRED_ENCLOSURE[purpose]
     rule = last_match(permission, command.text, rules)
     if rule:
         # A command that seems to read starts in the read-only enclosure. If it tries to write, the
-        # rule lets it run again in a looser one.
+        # rule lets it run again in a looser enclosure.
         reads = needed == Enclosure.READ_ONLY and loosest_unasked is not None
         return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION, rule)
     limit, sandboxed = _UNASKED_LIMIT[purpose], None
@@ -256,7 +257,7 @@ def _judge_whole(
     loosest_unasked: Enclosure | None,
     problem: str,
 ) -> LineVerdict:
-    """Judge a line that its commands don't decide about: only a rule for everything allows it."""
+    """Judge a line as a whole, for the reason `problem`: only a rule for everything allows it."""
     rule = last_match(permission, line, rules)
     if rule and rule.action == "deny":
         return by_rule("deny", rule, line)
@@ -270,10 +271,10 @@ def _judge_whole(
 
 
 def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return the last rule for everything, or a later one that denies or asks about something.
+    """Return the last rule for everything, or a later rule that denies or asks about something.
 
-    The line may hide a command that such a rule is about. Granted rules are not considered: they
-    only cover commands that a line shows.
+    Such a later rule may apply to a command that the line hides. Granted rules are not considered,
+    because they only cover commands that a line shows.
     """
     about = [
         rule for rule in rules if globs.matches(rule.permission, permission) and not rule.granted
@@ -284,7 +285,7 @@ def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return a rule that denies or asks about a command, even if it is named by path or wrapped."""
+    """Return a rule that denies or asks about a command, even one that is wrapped or has a path."""
     strict: list[Rule] = []
     rule = last_match(permission, command.text, rules)
     if rule and rule.action != "allow":
@@ -298,7 +299,7 @@ def strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) 
 
 
 def _spellings(command: SimpleCommand) -> Iterator[str]:
-    """Yield other texts by which rules may name what a command runs."""
+    """Yield other texts by which rules may name the programs that a command runs."""
     for one in (command, *command.inner()):
         if one is not command:
             yield one.text
@@ -307,12 +308,12 @@ def _spellings(command: SimpleCommand) -> Iterator[str]:
 
 
 def _is_about_syntax(rule: Rule) -> bool:
-    """Whether a pattern is about more than one command, such as `*| sh*`."""
+    """Whether the rule's pattern describes more than one command, as `*| sh*` does."""
     return any(sign in rule.pattern for sign in "|&;<>()$`\n")
 
 
 def by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
-    """Return the verdict that a rule makes about a command, or the whole line."""
+    """Return the verdict by a rule about a command or the whole line."""
     return LineVerdict(action, Enclosure.SESSION, _sentence(action, rule, command), command, rule)
 
 
@@ -322,7 +323,7 @@ def _sentence(action: Action, rule: Rule, command: str) -> str:
 
 
 def _allow(line: str, needed: Enclosure, parts: Sequence[_Part]) -> LineVerdict:
-    """Return the verdict about a line of which rules or an enclosure allow every part."""
+    """Return the verdict about a line whose parts are all allowed, by rules or an enclosure."""
     ruled = [(part.rule, part.command.text) for part in parts if part.rule]
     rules = dict(reversed(ruled))
     sentences = [_sentence("allow", rule, rules[rule]) for rule in reversed(rules)]

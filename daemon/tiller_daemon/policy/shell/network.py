@@ -1,7 +1,7 @@
-"""Decides whether a command line gets the network that its enclosure does not have. Pure.
+"""Decides whether a command line may use the network although its enclosure has none. Pure.
 
-The table of what is known to need it is only a hint: it makes the user be asked before such a
-command fails. Without a rule or an answer the enclosure has no network, whatever the table says.
+The table of commands known to need the network is only a hint, so that the user is asked before
+such a command fails. Only a rule or the user's answer opens the network.
 """
 
 import re
@@ -24,13 +24,13 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Rule
 
 _ALWAYS: Final = word_set("bunx curl pnpx sftp ssh uvx wget")
-"""Programs that need the network for whatever they are run for."""
+"""Programs that always need the network."""
 
 _TO_A_HOST: Final = word_set("rsync scp")
-"""Programs that need it if an operand names a host."""
+"""Programs that need the network if an operand names a host."""
 
 _ALONE: Final = word_set("bundle yarn")
-"""Programs that install packages if they get no operand."""
+"""Programs that install packages if they are run without an operand."""
 
 _SUBCOMMANDS: Final = {
     "git": "clone fetch ls-remote pull push submodule.update",
@@ -62,28 +62,28 @@ _SUBCOMMANDS: Final = {
     "brew": "fetch install search update upgrade",
     "terraform": "get init",
 }
-"""Subcommands that need it, in the spelling of the table of programs."""
+"""Subcommands that need the network, spelled as in the table of programs."""
 
 _BY_NAME: Final = {
     name: word_set(needing) for names, needing in _SUBCOMMANDS.items() for name in names.split()
 }
 
 _HOST: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:|[a-z]+://")
-"""How an operand that names a host begins; one letter and a colon is a drive of Windows."""
+"""The beginning of an operand that names a host; one letter and a colon is a Windows drive."""
 
 _NEEDS: Final = "it is known to need the network, which the sandbox blocks"
 
 
 def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
-    """Decide whether a line may use the network; `rules` come with the weakest first.
+    """Decide whether a line may use the network; the weakest of `rules` come first.
 
-    Only rules that name the permission count. The network is open to all of a line or to none of
-    it, so it is allowed only if rules cover every command. It is denied, without a question, if
-    nothing is known to need it.
+    Only rules that name the permission count. The network is open to the whole line or not at all,
+    so it is allowed only if rules cover every command. It is denied without a question if no
+    command is known to need it.
     """
     closed = LineVerdict("deny", Enclosure.SESSION, f"`{line}` runs without a network.", line)
     if seems_to_read(line):
-        return closed  # Where nothing can be written there is never a network.
+        return closed  # The read-only enclosure never has a network.
     named = [rule for rule in rules if rule.permission == NETWORK]
     parsed = parse(line)
     strict = [rule for each in parsed.commands if (rule := strict_rule(each, NETWORK, named))]
@@ -97,14 +97,14 @@ def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
 
 
 def needs_network(command: SimpleCommand) -> bool:
-    """Whether the table says that a command, or the one in a wrapper such as `sudo`, needs it."""
+    """Whether the table says that a command needs the network, even in a wrapper such as `sudo`."""
     wraps = find_program(command.name).wraps and command.name != "find"
     inner = wrapped_command(command) if wraps else None
     return is_known(command) or (inner is not None and is_known(inner))
 
 
 def is_known(command: SimpleCommand) -> bool:
-    """Whether the table says that a command needs it, by its own program."""
+    """Whether the table says that a command's own program needs the network."""
     name, arguments = command.name, command.words[1:]
     operands = [word.text for word in arguments if not word.text.startswith("-")]
     if name in _ALWAYS or (name in _ALONE and not operands):
@@ -116,9 +116,9 @@ def is_known(command: SimpleCommand) -> bool:
 
 
 def _allowing_rule(parsed: CommandLine, rules: Sequence[Rule]) -> Rule | None:
-    """Return a rule for everything, or one of those that cover every command of a plain line.
+    """Return a rule for everything, or one of the rules that together cover a plain line.
 
-    What only passes on its input needs no rule, as it can't be made to send anything.
+    A command that only passes on its input needs no rule, as it can't be made to send anything.
     """
     everything = rule_for_everything(NETWORK, rules)
     if everything and everything.action == "allow":

@@ -1,8 +1,8 @@
-"""The table of programs: everything that the judgement of a command line knows about each.
+"""The table of programs, by which command lines are judged.
 
-To add a program, add a record here and lines in `tests/policy/agent_commands.txt`. What a record
-claims is not trusted: a command that only seems to read runs where nothing can be written, and one
-that builds or tests runs in the workspace without a network. So the table lists no options, and a
+To add a program, add a record here and lines in `tests/policy/agent_commands.txt`. No record is
+trusted: a command that only seems to read runs where nothing can be written, and a command that
+seems to build or test runs in the workspace without a network. So the table lists no options, and a
 wrong record costs a question or a failed command.
 """
 
@@ -14,20 +14,20 @@ Use = Literal["passes_on", "reads", "builds", "runs_task", "runs_tool", "runs_co
 - `passes_on`: reads no file, and can't be made to write or run anything.
 - `reads`: prints, searches, compares, or checks the form of a file.
 - `builds`: builds, tests or checks the project.
-- `runs_task`: runs tasks of the project by their names, such as `make` and `npm run`.
-- `runs_tool`: runs a tool of the project, whose name follows, such as `npx` and `python -m`.
-- `runs_command`: changes only how the command after it runs, such as `time` and `env`.
+- `runs_task`: runs the project's tasks by their names, as `make` and `npm run` do.
+- `runs_tool`: runs one of the project's tools, whose name follows, as `npx` and `python -m` do.
+- `runs_command`: changes only how the command after it runs, as `time` and `env` do.
 """
 
 
 class Program(NamedTuple):
-    """What is known about a program; the defaults are those of an unknown one.
+    """The record of a program; the defaults are for an unknown program.
 
     Subcommands are separated by blanks, and the words of one subcommand by dots.
     """
 
     use: Use = "unknown"
-    """What it is for if no subcommand below says otherwise."""
+    """What the program is for, unless a subcommand below says otherwise."""
 
     reads: str = ""
     """Subcommands that read."""
@@ -45,28 +45,29 @@ class Program(NamedTuple):
     """Subcommands that only print a list if nothing follows; "" stands for the program alone."""
 
     default_task: bool = False
-    """Whether it builds when no task is named."""
+    """Whether the program builds when no task is named."""
 
     filter_options: str | None = None
-    """A regular expression for all options with which it passes on its input if no file is named;
-    None if it never does."""
+    """A regular expression for the options with which the program only passes on its input if no
+    file is named; None if it always does more."""
 
     wraps: bool = False
-    """Whether it may run a command that is among its arguments."""
+    """Whether the program may run a command that is among its arguments."""
 
     operands: Literal["files", "pattern_first", "names", "text"] = "files"
-    """What its operands are: files whose content it may show, the same after a pattern or program,
-    files of which it shows no more than names and dates, or text."""
+    """The meaning of the operands. `files`: files whose content the program may show;
+    `pattern_first`: a pattern or script, then such files; `names`: files of which it shows only
+    names and dates; `text`: no files."""
 
     always_words: int = 0
-    """How many of its first words name what it does, for the answer `always`; 0 if only its exact
-    text may be allowed."""
+    """How many words of a command the answer `always` keeps in its pattern; 0 if the pattern is the
+    exact command."""
 
     always_three: str = ""
-    """Subcommands after which three words name what it does."""
+    """Subcommands for which the pattern keeps three words."""
 
     def uses_of(self, subcommand: str) -> tuple[Use, ...]:
-        """Return what a subcommand is for, the most likely first; "" is the program itself."""
+        """Return the uses of a subcommand, the most likely first; "" is the program itself."""
         if not subcommand:
             return (self.use,)
         listed: tuple[tuple[Use, str], ...] = (
@@ -78,7 +79,7 @@ class Program(NamedTuple):
         return tuple(use for use, subcommands in listed if subcommand in subcommands.split())
 
 
-# Formatters read as well: where nothing can be written they can only check.
+# Formatters also count as readers, because they can only check where nothing can be written.
 _READERS: Final = """
     actionlint alias apropos arch arp ast-grep b2sum base32 base64 bat batcat bc break bzcat cal
     cksum clang-format clang-tidy cloc cmp codespell column comm continue csplit cut date declare
@@ -111,7 +112,7 @@ _LETTERS: Final = r"(?: -[A-Za-z]+)*"
 _COUNTS: Final = r"(?: -[cn] ?[+-]?[0-9]+| -[0-9]+)*"
 
 TABLE: Final[dict[str, Program]] = {
-    # What reads.
+    # Programs that read.
     ": cd false pwd true": Program("passes_on"),
     "echo": Program("passes_on", operands="text"),
     "printf": Program("reads", operands="text"),
@@ -124,13 +125,13 @@ TABLE: Final[dict[str, Program]] = {
     "find": Program("reads", wraps=True, always_words=1),
     "black diff eslint flake8 isort prettier pylint ruff tree": Program("reads", always_words=1),
     _READERS: Program("reads"),
-    # What builds and tests.
+    # Programs that build and test.
     "basedpyright ctest jest lint-imports mypy nox pyright pytest tsc vitest": Program(
         "builds", always_words=1
     ),
     "tox": Program("builds", tasks="run", always_words=1),
     _BUILDERS: Program("builds"),
-    # What runs tasks and tools of the project.
+    # Programs that run the project's tasks and tools.
     "just make": Program("runs_task", default_task=True, always_words=2),
     "gmake ninja": Program("runs_task", default_task=True),
     "gradle mvn rake": Program("runs_task", always_words=2),
@@ -141,12 +142,12 @@ TABLE: Final[dict[str, Program]] = {
     "npx": Program("runs_tool", always_words=2),
     "bunx pnpx uvx": Program("runs_tool"),
     "pdm pipenv rye": Program(tools="run"),
-    # What runs other commands.
+    # Programs that run other commands.
     "builtin command env exec ionice nice nohup setsid stdbuf time timeout xargs": Program(
         "runs_command", wraps=True
     ),
     "chroot chrt doas sudo watch": Program(wraps=True),
-    # What depends on the subcommand.
+    # Programs whose use depends on the subcommand.
     "git": Program(
         reads=_GIT_READS,
         lists_alone=("",),
@@ -226,13 +227,13 @@ TABLE: Final[dict[str, Program]] = {
     "ruby": Program(reads="-c"),
     "bundle": Program(reads="list", tools="exec", always_words=2, always_three="exec"),
     "terraform": Program(reads="fmt validate", always_words=2),
-    # What asks, and is named by more than its first word in a rule.
+    # Programs that need a question, and whose rules keep some words.
     "mkdir touch": Program(always_words=1),
     "brew kubectl": Program(always_words=2),
     "docker": Program(always_words=2, always_three="compose"),
     "gh": Program(always_words=2, always_three="issue pr run"),
 }
-"""The record of each program, or of each group of programs that share one."""
+"""The record of each program, or of each group of programs that share a record."""
 
 UNKNOWN: Final = Program()
 
@@ -240,10 +241,10 @@ _PROGRAMS: Final = {name: program for names, program in TABLE.items() for name i
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a table that is written as text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 def find_program(name: str) -> Program:
-    """Return the record of a program, or that of an unknown one."""
+    """Return the record of a program, or the record for unknown programs."""
     return _PROGRAMS.get(name, UNKNOWN)

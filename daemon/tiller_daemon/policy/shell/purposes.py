@@ -1,4 +1,4 @@
-"""What one command is for: its program, subcommand and tasks by the table `programs`. Pure."""
+"""Finds the purpose of one command, by its program, subcommand and tasks in the table. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,8 @@ from tiller_daemon.policy.shell.command_line import SHELLS, SimpleCommand, Word
 from tiller_daemon.policy.shell.programs import Program, find_program, word_set
 
 Purpose = Literal["passes_on", "reads", "builds", "unknown"]
-"""`passes_on` is a command that reads no file, and that can't be made to write or run anything."""
+"""The purpose of a command. A command that `passes_on` its input reads no file, and can't be made
+to write or run anything."""
 
 _SUBCOMMAND_WORDS_MAX: Final = 2
 
@@ -17,10 +18,10 @@ _TASK: Final = re.compile(
     r"(?:(?:unit|type|e2e|integration|ci)[:_-]?)?(?:test|tests|check|checks|build|lint|all|compile"
     r"|typecheck|type-check|types|tsc|unit|spec|verify|assemble|coverage)(?:[:_-][\w:-]+)?\Z"
 )
-"""Usual names of tasks that build or test, unless a part of the name promises a change."""
+"""Usual names of tasks that build or test, unless a part of the name suggests other changes."""
 
 _WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
-"""Words of a wrapper that can't be the name of the command in it."""
+"""Arguments of a wrapper that can't be the name of the wrapped command."""
 
 _OPTIONS_WITH_VALUE: Final = word_set(
     """-C -c --prefix --cwd --dir --directory --filter -F --workspace --git-dir --work-tree -f
@@ -31,19 +32,19 @@ _OPTIONS_WITH_VALUE: Final = word_set(
 _ASKS_ABOUT_ITSELF: Final = word_set("--version -version -V --help -h version help")
 
 _IS_GIVEN_SCRIPT: Final = re.compile(r"-[a-z]*c\Z|-n\Z")
-"""Options of a shell that runs the script in its arguments, or that only checks one."""
+"""Options with which a shell runs the script in its arguments, or only checks a script."""
 
 _CHANGES_SOURCES: Final = re.compile(r"--(?:fix|write|update|in-place|add-noqa|allow-dirty)|-u\Z")
 """Options with which a check changes files."""
 
 
 def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) -> Purpose:
-    """Return what a command is for; `functions` are names that the line itself defines."""
+    """Return a command's purpose; `functions` are the functions that the line itself defines."""
     name = command.name
     if not name:
         return "unknown"
     if name in functions:
-        return "reads"  # The commands in its body are judged where it is defined.
+        return "reads"  # The commands in a function's body are judged where it is defined.
     program = find_program(name)
     if program.use == "runs_command" and [word.text for word in command.words[1:2]] != ["-v"]:
         inner = wrapped_command(command)
@@ -70,7 +71,7 @@ def _passes_on(program: Program, command: SimpleCommand) -> bool:
 
 
 def wrapped_command(command: SimpleCommand) -> SimpleCommand | None:
-    """Return the command in a wrapper; None if it has none."""
+    """Return the command in a wrapper; None if the wrapper has no command."""
     for one in command.inner():
         if not _WRAPPER_ARGUMENT.match(one.words[0].text):
             return one
@@ -95,10 +96,10 @@ def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:
 
 
 def subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
-    """Yield what may be the subcommand, the longest first, with the words after it.
+    """Yield every possible subcommand, the longest first, with the words after it.
 
-    Options are skipped, and tried as a subcommand themselves (`node --test`). The last one is
-    empty: the program without a subcommand.
+    Options are skipped at first, and then tried as subcommands themselves (`node --test`). The last
+    subcommand is empty, which stands for the program alone.
     """
     found: list[tuple[str, Sequence[Word]]] = []
     options: list[tuple[str, Sequence[Word]]] = []
@@ -132,7 +133,7 @@ def _tool(words: Sequence[Word]) -> SimpleCommand | None:
 
 
 def _are_tasks(program: Program, words: Sequence[Word]) -> bool:
-    """Whether all operands are names of tasks that build or test."""
+    """Whether all operands name tasks that build or test."""
     operands: list[str] = []
     skip = False
     for word in words:

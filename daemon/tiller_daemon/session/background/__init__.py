@@ -1,1 +1,1 @@
-"""Commands and sub-agents that outlive the turn that started them."""
+"""Background commands and sub-agents, which outlive the turn that started them."""

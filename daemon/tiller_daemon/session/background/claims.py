@@ -1,4 +1,4 @@
-"""What only the background sub-agents of a session may change, while they work."""
+"""Claims: the files that only one background sub-agent of a session may change while it works."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ from tiller_daemon.tools.write_scope import WriteScope
 
 
 class Claim(NamedTuple):
-    """The places of one background sub-agent."""
+    """The files and directories that one background sub-agent has claimed."""
 
     owner: str
-    """Its id and its task, for the model."""
+    """The sub-agent's id and task, for the model."""
     scope: WriteScope
 
 
 class Claims:
-    """The claims of one session: the current ones, and how many there have been."""
+    """The claims of one session: the current claims, and all scopes claimed so far."""
 
     def __init__(self) -> None:
         self._current: dict[str, Claim] = {}
@@ -22,7 +22,7 @@ class Claims:
 
     @property
     def current(self) -> tuple[Claim, ...]:
-        """The claims of sub-agents that work."""
+        """The claims of sub-agents that are still working."""
         return tuple(self._current.values())
 
     def begin(self, task_id: str, claim: Claim) -> None:
@@ -31,13 +31,13 @@ class Claims:
         self._scopes.append(claim.scope)
 
     def end(self, task_id: str) -> None:
-        """Drop the claim of a sub-agent that has ended, if it had one."""
+        """Drop the claim of a sub-agent that has ended, if it had a claim."""
         self._current.pop(task_id, None)
 
     def mark(self) -> int:
-        """Return a mark for `since`."""
+        """Return a mark for the present time, to pass to `since`."""
         return len(self._scopes)
 
     def since(self, mark: int) -> tuple[WriteScope, ...]:
-        """Return what was claimed since a mark, including by sub-agents that have ended since."""
+        """Return the scopes claimed since a mark, including those of sub-agents that have ended."""
         return tuple(self._scopes[mark:])

@@ -1,8 +1,8 @@
 """Background commands: a tool call starts them, the session owns them, and they end with it.
 
-They keep running when the turn that started them ends or is interrupted. The list of them is state
-in the log (`background_changed`), so every frontend can list and end them. After a crash those that
-ran are `lost`: the daemon ends leftover processes when it starts.
+They keep running when the turn that started them ends or is interrupted. Their list is kept in the
+log (`background_changed`), so every frontend can list and end them. After a crash, commands that
+were running are `lost`: the daemon ends leftover processes when it starts.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ RUNNING_MAX = 16
 """How many commands may run in the background of one session."""
 
 UNREAD_BYTES_MAX = 50 * 1024
-"""How much unread output is kept: as much as the model gets from one call."""
+"""How much unread output is kept, which is as much as the model gets from one call."""
 
 FIRST_LOOK_S = 1.0
-"""How long the call that starts a command watches it, as most mistakes show at once."""
+"""How long the call that starts a command waits for output, as most mistakes show at once."""
 
 QUIET_S = 0.2
-"""After this much silence the output so far is returned."""
+"""After this many seconds without output, the output so far is returned."""
 
 SEND_S_MAX = 5.0
 """How long a command may take to read its input."""
@@ -42,7 +42,7 @@ SEND_S_MAX = 5.0
 
 @dataclass(eq=False)
 class _RunningCommand:
-    """A command that runs, or has ended in this process; the model can still read its output."""
+    """A command that is running, or that has ended while the model can still read its output."""
 
     listed: BackgroundCommand
     """The entry in the session's list."""
@@ -51,19 +51,19 @@ class _RunningCommand:
     typed: CommandInput
     """The command's standard input."""
     confined: CommandSandbox | None
-    """Its sandbox, if it has one."""
+    """The command's sandbox; None without a sandbox."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Cancel it to end the command."""
+    """Cancelling this ends the command."""
     ended: trio.Event = field(default_factory=trio.Event)
     """Set when no process of the command is alive."""
     news: trio.Event = field(default_factory=trio.Event)
-    """Set by output and by the end; output replaces it with a new event."""
+    """Set by output and by the command's end; then output puts a new event in its place."""
     unread: bytearray = field(default_factory=bytearray)
     """Output since the last poll. If it overflows, only the tail is kept."""
     dropped_bytes: int = 0
     """How many bytes were dropped before `unread`."""
     sandbox_notes: SandboxNotes = NO_SANDBOX_NOTES
-    """What the sandbox stopped; known when the command has ended."""
+    """Notes on actions that the sandbox stopped; known when the command has ended."""
 
 
 class Background:
@@ -77,7 +77,7 @@ class Background:
 
     @property
     def is_running(self) -> bool:
-        """Whether any command runs."""
+        """Whether any command is running."""
         return bool(self._running)
 
     @property
@@ -85,7 +85,7 @@ class Background:
         return [command for command in self._commands.values() if not command.ended.is_set()]
 
     async def run(self) -> None:
-        """Own the commands' tasks until cancelled; the commands are then ended."""
+        """Own the commands' tasks until cancelled, which ends the commands."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await trio.sleep_forever()
@@ -125,9 +125,9 @@ class Background:
     async def poll(
         self, command_id: str, wait_s: float, *, until_end: bool = False
     ) -> BackgroundReport:
-        """Return a command's output since the last poll; waits up to `wait_s` seconds for some.
+        """Return a command's output since the last poll; wait up to `wait_s` seconds for output.
 
-        With `until_end` it waits for the command's end instead. Raises `ToolFailure`.
+        With `until_end`, wait for the command's end instead. Raises `ToolFailure`.
         """
         command = self._find(command_id)
         with trio.move_on_after(wait_s):
@@ -164,7 +164,7 @@ class Background:
         return await self.poll(command_id, wait_s)
 
     def cancel(self, command_id: str) -> bool:
-        """Start to end a command; return False if it does not run."""
+        """Begin to end a command; return False if it is not running."""
         command = self._commands.get(command_id)
         if command is None or command.ended.is_set():
             return False
@@ -172,7 +172,7 @@ class Background:
         return True
 
     def cancel_all(self) -> None:
-        """Start to end every command."""
+        """Begin to end every command."""
         for command in self._commands.values():
             command.scope.cancel()
 
@@ -200,10 +200,10 @@ class Background:
                 del command.unread[:excess]
                 command.dropped_bytes += excess
             command.news.set()
-            # Whoever waits next waits for the next piece.
+            # The next task that waits must wait for the next piece.
             command.news = trio.Event()
 
-        # This is what it is if the scope below is cancelled.
+        # The end to report if the scope below is cancelled.
         state: BackgroundState = "killed"
         status: int | None = None
         try:
@@ -251,7 +251,7 @@ class Background:
 
 
 def _may_write(confined: CommandSandbox | None, scope: WriteScope) -> bool:
-    """Whether a command may write to a scope; without a sandbox it may write anywhere."""
+    """Whether a command may write to a scope; without a sandbox, it may write anywhere."""
     if confined is None:
         return True
     confinement = confined.confinement

@@ -1,6 +1,7 @@
-"""Delivers the end of a background sub-agent: as steering, by a turn of its own, or as a notice.
+"""Delivers a background sub-agent's report: as steering, by starting a turn, or as a notice.
 
-Its end and its report are put without a checkpoint in between, and so are one commit.
+The sub-agent's end and its report go to the outbox without a checkpoint in between, so they are one
+commit.
 """
 
 from msgspec import structs
@@ -20,17 +21,17 @@ from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Snapshot
 
 TURNS_MAX = 20
-"""How many turns in a row reports may start without a message from the user, so that a model which
-keeps starting sub-agents does not go on for ever."""
+"""How many turns in a row reports may start without a message from the user. A model that keeps
+starting sub-agents would otherwise go on for ever."""
 
 REPORT_WAITS = (
-    "The report of the background sub-agent {id} waits in the queue, because {why}. Continue, or "
-    "send a message."
+    "The report of the background sub-agent {id} is in the input queue, because {why}. Continue, "
+    "or send a message."
 )
 
 
 def deliver_end(state: SessionState, pending: PendingSubmission, task: BackgroundTask) -> None:
-    """Put the end of a task, and its report where the model will get it."""
+    """Record the end of a background sub-agent, and deliver its report to the model."""
     state.tasks.record_end(task)
     if task.silent:
         return
@@ -41,7 +42,7 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
         state.queue.put(structs.replace(report, delivery="steer"))
         state.put(pending, state.queue.changed())
     elif task.cancelled or not state.tasks.starts_turns:
-        # Nobody asked for a turn: the next one gets it.
+        # Nobody asked for a turn, so the next one gets the report.
         state.put(pending, *end_notice(task, new_id))
     elif why := _start(state, pending, report):
         state.queue.put(report)
@@ -50,10 +51,10 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
 
 
 def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput) -> str:
-    """Start a turn with a report; returns why that is not possible, or an empty text."""
+    """Start a turn with a report; return why that is not possible, or an empty text."""
     if state.queue.queue:
-        # An interrupt or a failure left it. What the user wrote goes first, when they say so.
-        return "other input waits there already"
+        # An interrupt or a failure left this input, which must wait until the user says so.
+        return "other input is already waiting there"
     if _turns_since_user(state.outbox.fold_pending()) >= TURNS_MAX:
         return f"reports have started {TURNS_MAX} turns in a row"
     try:
@@ -64,7 +65,7 @@ def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput)
 
 
 def _turns_since_user(snapshot: Snapshot) -> int:
-    """Return how many turns reports have started since the user's latest message."""
+    """Return how many turns were started by reports since the user's latest message."""
     count = 0
     for item in reversed(snapshot.items):
         if isinstance(item, UserMessage):

@@ -1,4 +1,4 @@
-"""What the tools for background work use: the commands and the sub-agents of a session, by id."""
+"""Gives tools access to a session's background commands and sub-agents, by id."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from tiller_daemon.tools.base import BackgroundReport, BackgroundStart
 
 
 class BackgroundJobs(NamedTuple):
-    """Implements `BackgroundCommands` of the tools, where an id may be that of a sub-agent."""
+    """Implements `tools.base.BackgroundCommands`; an id may also belong to a sub-agent."""
 
     commands: Background
     tasks: BackgroundTasks
@@ -18,7 +18,7 @@ class BackgroundJobs(NamedTuple):
         return await self.commands.start(start)
 
     async def poll(self, command_id: str, wait_s: float) -> BackgroundReport:
-        """Return new output of a command, or how far a sub-agent is."""
+        """Return new output of a command, or the progress of a sub-agent."""
         if command_id.startswith(ID_PREFIX):
             return await self.tasks.poll(command_id, wait_s)
         return await self.commands.poll(command_id, wait_s)

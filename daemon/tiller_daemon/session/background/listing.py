@@ -1,4 +1,4 @@
-"""The list of what works in the background of a session: commands and sub-agents. Pure."""
+"""The list of a session's background commands and sub-agents. Pure."""
 
 from msgspec import structs
 
@@ -6,16 +6,16 @@ from tiller_protocol.items import BackgroundCommand
 from tiller_protocol.snapshot import Snapshot
 
 LISTED_MAX = 32
-"""How many entries the list has. Running ones always are; the oldest ended ones drop out."""
+"""Maximum length of the list. Running entries always stay; the oldest ended ones drop out."""
 
 
 def listed_with(
     before: tuple[BackgroundCommand, ...], changed: BackgroundCommand
 ) -> tuple[BackgroundCommand, ...]:
-    """Return the list with an entry that is new or has changed."""
+    """Return the list after adding or replacing an entry."""
     if any(entry.id == changed.id for entry in before):
         return tuple(changed if entry.id == changed.id else entry for entry in before)
-    # Ended ones go first and oldest first; those that run stay, as they can still be ended.
+    # The oldest ended entries are dropped first; running ones stay, as they can still be ended.
     too_many = len(before) + 1 - LISTED_MAX
     ended = [entry.id for entry in before if entry.state != "running"][: max(0, too_many)]
     return (*(entry for entry in before if entry.id not in ended), changed)
@@ -29,7 +29,7 @@ def next_id(snapshot: Snapshot, prefix: str) -> str:
 
 
 def lost_entries(snapshot: Snapshot) -> tuple[BackgroundCommand, ...] | None:
-    """Return the list with running entries marked as lost; None if none was running."""
+    """Return the list with running entries marked as lost; None if no entry was running."""
     if all(entry.state != "running" for entry in snapshot.background):
         return None
     return tuple(

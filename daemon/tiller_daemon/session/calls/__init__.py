@@ -1,1 +1,1 @@
-"""The tool calls of a turn: permission, enclosure, execution."""
+"""The tool calls of a turn: their permission, enclosure and execution."""

@@ -1,4 +1,4 @@
-"""Tool arguments: their JSON Schema for models, decoding, and error messages. Pure.
+"""Decodes tool arguments, and makes their JSON Schema for models and their error messages. Pure.
 
 A built-in tool has an argument struct. An MCP tool has a schema, and its arguments stay a JSON
 object.
@@ -18,11 +18,11 @@ _UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
 
 
 class BadArguments(Exception):
-    """Arguments that a tool does not accept; the message names the field and the schema."""
+    """A tool does not accept the arguments; the message names the field and the schema."""
 
 
 def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
-    """Return the arguments as the tool's functions take them; raises `BadArguments`."""
+    """Return the arguments in the type that the tool's functions take; raises `BadArguments`."""
     # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
     try:
@@ -40,7 +40,7 @@ def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or 
 def parameters(tool: Tool) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments.
 
-    References in the schema of a struct are inlined, since some models can't follow `$ref`.
+    References in a struct's schema are inlined, since some models can't follow `$ref`.
     """
     if isinstance(tool.arguments, dict):
         return tool.arguments
@@ -72,7 +72,7 @@ def _explain(tool: Tool, problem: str) -> str:
 
 
 def _field_names(schema: object) -> set[str]:
-    """Return the names of all fields at any depth."""
+    """Return the names of all fields in a schema, at any depth."""
     match schema:
         case dict():
             known = cast("dict[str, object]", schema)

@@ -1,8 +1,8 @@
-"""Further permissions of a command line: for files that its enclosure hides, and for the network.
+"""Finds further permissions for command lines: to see files that enclosures hide, and the network.
 
-Protection does not depend on this: the enclosure hides these files whatever the line names. But a
-command that could only fail should ask first, and may see them once the user approves. Only literal
-words of the line count, and for protected files only paths of files that exist.
+Protection does not depend on this module: the enclosure hides these files whatever the line names.
+But the user should be asked before a command that would otherwise fail, and it may see the files
+once they approve. Only literal words of the line count, and only existing protected files.
 """
 
 import os
@@ -26,7 +26,7 @@ from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import Requirement
 
 _KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
-"""Paths that an enclosure provides itself, and that mean something else in this process."""
+"""Paths that an enclosure provides itself, and that lead elsewhere in this process."""
 
 _PARTS = re.compile(r"[=:]")
 """Separators before a path in a word: `--file=.env`, `HEAD:.env`."""
@@ -35,9 +35,9 @@ _PARTS = re.compile(r"[=:]")
 def further_requirements(
     requirements: Sequence[Requirement], workspace: Path, is_own: Callable[[Path], bool]
 ) -> tuple[Requirement, ...]:
-    """Return further permissions for a call: to see hidden files, and to write executed ones.
+    """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    `is_own` tells whether a path leads to the daemon's own files.
+    `is_own` returns whether a path leads to the daemon's own files.
     """
     reading = [
         line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
@@ -52,9 +52,9 @@ def further_requirements(
 def requirements_without_sandbox(
     requirements: Iterable[Requirement], *, reads_are_confined: bool
 ) -> tuple[Requirement, ...]:
-    """Return the permission to run without a sandbox, for each command line that will do so.
+    """Return a permission for each command line that will run without a sandbox.
 
-    With `reads_are_confined`, a sandbox is available for lines that seem to read.
+    With `reads_are_confined`, lines that seem to read will run in a sandbox.
     """
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
@@ -64,7 +64,7 @@ def requirements_without_sandbox(
 
 
 def unsandboxed_requirement(command: str, title: str) -> Requirement:
-    """Return the permission to run a command outside the sandbox, or where there is none."""
+    """Return the permission to run a command outside the sandbox, or without any sandbox."""
     return Requirement(
         UNSANDBOXED,
         (command,),
@@ -98,8 +98,8 @@ def _protected_path_requirements(
 ) -> tuple[Requirement, ...]:
     """Return the permission to write files that make git, an editor or an agent run something.
 
-    No command in a sandbox can write them. Tools ask a separate question, so that the permission to
-    write in the workspace does not let a call escape the sandbox.
+    No command in a sandbox can write these files. For tools this is a separate question, so that
+    the permission to write in the workspace does not let a call escape the sandbox.
     """
     written = (each for each in requirements if each.permission == "write" and each.kind == "path")
     protected = [
@@ -129,7 +129,7 @@ def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requir
 
 
 def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
-    """Return the permission to read the files that lines name; rules decide about it later."""
+    """Return the permission to read the files that lines name; the rules decide later."""
     files: dict[str, None] = {}
     for path in _paths(lines, names_too=False):
         try:
@@ -156,8 +156,8 @@ def _shown(lines: Sequence[str]) -> str:
 def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
     """Yield the words of command lines that may be paths, relative to the last `cd` of the line.
 
-    With `names_too`, those that may lead out of the workspace, of all commands. Without it, all
-    words of commands that may show the content of a file.
+    With `names_too`, these are the words of all commands that may lead out of the workspace.
+    Without it, they are all words of the commands that may show the content of a file.
     """
     for line in lines:
         directory = ""
@@ -180,7 +180,7 @@ def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
     for word in operands:
         text = word.text
         if names_too:
-            # Only these can lead out of the workspace.
+            # Only such words can lead out of the workspace.
             text = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith(("/", "~")) or ".." in text.split("/"):
                 yield text

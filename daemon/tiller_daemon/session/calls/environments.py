@@ -1,4 +1,4 @@
-"""The environment of a turn's tool calls: files, processes, the user, the web."""
+"""Makes the environment of a turn's tool calls: files, processes, the user and the web."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -36,9 +36,9 @@ class Environments(Struct, frozen=True):
     context: TurnContext
     """The turn's frozen settings."""
     permission: Permission
-    """Puts questions to the user."""
+    """Asks the user the tools' questions."""
     files: FileAccess
-    """For tools that work with files; what is readable is decided anew for each call."""
+    """For tools that work with files; each call gets the files that are readable then."""
     variables: Callable[[str], Mapping[str, str]]
     """Returns the environment variables for a child process of the call with this id."""
     secrets: Callable[[], tuple[str, ...]]
@@ -62,7 +62,7 @@ class Environments(Struct, frozen=True):
         output: Output,
     ) -> ToolEnvironment:
         """Return the environment of one call."""
-        # Per call, as the user may have granted rules since the last one.
+        # For each call anew, as the user may have granted rules since the last call.
         readable = Readable(self.permission.rules())
         return ToolEnvironment(
             workspace=Path(self.context.workspace),
@@ -85,7 +85,7 @@ class Environments(Struct, frozen=True):
     def without_secrets(self, text: str) -> str:
         """Return `text` without API keys.
 
-        A file may contain one, and root can read the daemon's own environment.
+        A file may contain a key, and root can read the daemon's own environment.
         """
         for secret in self.secrets():
             text = text.replace(secret, SECRET_PLACEHOLDER)

@@ -1,8 +1,8 @@
-"""Escalation: a command that its enclosure stopped runs again in a looser one, if the user agrees.
+"""Escalation: if the user agrees, a command that its enclosure stopped runs again in a looser one.
 
-The model can't ask for it: no tool has an argument for that. A command that seemed to read and
-tried to write may get the session's enclosure. A build may get that too if it is enough; any other
-command may run outside.
+The model can't ask for an escalation: no tool has an argument for it. A command that seemed to read
+and tried to write may get the session's enclosure. So may a build if that enclosure is enough; any
+other command may run outside.
 """
 
 from typing import NamedTuple
@@ -34,15 +34,15 @@ class EscalationResult(NamedTuple):
     """The user's decision about a stopped command."""
 
     enclosure: Enclosure | None
-    """Where it runs again; None if it does not."""
+    """Where the command runs again; None if it does not."""
     result: ToolResult
-    """Its first result, with a note if the user declined."""
+    """The command's first result, with a note if the user declined."""
     allowed: Allowed | None = None
-    """Why it may run again."""
+    """Why the command may run again."""
 
 
 class Escalation:
-    """The escalations of one turn. Once the user has declined one, the turn offers no more."""
+    """The escalations of one turn. Once the user has declined, the turn offers no more of them."""
 
     def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
         self._permission = permission
@@ -54,22 +54,22 @@ class Escalation:
     ) -> EscalationResult:
         """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `requirement` is the permission to run its command line.
+        `requirement` is the permission to run the command line.
         """
         if self._declined:
             return EscalationResult(None, result)
         (command,) = requirement.subjects
-        # The next looser enclosure, if it is enough: running outside is the last resort.
+        # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
-            title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
+            title = f"This needs more than a build may do ({result.stopped_by}). Allow: {command}"
             wanted = structs.replace(requirement, title=one_line(title))
         elif self._enclosures.limits.are_set:
-            # Outside, nothing would hold it to them.
+            # Outside, nothing would hold the command to the limits.
             return EscalationResult(None, result)
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
-            title = f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
+            title = f"The sandbox stopped this ({result.stopped_by}). Run again outside: {command}"
             wanted = unsandboxed_requirement(command, one_line(title))
         reply = await self._permission.offer(call, wanted)
         if reply is None:
@@ -84,10 +84,10 @@ class Escalation:
     ) -> ToolResult | Allowed:
         """Ask whether a command that seemed only to read may write.
 
-        Returns why it may, otherwise its final result.
+        Returns why the command may write, otherwise its final result.
         """
         (command,) = requirement.subjects
-        # Judged as if no sandbox worked, so that only explicit rules can allow the command.
+        # Judge the command as if no sandbox worked, so that only explicit rules can allow it.
         rules = (*BUILT_IN, *self._enclosures.rules())
         line = judge_line(command, requirement.permission, rules, None)
         verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)
@@ -103,7 +103,7 @@ class Escalation:
             return reasons(by_rules, self._permission.granted())[0]
         if self._permission.approve == "never" or self._declined:
             return result
-        title = one_line(f"It tried to write ({result.stopped_by}). Allow: {command}")
+        title = one_line(f"This tried to write ({result.stopped_by}). Allow: {command}")
         reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
         if reply.approves:
             return by_answer(requirement.permission, command, reply)

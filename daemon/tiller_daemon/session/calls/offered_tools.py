@@ -1,4 +1,4 @@
-"""The tools that a turn offers to its model, and lookup of the tool that the model names."""
+"""Chooses the tools that a turn offers to its model, and finds the tool that the model names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -25,13 +25,13 @@ _UNSUITED: Mapping[EditTool, str] = {
     "apply_patch": EDIT.name,
     "both": "",
 }
-"""The tool for edits that models with this one are not offered."""
+"""Which of the two tools for edits to leave out; the key is the tool that suits the model."""
 
 
 def tool_specs(
     tools: Mapping[str, Tool], sub_agents: Sequence[OfferedSubAgent]
 ) -> tuple[ToolSpec, ...]:
-    """Return the tools' descriptions for models; that of `task` lists the agents."""
+    """Return the tools' descriptions for models; the description of `task` lists the agents."""
     lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
     agents = f"\n\nAgents:\n{lines}"
     return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
@@ -40,10 +40,10 @@ def tool_specs(
 def offered_tools(
     tools: Mapping[str, Tool], rules: Sequence[Rule], edit_tool: EditTool
 ) -> dict[str, Tool]:
-    """Return the tools to offer: not what the rules deny for every argument, and one for edits.
+    """Return the tools that suit the model, except tools that the rules deny for all arguments.
 
-    A model may call the others all the same, perhaps because it did so earlier: the rules then say
-    why not.
+    The model may call a denied tool all the same, perhaps because it did so earlier. Then the rules
+    refuse the call and give the reason.
     """
     unsuited = _UNSUITED[edit_tool]
     return {
@@ -57,7 +57,7 @@ def offered_tools(
 
 
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
-    """Return the tool of that name, ignoring letter case if the match is unambiguous."""
+    """Return the tool called `name`, ignoring letter case if only one tool matches."""
     if tool := tools.get(name):
         return tool
     folded = name.strip().casefold()

@@ -1,4 +1,4 @@
-"""Permission for a call, from the rules or the user, and the user's answers to tools' questions."""
+"""Obtains permission for a call from the rules or the user, and asks the user tools' questions."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +14,7 @@ from tiller_protocol.items import Allowed, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Approve, Rule
 
 TITLE_CHARS_MAX = 200
-"""Longest title of a request: frontends show it on one line."""
+"""Longest title of a request, which frontends show on one line."""
 
 CHANGED_MEANWHILE = (
     "not run: what this call would touch changed while it waited for approval. Look again, then "
@@ -30,24 +30,24 @@ class Permission(Struct, frozen=True):
     """Decides about the calls of one turn; if needed, asks the user through any frontend."""
 
     workspace: str
-    """Absolute path; lasting rules hold there."""
+    """The absolute path of the workspace, for which lasting rules are stored."""
     approve: Approve
-    """What happens to a question."""
+    """The setting `approve`: whether the user is asked, and the answer if they are not."""
     rules: Callable[[], tuple[Rule, ...]]
-    """Returns the current rules, as grants of the user apply at once."""
+    """Returns the current rules, because the user's grants apply at once."""
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
     """Opens a request and returns how it was resolved; see `OpenRequests.ask`."""
     new_id: Callable[[], str]
     """Makes the ids of requests."""
     granted: Callable[[], tuple[Rule, ...]] = tuple
-    """Returns those of the current rules that belong to the session."""
+    """Returns those current rules that belong to the session itself."""
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
-        """Return what the rules decide about a call with these requirements."""
+        """Return the rules' verdict on a call with these requirements."""
         return decide(requirements, self.rules(), self.approve)
 
     def unasked(self, requirements: tuple[Requirement, ...]) -> tuple[Allowed, ...] | None:
-        """Return why a call may run without a question; None if it may not."""
+        """Return why a call may run without a question; None if it needs a question."""
         verdict = self.verdict(requirements)
         return reasons(verdict, self.granted()) if verdict.action == "allow" else None
 
@@ -58,10 +58,10 @@ class Permission(Struct, frozen=True):
         requirements: tuple[Requirement, ...],
         is_as_judged: Callable[[], bool] = lambda: True,
     ) -> Refusal | tuple[Allowed, ...]:
-        """Return why the call may run, or why not; asks the user if the rules want that.
+        """Return why the call may run, or why not; ask the user if the rules require it.
 
-        Files may change until the user answers. `is_as_judged` checks that the call still does what
-        the user approved.
+        Files may change before the user answers. `is_as_judged` checks that the call still needs
+        only the permissions that the user approved.
         """
         verdict = self.verdict(requirements)
         if verdict.action == "allow":
@@ -83,27 +83,27 @@ class Permission(Struct, frozen=True):
         return Refusal("denied", "rejected by the user", REJECTED)
 
     async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
-        """Ask for something that only an explicit rule or the user can allow.
+        """Ask for a permission that only an explicit rule or the user can grant.
 
-        Returns None if the user is not asked: if `approve` is `never` or `always`, or if a rule
-        denies it.
+        Returns None if the user is not asked, because `approve` is `never` or `always`, or because
+        a rule denies the permission.
         """
         if self.approve != "ask" or self.verdict((requirement,)).action == "deny":
             return None
         return await self.ask_about(call, requirement)
 
     async def ask_about(self, call: ToolCall, requirement: Requirement) -> Reply:
-        """Ask the user about one requirement, even if an enclosure would let it run unasked."""
+        """Ask the user about one requirement, even if an enclosure would make that unnecessary."""
         request = self._request(call, "approval", requirement, (requirement,))
         by_rules = structs.replace(requirement, loosest_unasked=None)
         return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
-        """Put a tool's question to the user; raises `ToolFailure` if the session never asks."""
+        """Ask the user a tool's question; raises `ToolFailure` if the session never asks."""
         if self.approve == "never":
             raise ToolFailure(NO_USER)
         title = one_line(text)
-        # The title may be cut, and the user must see all of the question.
+        # The title may be cut, but the user must see the whole question.
         detail = "" if title == text else text
         request = Request(
             self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices
@@ -115,7 +115,7 @@ class Permission(Struct, frozen=True):
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
         """Whether rules that the user has granted meanwhile allow the call."""
-        # Outside the sandbox nothing confines a command, so a rule must spell it out.
+        # Outside the sandbox nothing confines a command, so a rule must spell the command out.
         outside = [r for r in requirements if r.permission == UNSANDBOXED]
         commands = [command for requirement in outside for command in requirement.subjects]
         if not all(may_run_outside(command, self.rules()) for command in commands):
@@ -130,7 +130,7 @@ class Permission(Struct, frozen=True):
         requirement: Requirement,
         requirements: tuple[Requirement, ...],
     ) -> Request:
-        """Return a request about one requirement, with the detail of the whole call."""
+        """Return a request about one requirement, with details of the whole call."""
         shown = (
             requirement
             if requirement.detail

@@ -1,4 +1,4 @@
-"""Why a call may run: what the rules decided and the user answered, for its events. Pure."""
+"""States why a call may run, from the rules' decisions and the user's answers, for events. Pure."""
 
 from collections.abc import Collection
 
@@ -10,8 +10,8 @@ from tiller_protocol.items import Allowed
 from tiller_protocol.settings import Rule
 
 REASONS_MAX = 20
-"""How many reasons a call keeps. A patch of many files needs a permission for each, but few rules
-decide about all of them, and what the same rule allows is stated once."""
+"""How many reasons a call keeps. A patch of many files needs a permission for each, but a few rules
+decide about all of them, and each rule is stated once."""
 
 
 def reasons(
@@ -29,20 +29,20 @@ def reasons(
 
 
 def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
-    """Return the reason that an answer to a request is."""
+    """Return the reason that an answer to a request gives."""
     if not answer.by:
-        reason = "A rule that you have granted since then allows it."
+        reason = "A rule that you granted after the question allows it."
     else:
         how_long = {
             "always": " for the rest of the session",
             "always_here": " for good in this directory",
         }.get(answer.resolution, "")
-        reason = f"You allowed it{how_long}, by {answer.by}."
+        reason = f"You allowed it{how_long}. The answer came from {answer.by}."
     return Allowed("user", reason, permission, subject)
 
 
 def by_setting(verdict: Verdict) -> Allowed:
-    """Return the reason that the setting `approve` is for what the rules would ask about."""
+    """Return the reason for a call that is allowed by the setting `approve` instead of the user."""
     reason = f"{verdict.reason} It is allowed because `approve` is `always`."
     return Allowed("approve", reason, verdict.permission, verdict.subject)
 

@@ -1,4 +1,4 @@
-"""One tool call, from its prepared arguments through permission and execution to its result."""
+"""Takes one tool call from prepared arguments through permission and execution to its result."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -75,12 +75,12 @@ class PreparedToolCall:
 
     @property
     def scope(self) -> WriteScope | None:
-        """What it may change, if it is a task that declares that."""
+        """The scope that a task declares; None for all other calls."""
         return next((one.scope for one in self._requirements if one.scope), None)
 
     def permit_early(self) -> bool:
         """Permit the call if it only reads, may be repeated, and needs no approval."""
-        # If the response is retried the call runs again, which a hook would notice.
+        # If the response is retried, the call runs again, which a hook would notice.
         if self._turn.hooks.observes(self._tool.name):
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
@@ -91,16 +91,16 @@ class PreparedToolCall:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it seemed only to read, tried to write, and was stopped by its enclosure."""
+        """Whether the call seemed only to read, and its enclosure stopped it when it wrote."""
         return self._stopped is not None
 
     async def permit(self) -> Refusal | None:
-        """Ask the policy, then the hooks, then the user if the policy wants that.
+        """Ask the policy, then the hooks, then the user if the policy requires it.
 
-        What a hook makes of the arguments is judged like what the model wrote.
+        Arguments that a hook has changed are judged like the model's own.
         """
         if self.call.by_user:
-            # The sub-agent's own calls are judged like those of any other.
+            # The sub-agent's own calls are judged like all other calls.
             return None
         refusal = await self._check()
         observed = self._turn.hooks.observes(self._tool.name)
@@ -124,7 +124,7 @@ class PreparedToolCall:
         return refusal
 
     def _rewrite(self, arguments: dict[str, Any]) -> Refusal | None:
-        """Take over the arguments of a hook; a refusal if the tool does not accept them."""
+        """Use the arguments from a hook; return a refusal if the tool does not accept them."""
         text = msgspec.json.encode(arguments).decode()
         call = structs.replace(self.call, rewritten_arguments=self._without_secrets(text))
         try:
@@ -141,14 +141,14 @@ class PreparedToolCall:
         return self._turn.permission.verdict(self._requirements)
 
     async def _check(self) -> Refusal | None:
-        """Refuse a call that the agent may not make, or that would fail if the user allowed it."""
+        """Return a refusal if the agent may not make the call, or if it would fail once allowed."""
         turn = self._turn
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
         if self.effect != "read" and (beyond := turn.beyond_limits(self._tool, self._requirements)):
             return Refusal("denied", beyond)
         if (check := self._tool.check) and self._verdict().action == "ask":
-            # A call that would fail anyway is not worth a question.
+            # The user need not be asked about a call that would fail anyway.
             files = turn.environments.files.versions
             try:
                 await self._require_saved()
@@ -159,14 +159,14 @@ class PreparedToolCall:
 
     @property
     def _written(self) -> list[Location]:
-        """The files of the workspace that the tool itself will write."""
+        """The files in the workspace that the tool itself will write."""
         if self._tool.effect != "write":
-            # Which files a command will change is not known beforehand.
+            # It is not known beforehand which files a command will change.
             return []
         return to_be_written(self._requirements, self._turn.workspace.resolve())
 
     async def _require_saved(self) -> None:
-        """Raise `ToolFailure` if an editor has changes of a file that would be overwritten."""
+        """Raise `ToolFailure` if an editor has unsaved changes to a file to be written."""
         for location in self._written:
             if await self._turn.environments.files.editors.unsaved(location) is not None:
                 raise ToolFailure(UNSAVED.format(path=location.text))
@@ -196,7 +196,7 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
-        """Run the tool; append new instructions, what was disabled, and new errors in files."""
+        """Run the tool; append new instructions, notes on disabled files, and new file errors."""
         turn, tool = self._turn, self._tool
         enclosed = await self._enclose(enclosure)
         environment = turn.environments.make(
@@ -230,10 +230,10 @@ class PreparedToolCall:
             ) from error
 
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
-        """Run the tool; if its enclosure stopped it and the user agrees, again in a looser one.
+        """Run the tool. If its enclosure stops it and the user agrees, repeat it in a looser one.
 
-        The user is not asked about a call that only reads, as others run at the same time: see
-        `run_again`.
+        The user is not asked here about a call that only reads, because other calls run
+        concurrently; see `run_again`.
         """
         result = await self._attempt(environment)
         confined = environment.commands.confined
@@ -261,13 +261,13 @@ class PreparedToolCall:
             return await self._tool.run(self._arguments, environment)
 
     async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
-        """Make the enclosure; the user's own commands and tools without commands have none."""
+        """Make the enclosure; none for the user's own commands, or for tools without commands."""
         turn = self._turn
         if not self._commands or self.call.by_user:
             return CallEnclosure(None)
         if enclosure is None:
             enclosure = turn.enclosures.enclosure_of(self._requirements)
-            # Rules may allow a command more, but not for a read-only agent.
+            # Rules may allow a command a looser enclosure, but not for a read-only agent.
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         background = runs_in_background(self._tool, self._arguments)
@@ -277,7 +277,7 @@ class PreparedToolCall:
         )
 
     async def _check_of_changes(self) -> FileCheck | None:
-        """Note the errors in files that the tool will change."""
+        """Note the errors in files before the tool changes them."""
         files = [location.path for location in self._written]
         if not files:
             return None
@@ -294,7 +294,7 @@ class PreparedToolCall:
 
     @property
     def _command(self) -> Requirement:
-        """The requirement to run the command line, for a call that has one."""
+        """The requirement to run the command line of a call."""
         return next(
             requirement
             for requirement in self._requirements
@@ -308,7 +308,7 @@ class PreparedToolCall:
 async def or_send_result(
     more: Callable[[], Awaitable[str]], result: ToolResult, output: Output
 ) -> str:
-    """Return `more`; if that is interrupted, send the result so far as live output.
+    """Return the result of `more`; if interrupted, send the result so far as live output.
 
     The tool has done its work, so the model must learn of it although the call counts as aborted.
     """
@@ -327,6 +327,6 @@ def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
 
 
 def _confined(environment: ToolEnvironment, confined: CommandSandbox | None) -> ToolEnvironment:
-    """Return the environment with its command in another sandbox, or in none."""
+    """Return the environment with another sandbox for its command, or without a sandbox."""
     commands = structs.replace(environment.commands, confined=confined)
     return structs.replace(environment, commands=commands)

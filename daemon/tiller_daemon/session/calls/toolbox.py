@@ -1,4 +1,4 @@
-"""The tools of one turn: finds the tool of a call and validates its arguments.
+"""Finds the tool for a call among the tools of one turn, and validates the call's arguments.
 
 Implements the turn's `ToolRuntime`. `tool_call` runs the prepared calls.
 """
@@ -20,12 +20,12 @@ from tiller_protocol.items import ToolCall
 
 
 class Toolbox(Struct, frozen=True):
-    """The tools of one turn by name, and what their calls share."""
+    """The tools of one turn by name, and the services that their calls share."""
 
     tools: Mapping[str, Tool]
-    """The tools that the model is offered."""
+    """The tools for the model's calls."""
     tools_of_user: Mapping[str, Tool]
-    """The tools that only calls of the user may use, because the agent is not offered them."""
+    """The tools that only the user's calls may use, because they are not offered to the agent."""
     shared: TurnTools
 
     def prepare(self, call: ToolCall) -> PreparedToolCall | Refusal:
@@ -44,13 +44,13 @@ class Toolbox(Struct, frozen=True):
         return PreparedToolCall(self.shared, tool, arguments, requirements, call)
 
     def savepoint(self) -> Callable[[], None]:
-        """Return a function that undoes what calls note about files from now on."""
+        """Return a function that drops everything that calls record about files from now on."""
         return self.shared.environments.files.versions.remember()
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask whether a call that keeps repeating may go on; a refusal ends the turn.
 
-        The answer `always` is about this tool with these arguments only.
+        The answer `always` covers only this tool with these arguments.
         """
         tool = self.tools.get(call.name)
         if tool and tool.polls:

@@ -1,6 +1,6 @@
 """Chooses the enclosures of one turn's commands, by the rules and the user's answers.
 
-The policy decides, the package `sandbox` makes the enclosures. This module connects the two.
+The policy makes the decisions, and the package `sandbox` the enclosures. This module connects them.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
 
 REVEALING = ("read", "external_directory")
-"""Permissions that let a command see what its enclosure hides."""
+"""Permissions that let a command see files that its enclosure hides."""
 
 NEW_REPOSITORY: Final = (
     "[The command created a git repository in the workspace: {names}. Git would run programs that "
@@ -49,31 +49,31 @@ NEW_EXECUTED: Final = (
 
 
 NAMED_MAX: Final = 20
-"""How many names a note for the model has; a build may make any number."""
+"""How many files a note for the model names; a build may make any number of files."""
 
 
 class CallEnclosure(NamedTuple):
-    """The enclosure that a call runs in."""
+    """The enclosure of a call."""
 
     confined: CommandSandbox | None
-    """None for a call that runs outside the sandbox."""
+    """The sandbox; None for a call that runs outside it."""
     before: ScanResult = ScanResult()
-    """What was in the workspace before the call."""
+    """The result of a scan of the workspace before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
     """The enclosures of one turn."""
 
     confiner: Confiner
-    """Works out what a command may do."""
+    """Computes the limits on a command."""
     context: TurnContext
     """The turn's frozen settings."""
     rules: Callable[[], tuple[Rule, ...]]
     """Returns the current rules."""
     spill_directory: Path
-    """Where the session's output and its `/tmp` are."""
+    """The directory of the session's output and its `/tmp`."""
     limits: WriteLimits
-    """Where the turn may write at most."""
+    """The limits on where the turn may write."""
 
     @property
     def loosest_unasked(self) -> Enclosure | None:
@@ -83,26 +83,26 @@ class TurnEnclosures(Struct, frozen=True):
 
     @property
     def asks(self) -> bool:
-        """Whether commands that do more than read need approval, whatever rules allow."""
+        """Whether commands that do more than read need approval, whatever the rules allow."""
         return self.confiner.must_ask(self.context.permissions.sandbox)
 
     def session_allows_more(self, result: ToolResult) -> bool:
-        """Whether the session's enclosure allows what stopped a build."""
+        """Whether the session's enclosure would allow the actions for which a build was stopped."""
         if self.context.permissions.sandbox.network:
             return True
         return ".git" in result.stopped_by and self.limits.scope is None
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
-        """Return where a permitted call runs.
+        """Return the enclosure of a permitted call.
 
-        Commands that rules let leave the sandbox run outside. Otherwise a call that the rules
-        allow runs in the enclosure of their verdict, and one that the user approved in the
-        session's.
+        Commands that rules let leave the sandbox run outside. Otherwise, a call that the rules
+        allow runs in the verdict's enclosure, and a call that the user approved runs in the
+        session's enclosure.
         """
         commands = [r for r in requirements if r.kind == "command"]
         lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
-            # The mode `read_only` is a promise that rules do not lift.
+            # The mode `read_only` is a promise that no rule can override.
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
         by_rules = [r for r in commands if r.permission != UNSANDBOXED]
@@ -110,9 +110,10 @@ class TurnEnclosures(Struct, frozen=True):
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     def network_requirements(self, requirements: Sequence[Requirement]) -> Iterator[Requirement]:
-        """Yield the permission to use the network, for lines that rules or the user may open it to.
+        """Yield the permission to use the network, for lines that rules or the user may allow it.
 
-        Where the user is not asked (`approve`) only rules open it; the line runs without it then.
+        If the user is not asked (`approve`), only rules allow it; otherwise the line runs without a
+        network.
         """
         permissions = self.context.permissions
         sandbox, rules = permissions.sandbox, self.rules()
@@ -125,7 +126,7 @@ class TurnEnclosures(Struct, frozen=True):
         for line in command_lines(requirements):
             action = judge_network(line, rules).action
             opens = action == "allow" or (action == "ask" and asks)
-            # Outside it is open, but what is held to limits does not run there.
+            # The network is open outside, but a call with write limits does not run there.
             if opens and (self.limits.are_set or not may_run_outside(line, rules)):
                 yield network_requirement(line)
 
@@ -139,7 +140,7 @@ class TurnEnclosures(Struct, frozen=True):
     ) -> CallEnclosure:
         """Make the enclosure of a call; raises `ToolFailure`.
 
-        It has a `network` if that was permitted. It is `background` if it is needed beyond the
+        It has a `network` if that was permitted. With `background`, the enclosure outlives the
         call, for a background command.
         """
         if self.limits.are_set:
@@ -171,13 +172,13 @@ class TurnEnclosures(Struct, frozen=True):
         return CallEnclosure(confined, findings)
 
     def not_enforced(self, enclosure: Enclosure) -> str:
-        """Return why a command can't be held to the turn's limits in here; empty if it can."""
+        """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
         if not self.limits.are_set:
             return ""
         sandbox = self.confiner.search_result().sandbox
         if sandbox is None:
             return NO_SANDBOX.format(why=self.limits.reason)
-        # To keep a command out of a part of the workspace takes more than to let it into one.
+        # Not every sandbox that can let a command into one place can also keep it out of another.
         if (
             self.limits.taken
             and enclosure > Enclosure.READ_ONLY
@@ -189,7 +190,7 @@ class TurnEnclosures(Struct, frozen=True):
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
     ) -> Iterator[Path]:
-        """Yield what the call may see although enclosures hide it."""
+        """Yield the paths that the call may see although enclosures hide them."""
         workspace = Path(self.context.workspace).resolve()
         for requirement in requirements:
             for subject in requirement.subjects if requirement.permission in REVEALING else ():
@@ -198,7 +199,7 @@ class TurnEnclosures(Struct, frozen=True):
                     yield path
 
     def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
-        """Yield the protected files to hide; in a looser enclosure only those that rules deny."""
+        """Yield the protected files to hide; looser enclosures hide only files that rules deny."""
         rules = (*BUILT_IN, *self.rules())
         place = Path(self.context.workspace).resolve()
         for path in findings.protected:
@@ -208,9 +209,10 @@ class TurnEnclosures(Struct, frozen=True):
 
     @asynccontextmanager
     async def nothing_new_to_execute(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
-        """Run a build inside; afterwards, disable what it has made that other programs execute.
+        """Run a build inside; afterwards, disable new files that other programs would execute.
 
-        Also if the build is interrupted. The list that this yields gets notes for the model.
+        They are disabled even if the build is interrupted. The yielded list gets notes for the
+        model.
         """
         notes: list[str] = []
         try:
@@ -221,7 +223,7 @@ class TurnEnclosures(Struct, frozen=True):
                     notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
 
     def _disable_new(self, before: ScanResult) -> list[str]:
-        """Disable what was not there before; returns notes about it."""
+        """Disable new files that other programs would execute; return notes for the model."""
         workspace = Path(self.context.workspace)
         place, found = workspace.resolve(), self._findings(workspace)
         old = {*_executed(before)}
@@ -237,7 +239,7 @@ class TurnEnclosures(Struct, frozen=True):
         return notes
 
     def _is_its_own(self, workspace: Path, path: Path) -> bool:
-        """Whether a build of this turn, and no build of another turn, could make a path."""
+        """Whether this turn could have made the file at a path, and no sub-agent beside it."""
         if self.limits.scope is not None:
             return self.limits.scope.covers(text_of(workspace, path))
         return not any(path.is_relative_to(taken) for taken in self.limits.taken)
@@ -263,12 +265,12 @@ def _executed(findings: ScanResult) -> tuple[Path, ...]:
 
 
 def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Disable these; returns the names that they had, and those that they have."""
+    """Disable `paths` by renaming them; return their old names and their new names."""
     names: list[str] = []
     disabled: list[str] = []
-    # The deepest first, before the directories that they are in get other names.
+    # The deepest paths first, before their directories are renamed.
     for path in sorted(paths, key=lambda path: -len(path.parts)):
-        # The command's last processes may have removed it meanwhile.
+        # The command's last processes may have removed the file meanwhile.
         with contextlib.suppress(FileNotFoundError):
             disabled.append(printable(Path(disable(place, path))))
             names.append(printable(path.relative_to(place)))

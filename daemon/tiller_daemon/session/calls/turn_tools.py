@@ -1,4 +1,4 @@
-"""What the calls of one turn share, and what a call needs and does by its tool and arguments."""
+"""The settings and services that a turn's calls share, and the checks of a call's permissions."""
 
 from pathlib import Path
 from typing import Any
@@ -26,20 +26,20 @@ from tiller_protocol.items import Effect
 
 
 class TurnTools(Struct, frozen=True):
-    """What the calls of one turn share."""
+    """The settings and services that all calls of one turn use."""
 
     context: TurnContext
     """The turn's frozen settings."""
     permission: Permission
-    """Decides about calls."""
+    """Decides whether calls may run."""
     enclosures: TurnEnclosures
-    """Chooses where commands run."""
+    """Chooses the enclosures for commands."""
     escalation: Escalation
     """Offers a looser enclosure for commands that were stopped."""
     environments: Environments
-    """Makes what tools run with."""
+    """Makes the environments for tools."""
     hooks: TurnHooks
-    """Run before and after calls."""
+    """Runs hooks before and after calls."""
 
     @property
     def workspace(self) -> Path:
@@ -66,7 +66,7 @@ class TurnTools(Struct, frozen=True):
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
-        # These come first, as a question about the network is also one about the command.
+        # These come first, as a question about the network also covers the command.
         requirements = (*self.enclosures.network_requirements(requirements), *requirements)
         most = self.enclosures.loosest_unasked
         if self.enclosures.asks:
@@ -75,7 +75,7 @@ class TurnTools(Struct, frozen=True):
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and runs_in_background(tool, arguments):
-            # What a build creates is disabled when it has ended, which is unknown for this one.
+            # A build's new files are disabled at its end, which no call awaits for this command.
             most = Enclosure.READ_ONLY
         return tuple(
             structs.replace(r, loosest_unasked=most) if r.kind == "command" else r
@@ -89,7 +89,7 @@ class TurnTools(Struct, frozen=True):
                 return tool.effect
             case "command":
                 commands = command_lines(requirements)
-                # Without a sandbox a command that seems to read could still write.
+                # Without a sandbox, a command that seems to read could still write.
                 enforced = self.enclosures.loosest_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
@@ -103,7 +103,7 @@ class TurnTools(Struct, frozen=True):
         return "read" if reads else "write"
 
     def beyond_limits(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:
-        """Return why a call that writes is not within the turn's limits; empty if it is."""
+        """Return why a call that writes exceeds the turn's limits; empty if it does not."""
         if command_lines(requirements):
             return self.enclosures.not_enforced(Enclosure.SESSION)
         return self.enclosures.limits.refusal(tool, requirements)

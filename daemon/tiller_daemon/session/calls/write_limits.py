@@ -1,8 +1,7 @@
-"""Where the calls of one turn may write at most. No rule, answer or `approve` lifts these limits.
+"""Limits where the calls of one turn may write. No rule, answer or `approve` lifts these limits.
 
-A sub-agent may change only what its task declares, and nobody else may change what a background
-sub-agent has claimed.
-`turn_enclosures` holds commands to the same limits.
+A sub-agent may change only files that its task declares, and nobody else may change files that a
+background sub-agent has claimed. `turn_enclosures` holds commands to the same limits.
 """
 
 from collections.abc import Sequence
@@ -41,28 +40,28 @@ SANDBOX_TOO_WEAK = (
 
 
 class WriteLimits(Struct, frozen=True):
-    """The limits of one turn."""
+    """The limits on where one turn may write."""
 
     scope: WriteScope | None
-    """What its task declared; None for a turn without such a limit."""
+    """The scope that the turn's task declared; None for a turn without such a limit."""
     claims: Claims
-    """What background sub-agents have claimed."""
+    """The claims of background sub-agents."""
 
     @property
     def are_set(self) -> bool:
-        """Whether there is any limit now."""
+        """Whether any limit applies now."""
         return self.scope is not None or bool(self.claims.current)
 
     @property
     def taken(self) -> tuple[Path, ...]:
-        """The places that others have claimed; a scope never overlaps with them."""
+        """The places that other sub-agents have claimed; a scope never overlaps with them."""
         if self.scope is not None:
             return ()
         return tuple(root for claim in self.claims.current for root in claim.scope.roots)
 
     @property
     def reason(self) -> str:
-        """Why there is a limit, in whole sentences."""
+        """Sentences that say why there is a limit."""
         if self.scope is not None:
             return f"Your task lets you change only {self.scope}."
         owned = (
@@ -72,7 +71,7 @@ class WriteLimits(Struct, frozen=True):
         return " ".join(owned)
 
     def refusal(self, tool: Tool, requirements: Sequence[Requirement]) -> str:
-        """Return why a call that writes may not run, for the model; empty if it may."""
+        """Return why a call that writes may not run, for the model; empty if the call may run."""
         if not self.are_set:
             return ""
         if tool.server:

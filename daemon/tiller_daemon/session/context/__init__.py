@@ -1,1 +1,1 @@
-"""What a turn may use and is told, frozen when it begins."""
+"""A turn's context: its settings, prompt, tools and permissions, frozen when it begins."""

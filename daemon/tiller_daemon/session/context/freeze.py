@@ -1,6 +1,6 @@
-"""Freezing a turn's context: merges the settings of turn, session, agent and configuration.
+"""Freezes a turn's context: merges the settings of turn, session, agent and configuration.
 
-A running turn is not affected by later changes of any of these.
+A running turn is not affected by later changes of these settings.
 """
 
 from collections.abc import Container, Mapping
@@ -49,22 +49,22 @@ MCP_PREFIX = "mcp__"
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, and what it was made from."""
+    """A turn's context, and the models, tools and hooks that it was made from."""
 
     context: TurnContext
-    """What `run_turn` works with."""
+    """The context for `run_turn`."""
     model: ChosenModel
-    """The model that the turn asks."""
+    """The model for the turn's steps."""
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
-    """The tools by the names that the model knows, including those that it is not offered."""
+    """The tools by the names that the model knows, including tools that it is not offered."""
     hooks: tuple[Hook, ...] = ()
-    """The user's, then the project's if it is trusted."""
+    """The user's hooks, then the project's hooks if it is trusted."""
     refused_documents: tuple[str, ...] = ()
     """Documents that the system prompt leaves out, each as `path: reason`."""
     tools_of_user: Mapping[str, Tool] = {}
-    """Tools for calls of the user that the agent is not offered."""
+    """Tools for the user's own calls, which are not offered to the agent."""
 
 
 def freeze_context(
@@ -75,7 +75,7 @@ def freeze_context(
 ) -> FrozenTurn:
     """Return the frozen state of a new turn; raises `RejectionError` for an invalid choice.
 
-    The layers, weakest first: configuration, the owner of a sub-agent's turn, agent, session, turn.
+    The layers are, weakest first: configuration, a sub-agent's owner, agent, session, turn.
     """
     overrides = choices.overrides
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
@@ -94,7 +94,7 @@ def freeze_context(
     available = services.tools.available(snapshot.session_id)
     usable = _usable_tools(available, named, depth, model.hosted_tools, permissions)
     tools = {name: tool for name, tool in usable.items() if name not in hosted}
-    # Whoever names tools gets those.
+    # A person who names tools gets exactly these.
     edit_tool = traits.edit_tool if named is None else "both"
     offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
@@ -129,8 +129,8 @@ def freeze_context(
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
     """Return the frozen state of an unfinished turn found in the log, so that it can go on.
 
-    Rules and configured options of the model are the current ones, as no event records them. Raises
-    `RejectionError` if the turn can't go on, for example because its model no longer exists.
+    It has the current rules and the model's current options, as no event records the old ones.
+    Raises `RejectionError` if the turn can't go on, for example because its model no longer exists.
     """
     shown, chosen = turn.context, _choices_of(snapshot, turn)
     tools = services.tools.available(snapshot.session_id)
@@ -147,7 +147,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         tools=tuple(name for name in shown.tools if name in available),
     )
     frozen = freeze_context(services, snapshot, TurnChoices(overrides))
-    # Its sub-agents are limited to tools that somebody chose, not to those that it had.
+    # The turn's sub-agents are limited to tools that somebody chose, not to the turn's own tools.
     allowed = _chosen_tools(snapshot.settings, chosen)
     permissions = structs.replace(frozen.context.permissions, tools=allowed)
     spent = Spent(
@@ -161,7 +161,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         frozen.context,
         turn_id=turn.turn_id,
         permissions=permissions,
-        # Instructions may have changed on disk; the turn goes on with those it began with.
+        # Instructions may have changed on disk; the turn keeps the ones it began with.
         prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
         budgets=structs.replace(
@@ -194,7 +194,7 @@ def _turn_model(
         name=model.name,
         provider_model=model.provider_model,
         variant=variant,
-        # A variant that is not configured is passed on as the provider's reasoning effort.
+        # An unconfigured variant is passed to the provider as the reasoning effort.
         effort="" if variant in model.variants else variant,
         options=merge_options(model.options, agent.options, of_variant, overrides.options or {}),
         hosted_tools=hosted_tools,
@@ -205,7 +205,7 @@ def _turn_model(
 
 
 def _summary_model(model: ChosenModel) -> TurnModel:
-    """Return the model for summaries. The options of agent and variant do not apply to these."""
+    """Return the model for summaries, to which the options of agent and variant do not apply."""
     return TurnModel(
         model.name,
         model.provider_model,
@@ -237,7 +237,7 @@ def _permissions(
     overrides: TurnOverrides,
     inherited: Inherited | None,
 ) -> Permissions:
-    """Return what the turn's calls may do; a sub-agent's sandbox is at least its owner's."""
+    """Return a turn's permissions; a sub-agent's sandbox is at least as strict as its owner's."""
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
@@ -248,7 +248,7 @@ def _permissions(
         mode = strictest(mode, above.sandbox.mode)
     rules = (
         *own_rules(services, snapshot),
-        # The owner's rules include those of the configuration.
+        # The owner's rules include the configuration's rules.
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
         *(settings.permissions or ()),
@@ -258,25 +258,25 @@ def _permissions(
         approve=overrides.approve or settings.approve or configuration.approve,
         read_only=read_only,
         sandbox=structs.replace(configuration.sandbox, mode=mode),
-        # The prompt of a sub-agent chooses no tools, so the owner's choice is the only one.
+        # A sub-agent's prompt chooses no tools, so only the owner's choice counts.
         tools=above.tools if above else _chosen_tools(settings, overrides),
         scope=above.scope if above else None,
     )
 
 
 def _chosen_tools(settings: Settings, overrides: TurnOverrides) -> tuple[str, ...] | None:
-    """Return the tools that the user chose for a turn or its session; None if they chose none."""
+    """Return the tools that the user chose for a turn or its session; None without a choice."""
     return settings.tools if overrides.tools is None else overrides.tools
 
 
 def choose_tools(
     tools: Mapping[str, Tool], names: tuple[str, ...] | None, hosted_tools: Container[str] = ()
 ) -> dict[str, Tool]:
-    """Return the tools with these names, all if `names` is None.
+    """Return the tools with these names, or all tools if `names` is None.
 
-    Raises `RejectionError` for an unknown one. Names may be of `hosted_tools`, which the provider
-    runs. Names of MCP tools may be glob patterns. One that matches nothing is not an error,
-    since the server may only be down at the moment.
+    Raises `RejectionError` for an unknown name. Names from `hosted_tools`, which the provider runs,
+    also count as known. Names of MCP tools may be glob patterns. A pattern that matches nothing is
+    not an error, since the server may only be down at the moment.
     """
     if names is None:
         return dict(tools)
@@ -302,7 +302,7 @@ def cleared_settings(old: Settings, names: tuple[str, ...]) -> Settings:
 
 
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
-    """Return `settings` with granted rules appended, where they are the strongest."""
+    """Return `settings` with granted rules at the end, where rules are strongest."""
     return structs.replace(settings, permissions=(*(settings.permissions or ()), *rules))
 
 
@@ -321,7 +321,7 @@ def _usable_tools(
 
     allowed = available
     if permissions.tools is not None:
-        # Hosted tools among them are known for the owner's model only.
+        # The owner's model decides which hosted tools are among them.
         known = [n for n in permissions.tools if n in allowed or n.startswith(MCP_PREFIX)]
         allowed = choose_tools(available, tuple(known))
     chosen = choose_tools(available, named, hosted_tools)

@@ -1,7 +1,8 @@
-"""Which hosted tools a turn offers: those that are configured for the model, and not excluded.
+"""Chooses the hosted tools that a turn offers: those configured for the model and not excluded.
 
-The configuration is the consent: a provider runs them within a response, so that no call can be
-asked about. A rule that denies `hosted_tool`, or an agent's list of tools, excludes them.
+Configuring a hosted tool counts as the user's consent, because the provider runs it within a
+response, where nobody can be asked about a call. A rule that denies `hosted_tool`, or an agent's
+list of tools, excludes it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ PERMISSION = "hosted_tool"
 def offered_hosted_tools(
     configured: dict[str, dict[str, Any]], names: Sequence[str] | None, permissions: Permissions
 ) -> dict[str, dict[str, Any]]:
-    """Return the tools to offer: of those in `names`, or of all, those that the turn may use."""
+    """Return the tools that the turn may use; with `names`, only tools named there."""
     every = (*BUILT_IN, *permissions.rules)
     return {
         name: fields

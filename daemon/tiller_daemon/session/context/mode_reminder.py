@@ -1,7 +1,7 @@
-"""Tells the model that its agent may write now, or no longer, and hands over the plan. Pure.
+"""Tells the model that its agent may now write, or no longer, and hands over the plan. Pure.
 
-What the model did last decides, as the marks of its steps record it: so the notice is right after a
-revert, in a fork, and after a change of the agent itself.
+The marks of the model's latest steps decide, so the notice is also correct after a revert, in a
+fork, and after the agent itself was changed.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ STEPS = "The list of steps that `{before}` has shown to the user:\n{lines}"
 def mode_notices(
     snapshot: Snapshot, context: TurnContext, new_id: Callable[[], str]
 ) -> tuple[Notice, ...]:
-    """Return the notice for a turn that begins now; none if the model may do what it could."""
+    """Return the notice for a turn that begins now; none if the model may do the same as before."""
     before = next((mark for mark in reversed(snapshot.marks) if mark.step), None)
     if before is None or before.read_only == context.permissions.read_only:
         return ()
@@ -50,7 +50,7 @@ def mode_notices(
 
 
 def _handed_over(snapshot: Snapshot, before: Mark) -> list[str]:
-    """Return what the agent that could only read has left: its last message, its plan."""
+    """Return the last message and the plan of the previous agent, which could only read."""
     parts: list[str] = []
     if message := _last_message(snapshot, before.turn_id):
         sent = for_request(snapshot.items, frozenset(snapshot.pruned))

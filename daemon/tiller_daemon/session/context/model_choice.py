@@ -1,4 +1,4 @@
-"""Which model a turn asks, and in which variant: several layers may choose, the strongest wins."""
+"""Chooses a turn's model and variant by layers, of which the strongest wins."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -18,14 +18,14 @@ Chosen = TypeVar("Chosen", Settings, TurnOverrides)
 
 
 class ModelChoice(NamedTuple):
-    """What one layer chooses."""
+    """The model and the variant that one layer chooses."""
 
     model: str | None
-    """None leaves it to weaker layers."""
+    """The model; None leaves the choice to weaker layers."""
     variant: str | None
-    """None leaves it to weaker layers; empty means none."""
+    """The variant; empty for no variant, None to leave the choice to weaker layers."""
     origin: str = ""
-    """A sentence for a user whose model can't be used: what names it, and what to do."""
+    """If the model can't be used, this sentence tells the user where it is named and what to do."""
 
 
 OF_SESSION = "The session's settings name it; `tiller set SESSION model NAME` chooses another."
@@ -38,7 +38,7 @@ def layers_of(
     settings: Settings,
     overrides: TurnOverrides | None = None,
 ) -> tuple[ModelChoice, ...]:
-    """Return the layers, the strongest first."""
+    """Return the choices of all layers, the strongest first."""
     owners = ((overrides, ""), (settings, OF_SESSION), (agent, OF_AGENT), (configuration, ""))
     return tuple(ModelChoice(one.model, one.variant, origin) for one, origin in owners if one)
 
@@ -46,8 +46,8 @@ def layers_of(
 def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[ChosenModel, str]:
     """Return the model and its variant, which may be empty; raises `RejectionError`.
 
-    A variant that was chosen for another model, in a weaker layer than this one, does not apply to
-    a model that does not have it. Any other unknown variant is refused.
+    A variant that the model does not have is refused. But if it comes from a weaker layer than the
+    model, it was meant for another model and is ignored.
     """
     depth = next((n for n, layer in enumerate(layers) if layer.model), len(layers))
     chosen = layers[depth] if depth < len(layers) else ModelChoice(None, None)
@@ -68,7 +68,7 @@ def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[Cho
 
 
 def without_foreign_variant(services: Services, choice: Chosen) -> Chosen:
-    """Return a choice whose variant is gone if its model does not have it."""
+    """Return `choice` without its variant if its model does not have that variant."""
     if has_variant(services.model(choice.model), choice.variant or ""):
         return choice
     return structs.replace(choice, variant=None)
@@ -77,9 +77,10 @@ def without_foreign_variant(services: Services, choice: Chosen) -> Chosen:
 def continued_choices(
     services: Services, marks: Sequence[Mark], overrides: TurnOverrides
 ) -> TurnChoices:
-    """Return the choices of the model's latest turn, with `overrides` on top of them.
+    """Return the choices of the latest turn that used a model, with `overrides` on top of them.
 
-    If the model changes, its options are dropped, as they are fields of the old model's requests.
+    If the model changes, the earlier options are dropped, as they are fields for the old model's
+    requests.
     """
     before = next((m.choices for m in reversed(marks) if m.choices is not None), TurnChoices())
     merged = merge_choices(before.overrides, overrides)
@@ -91,7 +92,7 @@ def continued_choices(
 
 
 def merge_choices(weaker: Chosen, stronger: Chosen) -> Chosen:
-    """Return `weaker` with every field that `stronger` sets."""
+    """Return `weaker` with all fields that `stronger` sets replaced."""
     names = stronger.__struct_fields__
     chosen = {name: value for name in names if (value := getattr(stronger, name)) is not None}
     return structs.replace(weaker, **chosen)
@@ -100,10 +101,10 @@ def merge_choices(weaker: Chosen, stronger: Chosen) -> Chosen:
 def replaced_model_warnings(
     services: Services, snapshot: Snapshot, context: TurnContext, choices: TurnChoices
 ) -> tuple[WarningRaised, ...]:
-    """Return the warning of a turn that asks another model than the one before it in `snapshot`.
+    """Return a warning if a turn uses another model than the turn before it in `snapshot`.
 
-    None if the turn or the session names its model, or if the agent is another one: then a person
-    has just chosen it.
+    There is no warning if the turn or the session names the model, or if the agent has changed,
+    because then a person has just chosen the model.
     """
     before = next((mark for mark in reversed(snapshot.marks) if mark.step), None)
     if before is None or before.agent != context.agent:
@@ -116,20 +117,20 @@ def replaced_model_warnings(
     except RejectionError as error:
         advice = error.message
     else:
-        advice = f"To go back to that one: tiller set {snapshot.session_id} model {asked}"
-    message = f"This turn asks the model {now}. The turn before asked {asked}. {advice}"
+        advice = f"To go back to {asked}: tiller set {snapshot.session_id} model {asked}"
+    message = f"This turn uses the model {now}, but the turn before used {asked}. {advice}"
     return (WarningRaised("model_replaced", message),)
 
 
 def has_variant(model: ChosenModel, variant: str) -> bool:
-    """Whether a model has a variant; every one has none, the empty one."""
+    """Whether a model has a variant; every model has the empty variant."""
     return not variant or variant in model.variants or variant in model.efforts
 
 
 def _unknown_variant(model: ChosenModel, variant: str) -> str:
     known = dict.fromkeys((*model.variants, *model.efforts))
     if not known:
-        return f"The model {model.name} has no variants, and so not {variant!r}."
+        return f"The model {model.name} has no variants, so it does not have {variant!r}."
     hint = did_you_mean(variant, known)
     names = ", ".join(known)
     return f"The model {model.name} has no variant {variant!r}.{hint} Its variants: {names}."

@@ -1,6 +1,6 @@
-"""Trust in projects: what a workspace adds to the user's own configuration.
+"""Checks trust in projects, which decides what a workspace adds to the user's configuration.
 
-Nothing of a project takes effect until the user has trusted the current content of its `.tiller`.
+Nothing in a project takes effect until the user has trusted the current content of its `.tiller`.
 """
 
 import re
@@ -51,8 +51,8 @@ def hooks_for(
 ) -> tuple[Hook, ...]:
     """Return the hooks of a turn: the user's, and the project's if a sandbox can confine them.
 
-    Without a sandbox, a project hook with `on_failure = "deny"` stays in the list: it fails when
-    it is due, and so denies the call.
+    Without a sandbox, a project hook with `on_failure = "deny"` stays in the list. When it is due,
+    it fails and so denies the call.
     """
     if not services.commands.confiner.is_missing(permissions.sandbox):
         return configuration.hooks
@@ -64,7 +64,7 @@ def hooks_for(
 
 
 def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbox:
-    """Return the sandbox for the project's hooks: the one that the session's commands run in.
+    """Return the sandbox for the project's hooks, the same as for the session's commands.
 
     Trust is checked each time, as the project's files may change while a turn runs.
     """
@@ -83,7 +83,7 @@ def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbo
 
 
 def unsandboxed_hooks_warning(configuration: Configuration) -> str:
-    """Return what to add to a warning that no sandbox works; empty without project hooks."""
+    """Return an addition to the warning that no sandbox works; empty without project hooks."""
     if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
         return ""
     return (
@@ -93,7 +93,7 @@ def unsandboxed_hooks_warning(configuration: Configuration) -> str:
 
 
 def project_answer(services: Services, op: ProjectOp) -> ProjectResult:
-    """Trust or distrust a project if the op asks for it, and return what the project contains."""
+    """Trust or distrust a project if the op asks for it, and return the project's contents."""
     projects = services.user.projects
     try:
         match op.trust:
@@ -119,7 +119,7 @@ def project_answer(services: Services, op: ProjectOp) -> ProjectResult:
 
 
 def untrusted_project_warning(project: Project) -> str:
-    """Return the warning that a project's files have no effect; empty if it has none."""
+    """Return the warning that a project's files have no effect; empty if there is none to give."""
     if project.trusted or not (project.digest or project.problem):
         return ""
     if project.problem:

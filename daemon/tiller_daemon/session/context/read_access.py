@@ -1,6 +1,6 @@
-"""Which files may be read without asking the user, by the rules of a session or a turn.
+"""Finds out by a session's or a turn's rules which files may be read without asking the user.
 
-How rules decide is in `policy.readable`.
+`policy.readable` applies the rules.
 """
 
 import os
@@ -34,12 +34,12 @@ def read_with_rules(
     rules: Sequence[Rule],
     read: Callable[[MayRead], T],
 ) -> T:
-    """Return what `read` makes of documents that models may see, cached until they change.
+    """Return the result of `read` for documents that models may see, cached until they change.
 
-    `kind` names what that is. It depends only on `root`, which is absolute and without links, on
-    the rules, and on files that are read with the functions of `workspace`.
+    `kind` names this result in the cache. It depends only on `root`, which is absolute and without
+    links, on the rules, and on files that are read with the functions of `workspace`.
     """
-    # The other rules differ between sessions, which would each read everything again.
+    # Other rules differ between sessions, so each session would read everything again.
     shared = _without_outputs(services, root, rules_of_reading(rules))
     key = (kind, root, tuple(shared))
     return services.user.documents.get(key, lambda: read(may_read(root, shared)))
@@ -62,8 +62,8 @@ def session_rules(
 def own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
     """Yield rules that keep the daemon's own files, such as its token and its log, from the model.
 
-    It may read the full output of its own calls, which is stored among them. These rules are the
-    weakest, so the user's can override them.
+    The model may read the full output of its own calls, which is stored among these files. These
+    rules are the weakest, so the user's rules can override them.
     """
     root = services.user.projects.inspect(snapshot.workspace).workspace
     for place in services.commands.confiner.private:
@@ -74,7 +74,10 @@ def own_rules(services: Services, snapshot: Snapshot) -> Iterator[Rule]:
 
 
 def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
-    """Yield patterns for a place and what is in it; in the workspace, paths are relative to it."""
+    """Yield patterns for `place` and everything in it.
+
+    If it is in the workspace, these include patterns relative to the workspace.
+    """
     for path in (
         place,
         *([place.relative_to(workspace)] if place.is_relative_to(workspace) else ()),
@@ -84,7 +87,7 @@ def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
 
 
 def _without_outputs(services: Services, workspace: Path, rules: Sequence[Rule]) -> list[Rule]:
-    """Leave out what sessions may read of their own outputs: no document is there."""
+    """Return the rules without rules for sessions' own outputs, which contain no documents."""
     outputs = services.files.spill_directory("any").parent
     below = tuple(f"{pattern}/" for pattern in _patterns_of(outputs, workspace))
     return [rule for rule in rules if rule.action != "allow" or not rule.pattern.startswith(below)]

@@ -1,6 +1,6 @@
-"""The system prompt of a turn: what is given, instructions, skills and the environment.
+"""Makes the system prompt of a turn: given texts, instructions, skills and the environment.
 
-A few small files of bounded size are read, and again only after a change. Nothing is executed.
+A few small files of bounded size are read, and read again only after a change. Nothing is executed.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ class SystemPrompt(NamedTuple):
 
     prompt: str
     refused_documents: tuple[str, ...]
-    """Documents that are left out, each as `path: reason`, for the user."""
+    """Documents that the prompt leaves out, each as `path: reason`, for the user."""
 
 
 def build_system_prompt(
@@ -67,12 +67,12 @@ def _local_date(time: float) -> str:
     name, offset = local.tzname() or "", f"UTC{local.isoformat()[-6:]}"
     if name == "UTC":
         return f"{local.date()} (UTC)"
-    # Zones without a name of their own are called by their offset, such as `-03`.
+    # Zones without a name of their own are named by their offset, such as `-03`.
     return f"{local.date()} ({name}, {offset})" if name.isalpha() else f"{local.date()} ({offset})"
 
 
 class _Documents(NamedTuple):
-    """What files add to the system prompt, in its final form."""
+    """The text that files add to the system prompt, in its final form."""
 
     repository: str
     instructions: tuple[InstructionFile, ...]

@@ -1,4 +1,4 @@
-"""The warnings that turns of a session begin with, each given once."""
+"""The warnings with which a session's turns begin. Each is given once."""
 
 from tiller_daemon.session.context.freeze import FrozenTurn
 from tiller_daemon.session.context.model_choice import replaced_model_warnings
@@ -15,7 +15,7 @@ from tiller_protocol.snapshot import Snapshot
 
 
 class TurnWarnings:
-    """The warnings of one loaded session, and which of them it has already had."""
+    """The warnings of one loaded session, and which of them it has already given."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -25,7 +25,7 @@ class TurnWarnings:
     def due(
         self, frozen: FrozenTurn, snapshot: Snapshot, choices: TurnChoices
     ) -> list[WarningRaised]:
-        """Return the warnings that a turn which begins now must give, and note them as given.
+        """Return the warnings for a turn that begins now, and note them as given.
 
         `snapshot` is the session before the turn.
         """
@@ -46,7 +46,7 @@ class TurnWarnings:
 
     def _of_configuration(self) -> list[WarningRaised]:
         problem = self._services.user.problem()
-        # Only the last problem counts: a mistake that comes back after a repair is news again.
+        # Only the last problem is remembered, so a mistake that comes back is reported again.
         if problem == self._configuration_problem:
             return []
         self._configuration_problem = problem

@@ -1,1 +1,1 @@
-"""What frontends send to a session, checked and completed."""
+"""Checks and completes the input that frontends send to a session."""

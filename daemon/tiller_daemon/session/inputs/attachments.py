@@ -1,7 +1,7 @@
-"""Attachments of an input: images and PDF documents as models take them, references to files.
+"""Prepares an input's attachments: images and PDF documents for models, and references to files.
 
-The model gets only the path of a file. It reads what it needs with the tool `read`, as the rules
-allow, and so sees the file as it is at that moment. No file is read here.
+The model gets only the path of a file, and reads what it needs with the tool `read`, as the rules
+allow. So it sees the file as it is at that moment. No file is read here.
 """
 
 import os
@@ -35,16 +35,16 @@ from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
 IMAGES_MAX = 20
-"""Images per input. With more of them Anthropic lowers its size limit for each."""
+"""Maximum number of images per input. With more images, Anthropic lowers its size limit."""
 
 FILES_MAX = 100
-"""Files per input. For more, name their directory."""
+"""Maximum number of files per input. For more files, name their directory."""
 
 
 async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image, ...]:
     """Return the images and documents of `op` as models get them, whatever type they declare.
 
-    Takes up to a second per image, and for a document up to `CONVERT_S`, in a process with the
+    This takes up to a second per image, and up to `CONVERT_S` per document, in a process with the
     environment `variables`. Raises `RejectionError`, which returns the input in its `data`.
     """
     if not op.images:
@@ -66,7 +66,7 @@ async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image
             several = f"{kind.capitalize()} {number} of {len(op.images)}"
             which = several if len(op.images) > 1 else f"The {kind}"
             raise _rejected(op, "bad_message", f"{which} can't be used. {problem}") from None
-    # The limit is about what goes to the model and into the log.
+    # The limit applies to the converted images, which go to the model and into the log.
     size = sum(len(image.data) + len(image.text) for image in fitted)
     if size > INPUT_BYTES_MAX:
         message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
@@ -75,17 +75,17 @@ async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image
 
 
 def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenModel) -> None:
-    """Raise `RejectionError` if the input comes with `images` and the model takes none."""
+    """Raise `RejectionError` if the input has `images` that the model does not accept."""
     if not model.accepts.images and any(not image.is_document for image in images):
         message = f"The model {model.name} takes no images. Remove them, or choose another model."
         raise _rejected(op, "invalid_settings", message)
 
 
 def left_out(bodies: Iterable[AnyBody], model: ChosenModel) -> Iterator[WarningRaised]:
-    """Yield warnings about parts of the inputs in these events that a turn's model does not get.
+    """Yield warnings about attachments of the inputs in these events that the model does not get.
 
-    An input that waited was accepted before it was known which model would get it, so its images
-    can't be rejected any more.
+    Queued input was accepted before it was known which model would get it, so its images can no
+    longer be rejected.
     """
     for body in bodies:
         if isinstance(body, ItemCompleted) and isinstance(body.item, UserMessage):
@@ -112,10 +112,10 @@ def _left_out_of(message: UserMessage, model: ChosenModel) -> Iterator[WarningRa
 
 
 def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
-    """Return the paths of the files of `op`, relative to the workspace or else absolute.
+    """Return the paths of the files in `op`, relative to the workspace if possible.
 
-    Raises `RejectionError` for a file that does not exist, and for one that the rules deny. If the
-    rules ask about a file, the user is asked when the model reads it.
+    Raises `RejectionError` for a file that does not exist or that the rules deny. If the rules ask
+    about a file, the user is asked when the model reads the file.
     """
     if len(op.files) > FILES_MAX:
         message = f"The input names {len(op.files)} files; at most {FILES_MAX} are allowed."

@@ -1,7 +1,7 @@
 """The input queue of a session: input that was accepted and is not yet in the history.
 
-The submission loop puts input in, the turn takes it out. No method is async, so a check and the
-action that depends on it are atomic. Steering that a turn did not take becomes queued input.
+The submission loop puts input in, and the turn takes it out. No method is async, so a check and the
+action after it are atomic. Steering that a turn did not take becomes queued input.
 """
 
 from msgspec import structs
@@ -11,15 +11,15 @@ from tiller_protocol.items import QueuedInput
 from tiller_protocol.settings import FollowUps
 
 CLIENT = "task"
-"""The client's name for what no user wrote: the prompt of a sub-agent, and its report."""
+"""The client's name for input that no user wrote: a sub-agent's prompt, and its report."""
 
 QUEUED_INPUTS_MAX = 100
-"""How many inputs may wait in one session; more are rejected as `overloaded`. Only reports of
-background sub-agents, of which there are few, are always taken."""
+"""How many inputs may wait in one session; any more are rejected as `overloaded`. Only reports of
+background sub-agents, of which there are few, are always accepted."""
 
 
 class InputQueue:
-    """Implements the turn's `Mailbox`. `is_open` tells whether the turn still takes input."""
+    """Implements the turn's `Mailbox`. `is_open` says whether the turn still takes input."""
 
     def __init__(self, queue: tuple[QueuedInput, ...]) -> None:
         self._queue = list(queue)
@@ -27,7 +27,7 @@ class InputQueue:
 
     @property
     def queue(self) -> tuple[QueuedInput, ...]:
-        """The waiting inputs, next one first."""
+        """The waiting inputs, in the order in which they will be taken."""
         return tuple(self._queue)
 
     @property
@@ -37,20 +37,20 @@ class InputQueue:
 
     @property
     def has_steering(self) -> bool:
-        """Whether steering waits for the running turn."""
+        """Whether steering is waiting for the running turn."""
         return any(queued.delivery == "steer" for queued in self._queue)
 
     @property
     def user_steers(self) -> bool:
-        """Whether steering from a user waits for the running turn."""
+        """Whether steering from a user is waiting for the running turn."""
         return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
     def changed(self) -> QueueChanged:
-        """Return the event that shows the queue, and whether its inputs wait."""
+        """Return the event with the queue and whether its inputs wait."""
         return QueueChanged(self.queue, waits=bool(self._queue) and not self.is_open)
 
     def open(self) -> None:
-        """Start to take input for a turn."""
+        """Begin to take input for a turn."""
         self.is_open = True
 
     def put(self, queued: QueuedInput) -> None:
@@ -62,7 +62,7 @@ class InputQueue:
         return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
     def edit(self, position: int, text: str, sub_agents: tuple[str, ...]) -> None:
-        """Change the text of the input at `position`, and the sub-agents that it is for."""
+        """Change the text of the input at `position`, and the sub-agents that it calls."""
         edited = structs.replace(self._queue[position], text=text, sub_agents=sub_agents)
         self._queue[position] = edited
 
@@ -71,7 +71,7 @@ class InputQueue:
         self._queue.insert(to, self._queue.pop(position))
 
     def promote(self, position: int) -> None:
-        """Make the input at `position` steering, the first to be taken."""
+        """Turn the input at `position` into steering that is taken first."""
         self._queue.insert(0, structs.replace(self._queue.pop(position), delivery="steer"))
 
     def take(self, position: int) -> QueuedInput:

@@ -1,7 +1,8 @@
-"""What an input takes from MCP servers: a prompt by `/mcp:SERVER:PROMPT`, or `@SERVER:URI`.
+"""Reads content from MCP servers for an input.
 
-It is read before the session handles the input, as a server may take its time. A server's text
-calls nothing: neither commands nor sub-agents that it names.
+This is a prompt (`/mcp:SERVER:PROMPT`) or resources (`@SERVER:URI`). The content is read before the
+session handles the input, as a server may be slow. Commands and sub-agents in a server's text are
+not called.
 """
 
 import re
@@ -22,21 +23,21 @@ READ_S_MAX: Final = 20.0
 """How long servers may take for one input. Frontends give up after 30 s."""
 
 RESOURCES_MAX: Final = 20
-"""Resources in one input; each may be as long as the result of a tool."""
+"""Maximum number of resources in one input; each may be as long as a tool's result."""
 
 _PROMPT: Final = re.compile(r"/mcp:([A-Za-z0-9_-]+):(\S+)(?:\s+(.*))?\Z", re.DOTALL)
 _RESOURCE: Final = re.compile(r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:\S+)")
 _AFTER_RESOURCE: Final = ".,;!?)'\""
-"""Characters that end a sentence, not an address."""
+"""Characters that end a sentence and don't belong to an address before them."""
 
 
 class ServerContent(Struct, frozen=True):
-    """What servers contribute to an input."""
+    """The content that servers contribute to an input."""
 
     prompt: str | None = None
-    """Takes the place of the text."""
+    """Replaces the input's text."""
     attached: str = ""
-    """Follows the text."""
+    """Text that follows the input's text."""
     images: tuple[Image, ...] = ()
 
 
@@ -44,7 +45,7 @@ NO_CONTENT: Final = ServerContent()
 
 
 async def read_server_content(servers: ToolServers, op: UserInput) -> ServerContent:
-    """Read what the text of `op` names; raises `RejectionError`, which returns the input."""
+    """Read the content that `op` names; raises `RejectionError`, which returns the input."""
     if "/mcp:" not in op.text and "@" not in op.text:
         return NO_CONTENT
     # Checked again when the op is handled; here it keeps huge input away from the search.

@@ -1,4 +1,4 @@
-"""What the text of an input calls: a command by `/NAME arguments`, sub-agents by `@NAME`.
+"""Finds the command (`/NAME arguments`) and the sub-agents (`@NAME`) that an input's text calls.
 
 Expands the command into its prompt, agent and model.
 """
@@ -46,21 +46,21 @@ _MARKS: Final = re.compile(r"</(context(?:-\d+)?)>")
 
 
 class ExpandedInput(NamedTuple):
-    """An input with its command expanded."""
+    """An input after its command was expanded."""
 
     op: UserInput
     sub_agents: tuple[str, ...] = ()
-    """The agents that work on it before the model gets it."""
+    """The agents that work on the input before the model gets it."""
 
 
 def expand_input(
     services: Services, snapshot: Snapshot, op: UserInput, content: ServerContent = NO_CONTENT
 ) -> ExpandedInput:
-    """Return `op` with its slash command expanded, and the sub-agents that it is for.
+    """Return `op` with its slash command expanded, and the sub-agents that it calls.
 
-    Agent and model of the input override those of the command. What `content` and the input's
-    context add calls nothing.
-    Raises `RejectionError` for an unknown or invalid command, or one whose text is too long.
+    The input's agent and model override the command's agent and model. Names in `content` and in
+    the input's context call nothing. Raises `RejectionError` for an unknown or invalid command, or
+    a command whose text is too long.
     """
     if content.prompt is None:
         expanded = _expand_own(services, snapshot, op)
@@ -75,7 +75,7 @@ def expand_input(
 
 
 def _marked(context: str) -> str:
-    """Return the context of an input between marks that it does not contain itself."""
+    """Return an input's context between marks that the context does not contain."""
     if not context.strip():
         return ""
     taken = set(_MARKS.findall(context))
@@ -85,18 +85,18 @@ def _marked(context: str) -> str:
 
 
 def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
-    """Expand what the user's own text calls."""
+    """Expand the command and find the sub-agents that the user's own text calls."""
     call = read_call(op.text)
     command = call and _find(services, snapshot, call)
     if call is None or command is None:
-        # What exists is a path, as in "/tmp is full".
+        # The name of an existing path is no command, as in "/tmp is full".
         if call and not Path(f"/{call.name}").exists():
             raise _unknown(services, snapshot, op, call.name)
         return ExpandedInput(op, _mentioned(services, snapshot, op.text))
     expanded = _expanded(op, call, command)
     if not command.subtask:
         return ExpandedInput(expanded)
-    # Never more than the session's own agent may do, unless the user's command says so.
+    # Without an agent of its own, the command may do no more than the session's agent.
     own = op.overrides.agent or snapshot.settings.agent or DEFAULT_AGENT
     agent = command.agent or own
     find_agent(services, snapshot.workspace, agent)
@@ -106,9 +106,9 @@ def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> Expand
 def edited_sub_agents(
     services: Services, snapshot: Snapshot, queued: QueuedInput, text: str
 ) -> tuple[str, ...]:
-    """Return the sub-agents that queued input is for once its text is `text`.
+    """Return the sub-agents that a queued input calls after its text was changed to `text`.
 
-    Those that its old text did not mention are of a command, and stay.
+    A sub-agent that the old text did not mention was named by a command, so it stays.
     """
     before = _mentioned(services, snapshot, queued.text)
     of_command = [agent for agent in queued.sub_agents if agent not in before]
@@ -130,7 +130,7 @@ def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command 
 
 
 def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -> RejectionError:
-    """Return what refuses an input that calls a command there is not, with the nearest ones."""
+    """Return the rejection of an input that calls an unknown command; it names similar commands."""
     known = _read(services, snapshot, "list of commands", list_commands)
     hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
     message = (
@@ -146,7 +146,7 @@ def _read(
     name: str,
     read: Callable[[Path | None, Path, MayRead], T],
 ) -> T:
-    """What `read` finds in the trusted workspace and the user's directory."""
+    """Return the result of `read` for the user's directory and the workspace, if it is trusted."""
     project = trusted_workspace(services, snapshot.workspace)
     return read_with_rules(
         services,
@@ -170,7 +170,7 @@ def _expanded(op: UserInput, call: CommandCall, command: Command) -> UserInput:
         raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
     overrides = structs.replace(
         op.overrides,
-        # That of a subtask is for the sub-agent.
+        # A subtask's model is for the sub-agent.
         agent=op.overrides.agent or (None if command.subtask else command.agent),
         model=op.overrides.model or command.model,
     )

@@ -1,4 +1,4 @@
-"""Validation of what frontends send: each check raises `RejectionError` with a helpful message."""
+"""Validates frontends' input. Each check raises `RejectionError` with a helpful message."""
 
 import os
 from pathlib import Path
@@ -66,7 +66,7 @@ def check_workspace(workspace: str) -> None:
 
 
 def _is_usable_directory(path: str) -> bool:
-    """Whether a directory can be listed and entered, by a single look."""
+    """Whether a path is a directory that can be listed and entered, checked by one system call."""
     try:
         # With a slash at its end, only a directory has a path.
         return os.access(f"{path}/", os.R_OK | os.X_OK)
@@ -80,14 +80,14 @@ def check_settings(
 ) -> None:
     """Reject new settings that name an unknown model, variant, agent or tool.
 
-    `merged` are all settings of the session with the new ones, which are all if it is None.
+    `merged` are the session's settings after the change; None if the session is new.
     """
     if new.model is not None:
         services.model(new.model)
     if new.agent is not None:
         find_agent(services, workspace, new.agent)
     if new.tools is not None:
-        # Tools of MCP servers may be missing, so those of no session are enough.
+        # Tools of MCP servers may be missing, so the tools that every session has are enough.
         choose_tools(services.tools.available(""), new.tools)
     if new.variant:
         _check_variant(services, workspace, merged or new)
@@ -97,6 +97,6 @@ def _check_variant(services: Services, workspace: str, settings: Settings) -> No
     configuration = configuration_for(services, workspace)
     agent = find_agent(services, workspace, settings.agent or DEFAULT_AGENT)
     layers = layers_of(configuration, agent, settings)
-    # Which model is the default without any choice is known only when a turn begins.
+    # If no layer chooses a model, the default model is known only when a turn begins.
     if any(layer.model for layer in layers):
         choose_model(services, layers)

@@ -1,1 +1,1 @@
-"""Sub-agents: the agents that there are, and the runs of sub-agents."""
+"""Sub-agents: the available agents, and the runs of sub-agents."""

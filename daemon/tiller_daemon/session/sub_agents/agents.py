@@ -1,6 +1,6 @@
-"""The agents by name: built-in ones, the user's, and those of a trusted project.
+"""Finds agents by name: built-in agents, the user's agents, and a trusted project's agents.
 
-The user's files and configuration override fields of a built-in agent of the same name. A project
+The user's files and configuration override fields of a built-in agent with the same name. A project
 can only add agents under new names.
 """
 
@@ -22,7 +22,7 @@ from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user
 DEFAULT_AGENT = "build"
 
 BUILT_IN: Mapping[str, Agent] = {
-    # Its prompt is that of the model's family.
+    # This agent uses the prompt of the model's family.
     DEFAULT_AGENT: Agent(description="Reads, writes and runs commands; the default."),
     "plan": Agent(
         description="Looks around and makes a plan; changes nothing.",
@@ -42,7 +42,7 @@ BUILT_IN: Mapping[str, Agent] = {
 
 
 def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
-    """Return all agents by name; without a workspace, no project's are included."""
+    """Return all agents by name; without a workspace, no project's agents are included."""
     configured = services.user.configuration().agents
     directory = services.user.config_directory
     written = services.user.documents.get(("agents", directory), partial(user_agents, directory))
@@ -52,7 +52,7 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
     if project := trusted_workspace(services, workspace):
-        # An agent's own rules are known only after its file is read, so they can't count here.
+        # An agent's own rules are known only after its file is read, so they can't apply here.
         of_project = read_with_rules(
             services,
             "agents",
@@ -87,7 +87,7 @@ def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
 
 
 def _capped(definition: AgentDefinition, max_steps: int) -> AgentDefinition:
-    """Return a project's agent, which can't exceed the user's own limit."""
+    """Return a project's agent with its step limit capped at the user's own limit."""
     own = definition.agent.max_steps
     if own is None or own <= max_steps:
         return definition

@@ -1,8 +1,8 @@
-"""Background sub-agents: a call of `task` starts them, the session owns them, and they end with it.
+"""Background sub-agents: a `task` call starts them, the session owns them, and they end with it.
 
-They go on when the turn that started them ends or is interrupted. They are in the same list as
-background commands (`background_changed`). The end of one and the input that reports it are one
-commit, so that a report arrives once or the sub-agent is `lost`.
+They keep working when the turn that started them ends or is interrupted. They are in the same list
+as background commands (`background_changed`). A sub-agent's end and the input that reports it are
+one commit, so a report arrives exactly once, or the sub-agent is `lost`.
 """
 
 from collections.abc import Callable
@@ -54,73 +54,74 @@ WAITS = (
 
 @dataclass(eq=False)
 class BackgroundTask:
-    """A background sub-agent, from its start to its report. Its turn works for this object."""
+    """A background sub-agent from its start to its report, and the principal of its turn."""
 
     listed: BackgroundCommand
-    """Its entry in the session's list."""
+    """The sub-agent's entry in the session's list."""
     session_id: str
-    """The session that it works for."""
+    """The session that the sub-agent works for."""
     rules_before: tuple[Rule, ...]
-    """The session's rules when it began; its context has them."""
+    """The session's rules when the sub-agent began, which are also in its context."""
     tasks: "BackgroundTasks"
-    """The tasks of the session, of which it is one."""
+    """All background tasks of the session."""
     run: SubAgentRun | None = None
-    """The link with its turn."""
+    """The link with the sub-agent's turn."""
     cancelled: bool = False
-    """Whether someone ended it."""
+    """Whether someone ended the sub-agent."""
     silent: bool = False
-    """Whether the model needs no message about its end, because the result of a call says so."""
+    """Whether the model needs no message about the end, because a call's result reports it."""
     recorded: trio.Event = field(default_factory=trio.Event)
-    """Set when its end is put."""
+    """Set when the sub-agent's end is recorded."""
     claims: Claims = field(default_factory=Claims)
-    """What it must leave to others: nothing, as its own claim overlaps with no other."""
+    """The claims that the sub-agent must respect. This is empty, because other claims never overlap
+    with its own."""
 
     def report(self, item_id: str, totals: SubAgent) -> None:  # noqa: ARG002
-        """Show what the sub-agent has spent."""
+        """Show the sub-agent's spending in the list."""
         self.tasks.record(self, sub_agent=totals)
 
     def show_call(self, item_id: str, line: str) -> None:
-        """Show nothing: the call has ended, and the sub-agent's own session has everything."""
+        """Do nothing, as the `task` call has ended; the sub-agent's own session shows its calls."""
 
     def spent_by_others(self) -> Spent:
-        """Return its own spending: its budget is what was left when it began, and its alone."""
+        """Return the sub-agent's own spending, since its budget was set apart when it began."""
         return self.run.spent() if self.run else Spent()
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """Return the rules granted to the session since it began."""
+        """Return the rules granted to the session since the sub-agent began."""
         now = self.tasks.snapshot().settings.permissions or ()
         before = len(self.rules_before)
         return now[before:] if now[:before] == self.rules_before else ()
 
     def mirror_request(self, request: Request) -> None:
-        """Warn that it has an open request, which the session can't show outside a turn."""
+        """Warn about the sub-agent's request, which the session can't show outside a turn."""
         message = WAITS.format(id=self.listed.id, title=request.title, request_id=request.id)
         self.tasks.put(WarningRaised("sub_agent_waits", message))
 
     def mirror_resolution(self, request_id: str, reply: Reply) -> None:
-        """Show nothing: the request is not shown here."""
+        """Do nothing, as this session does not show the request."""
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to it to the whole session."""
+        """Apply the rules that the user granted to the sub-agent to the whole session."""
         self.tasks.grant(rules)
 
 
 class Loop(Protocol):
-    """The session's loop, as its background sub-agents need it."""
+    """The part of the session's loop that background sub-agents need."""
 
     async def deliver(self, task: BackgroundTask) -> None:
-        """Handle the end of a task like a submission: `record_end`, and the report."""
+        """Record the end of a task and deliver its report, in turn with submissions."""
         ...
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules to the session and what works for it."""
+        """Apply rules to the session and to its sub-agents."""
         ...
 
 
 class BackgroundTasks:
     """The background sub-agents of one session. `run` owns the tasks that wait for their ends.
 
-    When the session shuts down, `starts_turns` becomes false.
+    `starts_turns` says whether a report may start a turn; it is false once the session shuts down.
     """
 
     def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:
@@ -135,22 +136,22 @@ class BackgroundTasks:
 
     @property
     def is_running(self) -> bool:
-        """Whether any sub-agent works, or its end is not put yet."""
+        """Whether any sub-agent is still working, or its end is not recorded yet."""
         return bool(self._tasks)
 
     async def run(self, loop: "Loop") -> None:
-        """Own the tasks until cancelled; the sub-agents are then ended."""
+        """Own the tasks until cancelled, which ends the sub-agents."""
         self._loop = loop
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 await trio.sleep_forever()
         finally:
-            # It refers to the session, which would stay in memory.
+            # The loop refers to the session, which would otherwise stay in memory.
             self._loop = None
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to one of them to the session."""
+        """Apply the rules that the user granted to a sub-agent to the session."""
         assert self._loop
         self._loop.grant(rules)
 
@@ -159,13 +160,13 @@ class BackgroundTasks:
         return self._outbox.fold_pending()
 
     def put(self, *bodies: AnyBody) -> None:
-        """Put events of the session."""
+        """Put events of the session into the outbox."""
         self._outbox.put(*bodies)
 
     def begin(self, item_id: str, title: str, scope: WriteScope | None) -> BackgroundTask:
-        """Return a new task, which its caller must `watch` or `fail`; raises `ToolFailure`.
+        """Return a new task, which the caller must `watch` or `fail`; raises `ToolFailure`.
 
-        From now on its scope is its own: nobody else in the session may change anything there.
+        From now on, nobody else in the session may change files in the task's scope.
         """
         if len(self._tasks) >= RUNNING_MAX:
             raise ToolFailure(
@@ -179,28 +180,31 @@ class BackgroundTasks:
         task = self._tasks[entry] = BackgroundTask(listed, snapshot.session_id, rules, self)
         if scope:
             self.claims.begin(entry, Claim(f"{entry} ({title})", scope))
-        # At once, as others may begin before its session is known.
+        # The scope is claimed at once, as other sub-agents may begin before this one has a session.
         self.record(task)
         return task
 
     def watch(self, task: BackgroundTask) -> ToolResult:
-        """Wait for the end of a task whose turn has begun, in the background."""
+        """Wait in the background for the end of a task whose turn has begun.
+
+        Returns the result of the call that started it.
+        """
         assert self._nursery is not None
         assert task.run
         self._nursery.start_soon(self._wait, task, task.run)
-        # Its totals are in the list, and must not count twice.
+        # The sub-agent's totals are in the list, and must not count twice.
         linked = task.listed.sub_agent and SubAgent(
             task.listed.sub_agent.session_id, task.listed.sub_agent.agent
         )
         return ToolResult(STARTED.format(id=task.listed.id), sub_agent=linked)
 
     def record(self, task: BackgroundTask, **changes: object) -> None:
-        """Change the entry of a task in the list."""
+        """Change a task's entry in the list."""
         task.listed = structs.replace(task.listed, **changes)
         self.put(BackgroundChanged(listed_with(self.snapshot().background, task.listed)))
 
     def record_end(self, task: BackgroundTask) -> None:
-        """Put the end of a task; its message, if any, must be put without a checkpoint between."""
+        """Record the end of a task; its report must follow without a checkpoint in between."""
         assert task.run
         self._forget(task)
         self._spent_by_ended = self._spent_by_ended.plus(task.run.spent())
@@ -214,19 +218,19 @@ class BackgroundTasks:
         )
 
     def fail(self, task: BackgroundTask) -> None:
-        """Put the end of a task that could not begin; its call says why."""
+        """Record that a task could not begin; the result of the `task` call says why."""
         self._forget(task)
         self.record(task, state="killed", ended_at=self._time())
 
     async def poll(self, task_id: str, wait_s: float) -> BackgroundReport:
-        """Return how far a task is; waits up to `wait_s` seconds for its end."""
+        """Wait up to `wait_s` seconds for the end of a task, and return its progress."""
         if task := self._tasks.get(task_id):
             with trio.move_on_after(wait_s):
                 await task.recorded.wait()
         return BackgroundReport(self._entry(task_id), "")
 
     async def kill(self, task_id: str) -> BackgroundReport:
-        """End a task for the model, and wait for its end; raises `ToolFailure`."""
+        """End a task because the model asks for it, and wait; raises `ToolFailure`."""
         if task := self._tasks.get(task_id):
             task.silent = True
             self.cancel(task_id)
@@ -234,7 +238,7 @@ class BackgroundTasks:
         return BackgroundReport(self._entry(task_id), "")
 
     def cancel(self, task_id: str) -> bool:
-        """Start to end a task; return False if it does not run."""
+        """Begin to end a task; return False if it is not running."""
         task = self._tasks.get(task_id)
         turn = task and task.run and task.run.turn
         if task is None or not turn:
@@ -244,24 +248,24 @@ class BackgroundTasks:
         return True
 
     def cancel_all(self) -> None:
-        """Start to end every task."""
+        """Begin to end every task."""
         for task_id in list(self._tasks):
             self.cancel(task_id)
 
     async def end_all(self) -> None:
-        """End every task, and wait until their ends are put."""
+        """End every task, and wait until their ends are recorded."""
         self.cancel_all()
         for task in list(self._tasks.values()):
             await task.recorded.wait()
 
     def reconsider(self) -> None:
-        """Resolve open requests of sub-agents that the rules now allow."""
+        """Resolve open requests that the rules now allow."""
         for task in self._tasks.values():
             if task.run and task.run.turn:
                 task.run.turn.reconsider()
 
     def spent(self) -> Spent:
-        """Return what all have spent since the session was loaded."""
+        """Return the spending of all background sub-agents since the session was loaded."""
         total = self._spent_by_ended
         for task in self._tasks.values():
             total = total.plus(task.run.spent() if task.run else Spent())
@@ -300,12 +304,12 @@ def report_text(task: BackgroundTask) -> str:
 
 
 def end_notice(task: BackgroundTask, item_id: str) -> tuple[AnyBody, ...]:
-    """Return the events of a notice about the end of a task, for the next turn's model."""
+    """Return the events of a notice that tells the next turn's model about the end of a task."""
     return notice_events("background_ended", report_text(task), item_id)
 
 
 def lost_notices(snapshot: Snapshot, new_id: Callable[[], str]) -> tuple[AnyBody, ...]:
-    """Return the events that tell the model which sub-agents were lost with the daemon."""
+    """Return the events that tell the model which sub-agents were lost when the daemon stopped."""
     bodies: tuple[AnyBody, ...] = ()
     for entry in snapshot.background:
         if entry.state == "running" and entry.sub_agent:

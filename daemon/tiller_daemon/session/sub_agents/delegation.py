@@ -1,6 +1,6 @@
-"""Delegation: a call of `task` starts a turn in a separate session, and mostly waits for its end.
+"""Delegation: a `task` call starts a turn in a separate session, and usually waits for its end.
 
-The sub-agent's session is like any other: any frontend can attach to it, steer it and answer its
+The sub-agent's session is like any other. Any frontend can attach to it, steer it and answer its
 requests. A `SubAgentRun` links the call with the turn.
 """
 
@@ -21,14 +21,14 @@ from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 DEPTH_MAX = 3
-"""How deep sub-agents may be nested; at this depth the tool is no longer offered."""
+"""How deep sub-agents may be nested; at this depth the tool `task` is no longer offered."""
 
 END_S_MAX = 15.0
-"""How long an interrupted call waits for its sub-agent's turn. Killing a process tree that ignores
-signals takes a few seconds, and each level waits for the one below."""
+"""How many seconds an interrupted call waits for its sub-agent's turn. To kill a process tree that
+ignores signals takes a few seconds, and each level of sub-agents waits for the next."""
 
 START_S_MAX = 30.0
-"""How long a sub-agent may take to start: two commits to the log."""
+"""How many seconds a sub-agent may take to start, which needs two commits to the log."""
 
 TITLE_CHARS_MAX = 100
 """Longest title of a background sub-agent in the list."""
@@ -96,7 +96,7 @@ class Delegation:
         self._sub_agent_runs: list[SubAgentRun] = []
 
     def spent(self) -> Spent:
-        """Return what all sub-agents of the turn have spent so far."""
+        """Return the spending of all sub-agents of the turn so far."""
         total = Spent()
         for sub_agent_run in self._sub_agent_runs:
             total = total.plus(sub_agent_run.spent())
@@ -109,14 +109,14 @@ class Delegation:
                 sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
-        """Drop the runs. They refer to the turn, which must be freed as soon as it has ended."""
+        """Drop the runs, because they refer to the turn, which must be freed once it has ended."""
         self._sub_agent_runs.clear()
 
     async def run(self, owner: Owner, item_id: str, assignment: Assignment) -> ToolResult:
-        """Give an assignment to a sub-agent of `owner`; return its report, raises `ToolFailure`.
+        """Give an assignment to a sub-agent of `owner` and return its report.
 
-        On cancellation the sub-agent's turn is interrupted; this waits up to `END_S_MAX` for its
-        end. One in the background is only started.
+        Raises `ToolFailure`. On cancellation the sub-agent's turn is interrupted, and this waits up
+        to `END_S_MAX` for its end. A background sub-agent is only started.
         """
         if assignment.background:
             return await self._run_in_background(owner, item_id, assignment)
@@ -156,7 +156,7 @@ class Delegation:
             with trio.fail_after(START_S_MAX, shield=True):
                 await self._start(owner, sub_agent_run, assignment)
         except BaseException as error:
-            # First, as its places then belong to others again.
+            # First, because this frees the places that it has claimed.
             await _end_turn(sub_agent_run)
             self._background.fail(task)
             if isinstance(error, (RejectionError, LogError)):
@@ -186,7 +186,7 @@ class Delegation:
         sub_agent_run.begin(session.snapshot.session_id, known)
         overrides = TurnOverrides(
             agent=agent or None,
-            # A resumed sub-agent keeps the model that it has.
+            # A resumed sub-agent keeps its model.
             model=model if agent else None,
             variant=variant if agent else None,
             approve=context.permissions.approve,
@@ -195,7 +195,7 @@ class Delegation:
         try:
             await session.run_sub_agent(sub_agent_run, assignment.prompt, overrides)
         except RejectionError as error:
-            # Its session has one turn at a time, whoever asks for another.
+            # A session has only one turn at a time, whoever asks for another turn.
             if error.code != "busy":
                 raise
             message = STILL_WORKS.format(session_id=session.snapshot.session_id)
@@ -213,7 +213,7 @@ class Delegation:
         )
 
     def _budget_left(self, owner: Owner) -> Budget:
-        """Return what the turn and its session may still spend after the current step."""
+        """Return the rest of the turn's and its session's budgets after the current step."""
         budgets = owner.context.budgets
         turn = owner.open_turn()
         spent = Spent(
@@ -231,7 +231,7 @@ class Delegation:
 
 
 async def _end_turn(sub_agent_run: SubAgentRun) -> None:
-    """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
+    """Interrupt the sub-agent's turn if it is still running, and wait for its end."""
     if sub_agent_run.turn and not sub_agent_run.done.is_set():
         sub_agent_run.turn.interrupt()
         # Shielded, since this also runs when the call has been cancelled.

@@ -1,4 +1,4 @@
-"""The report of a sub-agent: the result of the call that started it, or a message later."""
+"""Makes a sub-agent's report, for the result of the call that started it or for a later message."""
 
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import ToolResult
@@ -7,7 +7,7 @@ from tiller_daemon.turn.decisions import DOOM_LOOP
 
 
 def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
-    """Return the result of a run that is done."""
+    """Return the report of a finished run."""
     totals = sub_agent_run.totals
     assert totals is not None
     body = sub_agent_run.ended
@@ -24,7 +24,7 @@ def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
     failed = body is None or body.outcome != "completed"
     # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
     # turn, so that the user can say what to do instead.
-    # A loop about which nobody was asked is no such answer.
+    # A loop that nobody was asked about is not a rejection by the user.
     looped = body is not None and body.error is not None and body.error.code == DOOM_LOOP
     rejected = body is not None and body.outcome == "blocked" and not looped
     output = f"{truncate(report)}\n\n{footer}"

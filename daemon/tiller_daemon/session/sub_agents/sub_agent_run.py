@@ -1,4 +1,4 @@
-"""The link between a call of `task` and the turn of its sub-agent.
+"""The link between a `task` call and its sub-agent's turn.
 
 Rules, budget and interrupts go down to the sub-agent; requests, grants and spending go up to the
 owner. `delegation` starts the turns and reports their results.
@@ -30,26 +30,27 @@ SHOWN_CALLS_MAX = 500
 
 
 class Inherited(Struct, frozen=True):
-    """What a sub-agent's turn inherits from its owner's turn."""
+    """The settings that a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
-    """Its own rules are stronger; the sandbox, the scope and the read-only state are limits."""
+    """The owner's permissions. The sub-agent's own rules override the owner's rules, but not the
+    sandbox, the scope or the read-only state."""
     depth: int
     """The level of nesting, from 1."""
     model: str
-    """Used if the sub-agent's agent is configured with none."""
+    """The model if the sub-agent's agent is configured without a model."""
     variant: str
     """The variant of `model`; may be empty."""
     budget: Budget
-    """What the owner may still spend."""
+    """The rest of the owner's budget."""
 
 
 class Principal(Protocol):
-    """Whom a sub-agent works for: a turn, or in the background the session."""
+    """The turn that a sub-agent works for, or the session for a background sub-agent."""
 
     @property
     def claims(self) -> Claims:
-        """What belongs to background sub-agents, and so not to this one."""
+        """The claims of background sub-agents, which this sub-agent must respect."""
         ...
 
     @property
@@ -58,15 +59,15 @@ class Principal(Protocol):
         ...
 
     def report(self, item_id: str, totals: SubAgent) -> None:
-        """Show what the sub-agent of a call has spent so far."""
+        """Show the spending so far of a call's sub-agent."""
         ...
 
     def show_call(self, item_id: str, line: str) -> None:
-        """Show a call that the sub-agent of a call makes."""
+        """Show a call that a sub-agent makes, under its `task` call."""
         ...
 
     def spent_by_others(self) -> Spent:
-        """Return what counts against the budgets beyond the steps of the turn itself."""
+        """Return the spending that counts against the budgets besides the turn's own steps."""
         ...
 
     def live_rules(self) -> tuple[Rule, ...]:
@@ -74,7 +75,7 @@ class Principal(Protocol):
         ...
 
     def mirror_request(self, request: Request) -> None:
-        """Show a sub-agent's request in the session, and in those above it."""
+        """Show a sub-agent's request in the session, and in the sessions of its owners."""
         ...
 
     def mirror_resolution(self, request_id: str, reply: Reply) -> None:
@@ -82,7 +83,7 @@ class Principal(Protocol):
         ...
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to a sub-agent to the whole session."""
+        """Apply the rules that the user granted to a sub-agent to the whole session."""
         ...
 
 
@@ -113,10 +114,10 @@ class WorkingTurn(Protocol):
 
 
 class SubAgentRun:
-    """One call of `task` and the sub-agent's turn. The call creates it, the turn reports to it.
+    """Links a `task` call, which creates this, with the sub-agent's turn, which reports to it.
 
-    `totals` is what the sub-agent, with those nested below it, has spent for this call. `done` is
-    set when the turn is over; `ended` is then its last event, or None if it could not be logged.
+    `totals` is the spending for this call of the sub-agent and its own sub-agents. `done` is set
+    when the turn is over; `ended` is then its last event, or None if it could not be logged.
     """
 
     def __init__(self, owner: Principal, inherited: Inherited, item_id: str) -> None:
@@ -127,7 +128,7 @@ class SubAgentRun:
         self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
         self.item_id = item_id
-        # Already subtracted from the inherited budget, so only what comes on top counts.
+        # Already subtracted from the inherited budget, so only later spending counts.
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
         self._nested: dict[str, SubAgent] = {}
@@ -141,7 +142,7 @@ class SubAgentRun:
         self._report_totals()
 
     def turn_started(self, turn: WorkingTurn) -> None:
-        """Note the turn, which has begun."""
+        """Note that the turn has begun."""
         self.turn = turn
 
     def turn_ended(self, body: TurnEnded | None) -> None:
@@ -161,7 +162,7 @@ class SubAgentRun:
                 case ItemStarted(ToolCall() as call):
                     self._names[call.id] = call.name
                 case ToolCallUpdated(sub_agent=SubAgent() as nested):
-                    # Each update has the totals of its call, so it replaces the one before.
+                    # Each update has the totals of its call, so it replaces the previous update.
                     self._nested[body.item_id] = nested
                     self._report_totals()
                 case ToolCallUpdated(state="running"):
@@ -186,17 +187,17 @@ class SubAgentRun:
             self.owner.mirror_resolution(request_id, reply)
 
     def pass_up_grant(self, rules: tuple[Rule, ...]) -> None:
-        """Pass rules that the user granted on to the owner, and so to its other sub-agents."""
+        """Pass rules that the user granted to the owner, and thereby to its other sub-agents."""
         if self._attached:
             self.owner.grant_from_sub_agent(rules)
 
     def spent(self) -> Spent:
-        """Return what the sub-agent, with those nested below it, has spent for this call."""
+        """Return the spending for this call of the sub-agent and its own sub-agents."""
         totals = self.totals
         return Spent(totals.steps, totals.usage.tokens, totals.cost or 0.0) if totals else Spent()
 
     def spent_beside(self) -> Spent:
-        """Return what the owner's other sub-agents have spent since this one began."""
+        """Return the spending of the owner's other sub-agents since this sub-agent began."""
         others = self.owner.spent_by_others().minus(self._others_before)
         return others.minus(self.spent())
 
@@ -225,7 +226,7 @@ class SubAgentRun:
 
     def _show_nested_call(self, update: ToolCallUpdated) -> None:
         self._calls_shown += 1
-        # The sub-agent's own session has them all.
+        # The sub-agent's own session shows all of its calls.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self.owner.show_call(self.item_id, line)

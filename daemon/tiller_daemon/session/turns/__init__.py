@@ -1,1 +1,1 @@
-"""Turns of a session: how they begin, run and resume, and what they leave behind."""
+"""Turns of a session: how they begin, run, resume and end, and their changes in files."""

@@ -71,8 +71,8 @@ class ActiveTurn:
     comparison of the workspace with its snapshot may then still be running.
 
     If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
-    session once its first turn has ended. `sub_agent_run` is set for the turn of a sub-agent. The
-    turn is the `Owner` of its own sub-agents.
+    session once the session's first turn has ended. `sub_agent_run` is set for a sub-agent's turn.
+    The turn is the `Owner` of its own sub-agents.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class ActiveTurn:
 
     @property
     def model(self) -> ChosenModel:
-        """The model that the turn asks."""
+        """The model for the turn's steps."""
         return self._frozen.model
 
     @property
     def claims(self) -> Claims:
-        """What belongs to background sub-agents of the session that the user talks to."""
+        """The claims of background sub-agents in the session that the user talks to."""
         run = self._sub_agent_run
         return run.owner.claims if run else self._session.tasks.claims
 
@@ -145,18 +145,18 @@ class ActiveTurn:
             self._scope.cancel()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted, from now on and to open requests."""
+        """Apply rules that the user granted to all later calls and to open requests."""
         self._grants += rules
         self.reconsider()
         if self._sub_agent_run:
             self._sub_agent_run.pass_up_grant(rules)
 
     def revoke(self, rule: Rule) -> None:
-        """Ask again about what a rule of the session allows, for the rest of the turn."""
+        """Stop applying a rule of the session for the rest of the turn."""
         self._grants += (structs.replace(rule, action="ask"),)
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
-        """Apply rules that the user granted to a sub-agent to this whole session."""
+        """Apply the rules that the user granted to a sub-agent to this whole session."""
         settings = with_grants(self._session.outbox.fold_pending().settings, rules)
         self._session.outbox.put(SessionConfigured(settings))
         self.grant(rules)
@@ -181,7 +181,7 @@ class ActiveTurn:
         self._session.requests.resolve_mirrored(request_id, reply, self.turn_id)
 
     def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn; the owner of a sub-agent's turn sees them too."""
+        """Put events of the turn into the outbox; a sub-agent's owner sees them, too."""
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
@@ -192,11 +192,11 @@ class ActiveTurn:
         return self.context.session_id
 
     def report(self, item_id: str, totals: SubAgent) -> None:
-        """Show what the sub-agent of a call has spent so far."""
+        """Show the spending so far of a call's sub-agent."""
         self.put(ToolCallUpdated(item_id, "running", sub_agent=totals))
 
     def show_call(self, item_id: str, line: str) -> None:
-        """Show a call that the sub-agent of a call makes as live output."""
+        """Show a call that a sub-agent makes, as live output of the `task` call."""
         self.put(ItemDelta(item_id, "output", f"{line}\n", "tool_call"))
 
     def open_turn(self) -> OpenTurn:
@@ -210,10 +210,10 @@ class ActiveTurn:
         return self.open_turn().worked_s(self._session.outbox.time())
 
     def spent_by_others(self) -> Spent:
-        """Return what counts against the budgets beyond the turn's own steps.
+        """Return the spending that counts against the budgets besides the turn's own steps.
 
-        That is the spending of its sub-agents, of its siblings if it is a sub-agent's turn, and of
-        the background sub-agents since it began.
+        This is the spending of the turn's sub-agents, of its siblings if it is a sub-agent's turn,
+        and of the background sub-agents since the turn began.
         """
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         background = self._session.tasks.spent().minus(self._background_before)
@@ -225,10 +225,10 @@ class ActiveTurn:
         try:
             ended = await self._run(history)
             if self._sub_agent_run:
-                # Only the owner's turn could still end commands that a sub-agent left running, and
-                # it does not know them.
+                # Only the owner's turn could later end commands that a sub-agent left running, but
+                # the owner does not know these commands.
                 await self._session.background.end_all()
-            # Hooks are about turns of the model, not about compactions and the user's own commands.
+            # Hooks run for turns of the model, not for compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
             if ended and self._sub_agent_run:
@@ -259,7 +259,7 @@ class ActiveTurn:
         except LogError:
             raise
         except Exception as error:
-            # A bug must not end the session, so the turn ends as failed.
+            # A bug must not end the session, so the turn ends as `failed`.
             log.exception("turn_crashed", turn_id=self.turn_id)
             message = f"A bug in the daemon ended this turn: {type(error).__name__}: {error}"
             ending = Ending("failed", ErrorInfo("internal", message))
@@ -277,7 +277,7 @@ class ActiveTurn:
         """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
         self._session.queue.hand_back()
-        # What a turn leaves in the queue does not start by itself, so frontends must know.
+        # Input that a turn leaves in the queue does not start by itself, so frontends must know.
         if self._session.queue.queue:
             self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
@@ -293,7 +293,7 @@ class ActiveTurn:
             branch=checked_out(self.context.workspace, services.user.documents),
         )
         self.put(*bodies)
-        # Without the turn's id: it is about the session, which is idle after the turn.
+        # Without the turn's id: the event concerns the session, which is idle after the turn.
         self._session.outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 
@@ -357,8 +357,8 @@ class ActiveTurn:
     def _hooks(self) -> TurnHooks:
         """Return the turn's hooks.
 
-        They refer to the turn, so storing them on it would be a reference cycle that keeps an ended
-        turn in memory.
+        They refer to the turn. To store them on the turn would make a reference cycle, which would
+        keep an ended turn in memory.
         """
         sandbox = partial(project_hook_sandbox, self._session.services, self.context)
         return TurnHooks(

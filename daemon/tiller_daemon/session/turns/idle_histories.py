@@ -1,7 +1,7 @@
-"""A cache of histories between two turns: the next turn need not convert, encode and count again.
+"""Caches histories between turns, so that the next turn need not convert, encode and count again.
 
-It has the sessions with the latest turns, and only for a short time, as a history takes as much
-memory as its text. Without it, the next turn makes its history from the session's items.
+The histories of the latest turns are kept for a short time, as a history takes as much memory as
+its text. Without the cache, a turn makes its history from the session's items.
 """
 
 from typing import Final, NamedTuple
@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 from tiller_daemon.turn.history import History
 
 SESSIONS_MAX: Final = 16
-"""The most sessions whose history is cached."""
+"""How many sessions' histories are cached at most."""
 
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""The most bytes of encoded messages in the cache; a context of 200,000 tokens has some 1 MB."""
+"""How many bytes of encoded messages are cached at most; 200,000 tokens are about 1 MB."""
 
 IDLE_S_MAX: Final = 60.0
-"""How long a history stays, in seconds. After that the user is reading or away, and a few
-milliseconds more for the next turn don't matter."""
+"""How many seconds a history stays. After that time the user is reading or away, and a few more
+milliseconds for the next turn don't matter."""
 
 
 class _IdleHistory(NamedTuple):
-    """A history, and since when nobody has used it, in Unix seconds."""
+    """A history, and the Unix time since which nobody has used it."""
 
     history: History
     since: float
@@ -52,7 +52,7 @@ class IdleHistories:
         self._by_session.pop(session_id, None)
 
     def drop_old(self, now: float) -> None:
-        """Drop those that nobody has used for too long."""
+        """Drop histories that nobody has used for too long."""
         for session_id, idle in list(self._by_session.items()):
             if idle.since < now - IDLE_S_MAX:
                 del self._by_session[session_id]

@@ -1,7 +1,8 @@
-"""Resuming a turn that ran when the daemon stopped, if the configuration has `resume = "auto"`.
+"""Resumes a turn that was running when the daemon stopped, if the configuration says so.
 
-The turn keeps its id, its context and what it has spent, and takes its next step. Nothing is
-repeated: calls without a result become `lost`, open requests are cancelled.
+The setting is `resume = "auto"`. The turn keeps its id, its context and its spending, and takes its
+next step. Nothing is repeated: calls without a result become `lost`, and open requests are
+cancelled.
 """
 
 from tiller_daemon.errors import RejectionError
@@ -20,7 +21,7 @@ from tiller_protocol.items import Notice, UserMessage
 from tiller_protocol.snapshot import Snapshot
 
 RESUMES_MAX = 3
-"""How often one turn is resumed. The limit is for a turn that makes the daemon crash."""
+"""How often one turn is resumed. The limit matters if the turn itself makes the daemon crash."""
 
 RESUMED_TOO_OFTEN = (
     f"The daemon stopped {RESUMES_MAX + 1} times while this turn ran, so it was not resumed again. "
@@ -32,14 +33,14 @@ NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resum
 def may_be_resumed(snapshot: Snapshot) -> bool:
     """Whether the session has an unfinished turn that can be resumed.
 
-    Compactions and the user's own commands can't be. Neither can a sub-agent's turn, since the call
-    that waited for it is lost.
+    Compactions and the user's own commands can't be resumed. Neither can a sub-agent's turn, since
+    the call that waited for it is lost.
     """
     turn = snapshot.turn
     if turn is None or snapshot.owner_id:
         return False
     begin = next(mark.items for mark in snapshot.marks if mark.turn_id == turn.turn_id)
-    # Only turns of the model begin with a message of the user, or the notice in place of one.
+    # Only turns of the model begin with a user's message, or with the notice in its place.
     return any(
         isinstance(item, UserMessage) or (isinstance(item, Notice) and item.code == CONTINUED)
         for item in snapshot.items[begin : begin + 1]
@@ -49,7 +50,7 @@ def may_be_resumed(snapshot: Snapshot) -> bool:
 def resume(state: SessionState) -> ErrorInfo | None:
     """Resume the open turn of a session that was just loaded, if possible.
 
-    Returns None if the turn was begun. Otherwise returns the reason, and no event was put.
+    Returns None if the turn was resumed. Otherwise returns the reason, and puts no event.
     """
     services, snapshot = state.services, state.outbox.fold_pending()
     turn = snapshot.turn
@@ -67,7 +68,7 @@ def resume(state: SessionState) -> ErrorInfo | None:
     if lost is not None:
         notices = lost_notices(snapshot, services.new_id)
         state.outbox.put(BackgroundChanged(lost), *notices)
-    # The history must include what `resuming_bodies` closed.
+    # The history must include the items that `resuming_bodies` closed.
     snapshot = state.outbox.fold_pending()
     state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
     return None

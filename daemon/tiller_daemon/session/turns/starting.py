@@ -1,7 +1,7 @@
-"""Starting a turn: the events that open it, and the `ActiveTurn` that the actor then runs.
+"""Starts a turn: makes the events that open it, and the `ActiveTurn` that the actor then runs.
 
-A turn of the model starts with an input, or without a new one: then a notice stands in its place. A
-compaction and the user's own command start without either.
+A turn of the model starts with an input, or with a notice if there is no new input. A compaction
+and the user's own command start without either.
 """
 
 from tiller_daemon.errors import RejectionError
@@ -32,7 +32,7 @@ from tiller_protocol.ops import UserInput
 from tiller_protocol.settings import TurnChoices
 
 CONTINUED = "continued"
-"""Code of the notice that a turn begins with instead of a message."""
+"""Code of the notice with which a turn begins instead of a message."""
 
 CONTINUED_NOTICE = (
     "The user asks you to go on from here, without a new message. Check what is done already, then "
@@ -46,9 +46,11 @@ def start_turn(
     choices: TurnChoices,
     pending: PendingSubmission,
 ) -> Started:
-    """Start a turn with `first`, which was taken from the queue or is new; None continues history.
+    """Start a turn with the input `first`, or continue history if `first` is None.
 
-    Raises `RejectionError`; then nothing has changed, and what was taken is back in the queue.
+    `first` is new or was taken from the queue.
+
+    Raises `RejectionError`; then nothing has changed, and input that was taken is queued again.
     """
     try:
         return _start_turn(state, first, choices, pending)
@@ -60,7 +62,7 @@ def start_turn(
 def start_without_input(
     state: SessionState, frozen: FrozenTurn, main: Main, pending: PendingSubmission
 ) -> Started:
-    """Start a turn that runs `main`, and that no input can steer."""
+    """Start a turn that runs `main` and can't be steered by input."""
     snapshot = state.outbox.fold_pending()
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
@@ -88,7 +90,7 @@ def _start_turn(
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, choices, inherited)
-    # Only new input can still be rejected; what waited in the queue gets a warning.
+    # Only new input can still be rejected; for queued input there is a warning.
     if isinstance(pending.op, UserInput) and first and first.images is pending.images:
         check_image_support(pending.op, pending.images, frozen.model)
     context = frozen.context
@@ -109,7 +111,7 @@ def _start_turn(
     bodies += [*left_out(bodies, frozen.model)]
     if not snapshot.title:
         text = last_user_text(history.items)
-        # At once, so that lists never show a session without a title.
+        # Set the first title at once, so that lists never show a session without a title.
         state.put(pending, SessionTitled(first_title(text)))
         if sub_agent_run is None:
             state.wanted_title.text = text

@@ -1,9 +1,9 @@
-"""The title of a session: the start of the first input, then a title written by a model.
+"""Gives a session a title: first the start of the first input, then a title written by a model.
 
-The model is asked after the first turn, so that no turn waits for its own request because of a
-title. The request belongs to the session, not to the turn: it can't delay the turn's end or make it
-fail. A request that fails is made again after the next turn, and the last failure is reported.
-If the daemon stops before, the first title stays.
+The model is asked after the first turn, so that a title delays no turn. The request belongs to the
+session, not to the turn: it can't delay the turn's end or make it fail. A request that fails is
+made again after the next turn, and the last failure is reported. If the daemon stops before that,
+the first title stays.
 """
 
 import re
@@ -26,28 +26,28 @@ from tiller_protocol.items import Usage, UserMessage
 log = structlog.get_logger()
 
 _CONTEXT = re.compile(r"\n\n<(context(?:-\d+)?)>\n.*</\1>\Z", re.DOTALL)
-"""What `slash_commands` adds to an input that has a context."""
+"""The context that `slash_commands` adds to an input's text."""
 
 TITLE_CHARS_MAX = 72
-"""Longest title: it must fit on one line of a list."""
+"""Longest title, which must fit on one line of a list."""
 
 TITLE_S_MAX = 30.0
 """How long the request may take."""
 
 FAILURES_MAX = 3
-"""How many turns may end without a title before the first one stays."""
+"""How many turns may end without a model's title before the first title stays for good."""
 
 INPUT_CHARS_MAX = 4_000
 """How much of the input the model gets to see."""
 
 ANSWER_CHARS_MAX = 4_000
-"""How much of the answer is read. A model that writes more has not understood the request."""
+"""How many characters of the answer are read. A longer answer does not fit the request."""
 
 OUTPUT_TOKENS_MAX = 2_000
-"""Generous, since reasoning models think before they write a line."""
+"""A generous limit, since reasoning models think before they write the title."""
 
 REPORTED = frozenset({"authentication", "quota", "not_found"})
-"""Kinds of errors that only the user can repair, and so is told at once."""
+"""Kinds of errors that only the user can repair, and that are therefore reported at once."""
 
 GIVEN_UP = (
     "No title could be written after {turns} turns, so the beginning of the first input stays "
@@ -63,14 +63,14 @@ TITLE_SYSTEM = (
 
 @dataclass
 class WantedTitle:
-    """What a loaded session knows about the title that it still wants from a model."""
+    """The state of the title that a loaded session still wants from a model."""
 
     text: str = ""
-    """The first input; empty if no title is wanted, or no longer."""
+    """The first input; empty if no title is wanted."""
     failures: int = 0
-    """How many requests for it have failed."""
+    """How many requests for a title have failed."""
     is_asked: bool = False
-    """Whether a request is on its way."""
+    """Whether a request is running."""
 
 
 class TitleRequest:
@@ -95,7 +95,7 @@ class TitleRequest:
         self._small_model = ""
 
     async def run(self) -> None:
-        """Ask the model and put `session_titled`; on any failure the old title stays."""
+        """Ask the model and put `session_titled`. After any failure, the old title stays."""
         await self._turn_over.wait()
         wanted = self._wanted
         if self._is_interrupted or wanted.is_asked or not wanted.text:
@@ -121,7 +121,7 @@ class TitleRequest:
             self._outbox.put(WarningRaised("no_title", message))
 
     async def _ask_and_put(self) -> str:
-        """Ask the model, and put its title if it has one; returns why it gave no answer."""
+        """Ask the model, and record the title in its answer; return why there is no answer."""
         try:
             answer, usage, cost = await self._ask()
         except (ModelError, RejectionError) as error:
@@ -131,14 +131,14 @@ class TitleRequest:
         except Exception as error:
             log.exception("title_crashed", session_id=self._session_id)
             return f"A bug in the daemon: {type(error).__name__}."
-        # A person may have given a title meanwhile, which stays. The cost counts anyway.
+        # A title that a person has given meanwhile stays. The cost counts anyway.
         is_ours = self._title_now() == first_title(self._text)
         if title := clean_title(answer) if is_ours else self._title_now():
             self._outbox.put(SessionTitled(title, usage, cost))
         return ""
 
     def turn_ended(self, *, interrupted: bool) -> None:
-        """Let the request begin, unless the user interrupted the turn."""
+        """Let the request for the title begin, unless the user interrupted the turn."""
         self._is_interrupted = interrupted
         self._turn_over.set()
 
@@ -150,12 +150,12 @@ class TitleRequest:
         return self._outbox.fold_pending().title
 
     def _report(self, error: ModelError | RejectionError) -> None:
-        """Tell the user what only they can repair, unless the turn has done so."""
+        """Report an error that only the user can repair, unless the turn has done so."""
         kind = error.kind if isinstance(error, ModelError) else "not_found"
         if kind in REPORTED and self._small_model:
             message = f"No title could be written by {self._small_model}. {error.message}"
             self._outbox.put(ErrorRaised(kind, message))
-            # Once is enough.
+            # One report is enough.
             self._wanted.text = ""
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
@@ -192,7 +192,7 @@ class TitleRequest:
 
 
 def given_title(text: str) -> str:
-    """Return the title that a person gives, in one line; raises `RejectionError`."""
+    """Return a title that a person gave, as one line; raises `RejectionError`."""
     title = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     if not title:
         raise RejectionError("invalid_settings", "The title is empty. Give a line of text.")
@@ -206,7 +206,7 @@ def first_title(text: str) -> str:
 
 
 def clean_title(answer: str) -> str:
-    """Return the title in a model's answer, one line without decoration; empty if none is found."""
+    """Return the title in a model's answer, as one line without decoration; may be empty."""
     # Some servers do not parse reasoning and send it as text before the answer.
     lines = answer.rpartition("</think>")[2].split("\n")
     for line in lines:

@@ -1,7 +1,7 @@
-"""What a turn changes in files: found by snapshots before and after, recorded as `Patch` items.
+"""Finds a turn's changes in files by snapshots before and after, and makes `Patch` items of them.
 
-Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots, `reverting` goes
-back to them.
+Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots, and `reverting`
+restores files from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import FileChange, Patch
 
 FILES_NAMED_MAX = 1_000
-"""How many files one patch names, so that unpacking an archive does not fill the log."""
+"""How many files one patch names at most, so that unpacking an archive does not fill the log."""
 
 FINISH_S_MAX = 3.0
 """How long the last comparison of an interrupted turn may take. A stopping daemon waits for it."""
@@ -31,10 +31,10 @@ SNAPSHOT_FAILED = (
 
 
 class TurnChanges:
-    """Finds what one turn changes in files, step by step. Does nothing without `Snapshots`.
+    """Finds one turn's changes in files, step by step. Does nothing without `Snapshots`.
 
-    If snapshots are switched off or fail, a step that may have written gets a patch without trees:
-    its changes are unknown. `is_open` while a step that may have written has no patch yet.
+    If snapshots are switched off or fail, a step that may have written gets a patch without trees,
+    as its changes are unknown. It `is_open` while a step that may have written has no patch yet.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class TurnChanges:
         self._has_looked = False
 
     async def before(self) -> None:
-        """Take a snapshot unless the step already has one; see `ChangeTracker`."""
+        """Take a snapshot unless the step already has a snapshot; see `ChangeTracker`."""
         if self._snapshots is None:
             return
-        # None of several concurrent calls may begin before the snapshot is complete.
+        # No concurrent call may begin before the snapshot is complete.
         async with self._taking:
             if not self.is_open:
                 await self._begin(self._snapshots)
 
     async def _begin(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
-        # Between turns a change may have escaped a watch, and it is not this turn's.
+        # A change between turns may have escaped the watches, and must not count as this turn's.
         thorough = not self._has_looked
         claims = self._limits.claims
         self._claimed, self._taken = claims.mark(), tuple(one.scope for one in claims.current)
@@ -79,7 +79,7 @@ class TurnChanges:
         self.is_open = True
 
     async def after(self) -> Patch | None:
-        """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call it again."""
+        """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call this again."""
         if self._snapshots is None or not self.is_open:
             return None
         patch = await self._compare(self._snapshots, thorough=False)
@@ -89,8 +89,8 @@ class TurnChanges:
     async def finish(self) -> Patch | None:
         """Do `after` for a turn that was cancelled or crashed, within `FINISH_S_MAX`.
 
-        Out of time, it returns a patch without trees. After any other turn it returns what the
-        comparisons have missed.
+        If the time is over, the patch has no trees. After any other turn, the patch contains the
+        changes that earlier comparisons have missed.
         """
         if self._snapshots is None or not self._has_looked:
             return None
@@ -101,7 +101,7 @@ class TurnChanges:
         return Patch(ItemId(self._new_id()), ())
 
     async def _compare(self, snapshots: Snapshots, *, thorough: bool) -> Patch | None:
-        # Without a first snapshot a second one is of no use.
+        # Without a first snapshot, a second snapshot is of no use.
         after = await self._take(snapshots, thorough=thorough) if self._before else ""
         if not after:
             return Patch(ItemId(self._new_id()), ())
@@ -137,7 +137,7 @@ class TurnChanges:
         return () if scope is None or WHOLE in scope.names else scope.names
 
     def _without(self) -> tuple[str, ...]:
-        """Return what was claimed at any time since the earlier snapshot, or during this one."""
+        """Return all places that were claimed at any time since the earlier snapshot."""
         scopes = (*self._taken, *self._limits.claims.since(self._claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
@@ -150,16 +150,16 @@ class TurnChanges:
             return ""
 
     def _warn_of(self, problem: SnapshotProblem) -> None:
-        # Known problems were reported before.
+        # Problems that are already known were reported before.
         if not problem.known:
             message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
             self._warn(WarningRaised("snapshot_failed", message))
 
 
 def own_changes(patch: Patch, changes: Sequence[TreeChange]) -> tuple[TreeChange, ...]:
-    """Return those of the differences between the trees of a patch that belong to it.
+    """Return the differences between a patch's trees that belong to the patch.
 
-    The others are the work of sub-agents at the same time.
+    Other differences are the work of sub-agents at the same time.
     """
 
     def belongs(path: str) -> bool:
