@@ -16,7 +16,7 @@ from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
-Problem = Annotated[str, doc("Why it can't be used now; empty if it can.")]
+Problem = Annotated[str, doc("Why this entry can't be used now; empty if it can.")]
 
 
 class Limits(Struct, frozen=True):
@@ -32,18 +32,17 @@ class HelloResult(Result, frozen=True, tag="hello"):
 
     daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("The version that the daemon speaks.")]
-    log_id: Annotated[str, doc("Changes when the log is a new one: every known `seq` is void.")]
+    log_id: Annotated[str, doc("Changes when the daemon has a new log; earlier `seq`s are void.")]
     limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Environment variables for providers' keys that are not set where the daemon was "
-            "started: those that the configuration names, and well-known ones if no model is "
-            "configured."
+            "Environment variables for providers' keys that the daemon lacks: those named in the "
+            "configuration, and well-known ones if no model is configured."
         ),
     ] = ()
     replaced: Annotated[
-        bool, doc("Another program has been installed in its place since it was started.")
+        bool, doc("The daemon's program has been replaced since the daemon was started.")
     ] = False
     searches_model: Annotated[
         bool,
@@ -85,7 +84,7 @@ class ReplayResult(Result, frozen=True, tag="replay"):
         tuple[Event, ...],
         doc("In order. Deltas of items completed long ago may be missing."),
     ]
-    upto: Annotated[int, doc("Every event up to this `seq` is covered; go on after it.")]
+    upto: Annotated[int, doc("The answer covers every event up to this `seq`; go on after it.")]
     head: Annotated[int, doc("`seq` of the last event in the log.")]
     followers: Annotated[
         tuple[str, ...], doc("Names of the other frontends that have the session open now.")
@@ -98,20 +97,20 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
     files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
     diff: Annotated[str, doc("Unified diff; omits the content of files that may not be read.")]
     cut: Annotated[bool, doc("The list or the diff was too long; its end is missing.")] = False
-    partial: Annotated[bool, doc("More may have changed, without a snapshot of it.")] = False
+    partial: Annotated[bool, doc("Other files may have changed without a snapshot.")] = False
 
 
 class RevertResult(Result, frozen=True, tag="revert"):
-    """What became of files; paths are relative to the workspace."""
+    """What happened to files; paths are relative to the workspace."""
 
     files: Annotated[tuple[str, ...], doc("Files that were put back.")] = ()
     conflicts: Annotated[
         tuple[str, ...], doc("Files that something else has changed; left as they are.")
     ] = ()
-    partial: Annotated[bool, doc("More may have changed, without a snapshot of it.")] = False
+    partial: Annotated[bool, doc("Other files may have changed without a snapshot.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
-        doc("Sessions of background sub-agents whose changes stay; each is reverted on its own."),
+        doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
 
 
@@ -128,7 +127,7 @@ class Steered(Result, frozen=True, tag="steered"):
     """
 
     turn_id: Annotated[str, doc("The running turn.")]
-    input_id: Annotated[str, doc("The input, as long as it waits.")]
+    input_id: Annotated[str, doc("The input, while it waits.")]
 
 
 class Queued(Result, frozen=True, tag="queued"):
@@ -139,11 +138,11 @@ class Queued(Result, frozen=True, tag="queued"):
 
 
 class RateLimit(Struct, frozen=True, omit_defaults=True):
-    """A limit of a provider on how much a model is used, as of its last response."""
+    """A provider's limit on the use of a model, as of the last response."""
 
-    name: Annotated[str, doc("What is limited, as the provider calls it: `requests`, `tokens`, …")]
-    remaining: Annotated[int, doc("What is left until the reset.")]
-    limit: Annotated[int | None, doc("What there is after a reset.")] = None
+    name: Annotated[str, doc("The provider's name for the unit: `requests`, `tokens`, …")]
+    remaining: Annotated[int, doc("Units left until the reset.")]
+    limit: Annotated[int | None, doc("Units available after a reset.")] = None
     resets_at: Annotated[float | None, doc("Unix seconds.")] = None
 
 
@@ -157,25 +156,25 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     problem: Problem = ""
     max_output: Annotated[int | None, doc("Tokens; absent if unknown.")] = None
     price: Annotated[Price | None, doc("Absent if unknown.")] = None
-    variants: Annotated[tuple[str, ...], doc("Names that a turn can choose.")] = ()
-    listed: Annotated[bool, doc("Not in the configuration; only its provider lists it.")] = False
+    variants: Annotated[tuple[str, ...], doc("Names of variants that a turn can choose.")] = ()
+    listed: Annotated[bool, doc("Not in the configuration; only the provider lists it.")] = False
     rate_limits: Annotated[
-        tuple[RateLimit, ...], doc("As its provider reported them last; empty if it has not.")
+        tuple[RateLimit, ...], doc("Limits last reported by the provider; empty if none.")
     ] = ()
 
 
 class ProviderSummary(Struct, frozen=True, omit_defaults=True):
-    """A provider of models that is in use."""
+    """A model provider that is in use."""
 
     name: Annotated[str, doc("The part of a model's name before the slash.")]
     api: Annotated[str, doc("The API that it speaks.")]
-    base_url: Annotated[str, doc("The address of its server; empty if it has none.")] = ""
+    base_url: Annotated[str, doc("Address of the provider's server; empty if there is none.")] = ""
     key: Annotated[
-        str, doc("Where its key comes from, such as `the variable X`; empty if it has none.")
+        str, doc("Source of the key, such as `the variable X`; empty if the provider has none.")
     ] = ""
-    default: Annotated[bool, doc("The default model is one of its models.")] = False
+    default: Annotated[bool, doc("The default model belongs to this provider.")] = False
     answers: Annotated[
-        bool | None, doc("Whether it answered just now; absent if it was not asked.")
+        bool | None, doc("Whether the provider answered just now; absent if it was not asked.")
     ] = None
     problem: Problem = ""
 
@@ -183,12 +182,12 @@ class ProviderSummary(Struct, frozen=True, omit_defaults=True):
 class ProviderOffer(Struct, frozen=True, omit_defaults=True):
     """A provider that could be configured: one with a well-known key, or a server found here."""
 
-    name: Annotated[str, doc("A name for it.")]
+    name: Annotated[str, doc("Suggested name for the provider.")]
     api: Annotated[str, doc("The API that it speaks.")]
     base_url: Annotated[str, doc("The address of its server.")]
-    models: Annotated[tuple[str, ...], doc("Its names of models, the best choice first.")]
+    models: Annotated[tuple[str, ...], doc("The provider's models, the best choice first.")]
     api_key_env: Annotated[
-        str, doc("The well-known variable for its key; empty: a running server without one.")
+        str, doc("The well-known variable for the key; empty for a running server.")
     ] = ""
 
 
@@ -224,22 +223,22 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     program: Annotated[str, doc("Path; empty if it is not installed.")] = ""
     chosen: Annotated[
         bool,
-        doc("Whether the configuration names it. Else the first one installed runs."),
+        doc("Whether the configuration names it. Else the first server installed runs."),
     ] = False
-    running: Annotated[int, doc("Number of directories in which it runs.")] = 0
-    problem: Annotated[str, doc("Why one has ended; empty if none has failed.")] = ""
+    running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
+    problem: Annotated[str, doc("Why a process has ended; empty if none has failed.")] = ""
 
 
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
     """An agent: a prompt, permissions and a model under one name."""
 
-    name: Annotated[str, doc("As it is chosen.")]
+    name: Annotated[str, doc("Name by which the agent is chosen.")]
     description: Annotated[str, doc("One line; may be empty.")] = ""
     model: Annotated[str | None, doc("Absent: the session's model.")] = None
-    read_only: Annotated[bool, doc("Whether it can only read.")] = False
+    read_only: Annotated[bool, doc("Whether the agent can only read.")] = False
     problem: Problem = ""
-    variant: Annotated[str | None, doc("Of the model; absent: that of the configuration.")] = None
-    max_steps: Annotated[int | None, doc("Per turn; absent: what the configuration says.")] = None
+    variant: Annotated[str | None, doc("Variant of the model; absent: the configured one.")] = None
+    max_steps: Annotated[int | None, doc("Steps per turn; absent: the configured limit.")] = None
 
 
 class CommandSummary(Struct, frozen=True, omit_defaults=True):
@@ -247,12 +246,10 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
 
     name: Annotated[str, doc("Typed as `/name`.")]
     description: Annotated[str, doc("One line; may be empty.")] = ""
-    agent: Annotated[str | None, doc("The agent of its turn; absent: the session's.")] = None
-    model: Annotated[str | None, doc("The model of its turn; absent: the session's.")] = None
+    agent: Annotated[str | None, doc("Agent of the turn; absent: the session's agent.")] = None
+    model: Annotated[str | None, doc("Model of the turn; absent: the session's model.")] = None
     problem: Problem = ""
-    subtask: Annotated[bool, doc("A sub-agent does it; `agent` is then that of the sub-agent.")] = (
-        False
-    )
+    subtask: Annotated[bool, doc("A sub-agent does it; `agent` is then the sub-agent.")] = False
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
@@ -264,17 +261,15 @@ class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     problem: Annotated[
         str, doc("Why no mechanism works, so that every command needs approval; else empty.")
     ] = ""
-    limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
-    instead: Annotated[str, doc("Why no better mechanism works here; empty if it is the best.")] = (
-        ""
-    )
+    limits: Annotated[str, doc("What this mechanism can't enforce; empty if it enforces all.")] = ""
+    instead: Annotated[str, doc("Why no better mechanism works; empty if this is the best.")] = ""
 
 
 class CatalogResult(Result, frozen=True, tag="catalog"):
-    """What there is to choose from."""
+    """Lists the models, agents, tools, commands and servers."""
 
-    models: Annotated[tuple[ModelSummary, ...], doc("The default one first.")]
-    tools: Annotated[tuple[ToolSummary, ...], doc("Tools that models are offered.")]
+    models: Annotated[tuple[ModelSummary, ...], doc("The default model first.")]
+    tools: Annotated[tuple[ToolSummary, ...], doc("Tools offered to models.")]
     agents: Annotated[tuple[AgentSummary, ...], doc("Agents that can be chosen.")]
     commands: Annotated[tuple[CommandSummary, ...], doc("Custom commands.")] = ()
     servers: Annotated[tuple[ServerSummary, ...], doc("MCP servers.")] = ()
@@ -287,7 +282,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     ] = ()
     offers: Annotated[
         tuple[ProviderOffer, ...],
-        doc("If asked for: those with well-known keys, set or not, then servers on this machine."),
+        doc("If requested: providers with well-known keys, set or not, then local servers."),
     ] = ()
     problem: Annotated[str, doc("Why the configuration file is not in effect, if so.")] = ""
 
@@ -295,17 +290,17 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
 class HookSummary(Struct, frozen=True, omit_defaults=True):
     """A hook: a command that runs at a moment of a turn."""
 
-    on: Annotated[str, doc("The moment of a turn at which it runs.")]
+    on: Annotated[str, doc("The moment of a turn at which the hook runs.")]
     command: Annotated[str, doc("A command line for the shell.")]
-    tool: Annotated[str, doc("Pattern of tool names, for moments of tool calls.")] = "*"
-    name: Annotated[str, doc("For messages; may be empty.")] = ""
+    tool: Annotated[str, doc("Pattern of tool names, for hooks that run at tool calls.")] = "*"
+    name: Annotated[str, doc("Name for messages; may be empty.")] = ""
 
 
 class ProjectResult(Result, frozen=True, tag="project"):
     """What a workspace's `.tiller` defines; it has no effect unless it is trusted."""
 
     workspace: Annotated[str, doc("Absolute path.")]
-    digest: Annotated[str, doc("Of the content of `files`; empty if there are none.")]
+    digest: Annotated[str, doc("Digest of the content of `files`; empty if there are no files.")]
     files: Annotated[tuple[str, ...], doc("Relative to the workspace.")]
     trusted: Annotated[bool, doc("Whether the user trusts this digest.")]
     problem: Annotated[str, doc("Why the files can't be trusted; empty if they can.")] = ""
@@ -318,9 +313,9 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
     id: Annotated[str, doc("For `rule_revoke`.")]
     permission: Annotated[str, doc("Such as `bash`.")]
     pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
-    action: Annotated[Action, doc("What it decides; a lasting rule always allows.")] = "allow"
-    workspace: Annotated[str, doc("Directory of a lasting rule; empty: it is a session's.")] = ""
-    session_id: Annotated[str, doc("Session that has the rule; empty: it is a lasting one.")] = ""
+    action: Annotated[Action, doc("The rule's decision; a lasting rule always allows.")] = "allow"
+    workspace: Annotated[str, doc("Directory of a lasting rule; empty for a session's rule.")] = ""
+    session_id: Annotated[str, doc("Session that has the rule; empty for a lasting rule.")] = ""
     granted_at: Annotated[float | None, doc("Unix seconds; absent if unknown.")] = None
     by: Annotated[str, doc("The frontend that granted it; empty if unknown.")] = ""
 
@@ -328,14 +323,14 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 class RulesResult(Result, frozen=True, tag="rules"):
     """Lasting rules by directory, then the session's own, oldest first."""
 
-    rules: Annotated[tuple[RuleSummary, ...], doc("Later rules are stronger.")]
+    rules: Annotated[tuple[RuleSummary, ...], doc("The rules; later ones take precedence.")]
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     """Figures about the process."""
 
     daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
-    pid: Annotated[int, doc("Its process id.")]
+    pid: Annotated[int, doc("The daemon's process id.")]
     uptime_s: Annotated[float, doc("Seconds.")]
     log_path: Annotated[str, doc("The database with all sessions.")]
     sessions: Annotated[int, doc("Sessions in the log.")]
@@ -349,7 +344,7 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
 
 
 class McpLoginResult(Result, frozen=True, tag="mcp_login"):
-    """How far a login to an MCP server is."""
+    """Progress of a login to an MCP server."""
 
     state: Annotated[
         Literal["waiting", "done", "logged_out"],

@@ -23,7 +23,7 @@ AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve",
 
 UsdCost = Annotated[float | None, doc("US dollars; absent: the price is unknown.")]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointed to.")]
-ClientName = Annotated[str, doc("Name of the frontend that sent it; empty if unknown.")]
+ClientName = Annotated[str, doc("Name of the frontend that sent the input; empty if unknown.")]
 
 
 PDF = "application/pdf"
@@ -37,13 +37,13 @@ class Image(Struct, frozen=True, omit_defaults=True):
     data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
     text: Annotated[
         str,
-        doc("What a document says, for models that take no documents; ignored in input."),
+        doc("Text of a document, for models that take no documents; ignored in input."),
     ] = ""
     pages: Annotated[int, doc("Pages of a document; ignored in input.")] = 0
 
     @property
     def is_document(self) -> bool:
-        """Whether it is a PDF document."""
+        """Whether the image is a PDF document."""
         return self.media_type == PDF
 
 
@@ -74,9 +74,9 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
-    """Input of the user: at the start of a turn, as steering, or as a follow-up."""
+    """The user's input: at the start of a turn, as steering, or as a follow-up."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
         Delivery, doc("Whether it started a turn, steered one, or came from the queue.")
@@ -90,16 +90,16 @@ class Citation(Struct, frozen=True, omit_defaults=True):
     """A source that the model cites."""
 
     url: Annotated[str, doc("Address of the source; empty for a file.")] = ""
-    title: Annotated[str, doc("Of the page, or the name of the file.")] = ""
+    title: Annotated[str, doc("Title of the page, or name of the file.")] = ""
     text: Annotated[str, doc("The passage of the source; empty if the provider sends none.")] = ""
 
 
 class AssistantMessage(
     Struct, frozen=True, omit_defaults=True, tag_field="type", tag="assistant_message"
 ):
-    """Text of the model."""
+    """Text from the model."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("The text so far; whole in `item_completed`.")]
     state: Annotated[
         MessageState,
@@ -111,16 +111,16 @@ class AssistantMessage(
 
 
 class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """Reasoning of the model."""
+    """The model's reasoning."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
-    text: Annotated[str, doc("A readable form; empty if the provider sends none.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
+    text: Annotated[str, doc("Readable text; empty if the provider sends none.")]
     state: Annotated[
         MessageState,
         doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
     ]
     opaque: Annotated[
-        str, doc("What the provider wants to get back unchanged; of no use to anyone else.")
+        str, doc("Data that the provider needs back unchanged; meaningless to others.")
     ] = ""
 
 
@@ -140,23 +140,23 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
     by: Annotated[
         AllowedBy,
         doc(
-            "`rule`: one of the configuration, or built in. `grant`: one of the session, such as "
-            "`always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to "
-            "read, and can't write where it runs. "
-            "`sandbox`: nothing that it can do there needs approval. `approve`: the setting is "
-            "`always`. `user`: the answer to a request."
+            "`rule`: a configured or built-in rule. `grant`: a rule of the session, such as "
+            "`always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems "
+            "only to read, and can't write where it runs. `sandbox`: nothing that the call can do "
+            "in the sandbox needs approval. `approve`: the setting is `always`. `user`: the "
+            "answer to a request."
         ),
     ]
     reason: Annotated[str, doc("Sentences for people.")]
     permission: Annotated[str, doc("The permission, such as `bash`.")] = ""
-    subject: Annotated[str, doc("What it is for: a command, a path, …; the first of several.")] = ""
+    subject: Annotated[str, doc("Its subject: a command, a path, …; the first of several.")] = ""
     rule: Annotated[Rule | None, doc("The rule that decided, if one did.")] = None
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
     """One call of a tool and, once it has ended, its result."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     call_id: Annotated[CallId, doc("The provider's id of the call.")]
     name: Annotated[str, doc("Name of the tool.")]
     arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
@@ -197,8 +197,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     by_user: Annotated[
         bool,
         doc(
-            "The user made the call: of `bash` by the op `shell`, of `task` by input for a "
-            "sub-agent."
+            "The user made the call: `bash` by the op `shell`, or `task` by input for a sub-agent."
         ),
     ] = False
     by_provider: Annotated[
@@ -213,14 +212,16 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
-        doc("Why it may run; empty if it has not begun, needs no permission, or is the user's."),
+        doc(
+            "Why it may run; empty if it has not begun, needs no permission, or is the user's own."
+        ),
     ] = ()
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
     """A summary that replaces every item up to and including `replaces_upto`."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     summary: Annotated[str, doc("The text that the model gets instead of those items.")]
     replaces_upto: Annotated[ItemId, doc("The last item that the summary replaces.")]
     kept: Annotated[
@@ -231,7 +232,7 @@ class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
     """Something the daemon tells the model, such as that the last turn was interrupted."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     code: Annotated[str, doc("What happened, for programs.")]
     text: Annotated[str, doc("The sentence that the model gets.")]
 
@@ -251,7 +252,7 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     Without trees it is not known what the step changed.
     """
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     files: Annotated[tuple[str, ...], doc("Paths relative to the workspace.")]
     tree_before: Annotated[str, doc("Git tree before the step; empty if unknown.")] = ""
     tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
@@ -259,7 +260,7 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     more: Annotated[int, doc("Number of changed files that are not listed.")] = 0
     within: Annotated[
         tuple[str, ...],
-        doc("Only differences of the trees in these places belong to it; empty: all do."),
+        doc("Only differences in these places belong to the patch; empty: all do."),
     ] = ()
     without: Annotated[
         tuple[str, ...], doc("Differences in these places belong to sub-agents in the background.")
@@ -281,7 +282,8 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     files: InputFiles = ()
     client: ClientName = ""
     sub_agents: Annotated[
-        tuple[str, ...], doc("Agents that work on it as sub-agents before the model gets it.")
+        tuple[str, ...],
+        doc("Agents that work on this as sub-agents before the model gets it."),
     ] = ()
 
 
@@ -289,7 +291,7 @@ class PlanEntry(Struct, frozen=True, omit_defaults=True):
     """One line of the plan."""
 
     text: Annotated[str, doc("What is to be done.")]
-    state: Annotated[Literal["pending", "in_progress", "completed"], doc("How far it is.")]
+    state: Annotated[Literal["pending", "in_progress", "completed"], doc("State of the entry.")]
 
 
 BackgroundState = Literal["running", "exited", "killed", "lost"]
@@ -299,7 +301,7 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     """A command that outlives its tool call, or a sub-agent that does."""
 
     id: Annotated[str, doc("`background_id` in `interrupt`.")]
-    command: Annotated[str, doc("The command line; of a sub-agent its agent and task.")]
+    command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
     state: Annotated[
         BackgroundState, doc("`lost`: the daemon died while it ran; its processes were ended.")
     ]
@@ -309,7 +311,7 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     ended_at: Annotated[float | None, doc("Unix seconds; absent while it runs.")] = None
     exit_status: Annotated[
         int | None,
-        doc("Absent unless it exited on its own. Of a sub-agent: 0 if it completed, else 1."),
+        doc("Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1."),
     ] = None
     sub_agent: Annotated[
         SubAgent | None, doc("Present for a sub-agent: its session, and what it has spent.")
@@ -341,17 +343,17 @@ class Request(Struct, frozen=True, omit_defaults=True):
     ] = ()
     always: Annotated[
         tuple[str, ...],
-        doc("Patterns that `always` would allow for the rest of the session."),
+        doc("Patterns that the answer `always` would allow for the rest of the session."),
     ] = ()
     always_here: Annotated[
         str,
         doc(
-            "Directory for which `always_here` would keep the same patterns as lasting rules, for "
-            "every session; empty if that answer is not possible."
+            "Directory in which `always_here` would allow the same patterns for every session, as "
+            "lasting rules; empty if `always_here` is not possible."
         ),
     ] = ""
-    detail: Annotated[str, doc("All that is asked about; empty if the title is all.")] = ""
+    detail: Annotated[str, doc("All that is asked about; empty if the title says all.")] = ""
     choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
     detail_kind: Annotated[
-        DetailKind, doc("What `detail` contains; never inferred from its text.")
+        DetailKind, doc("Kind of content in `detail`; never inferred from the text.")
     ] = "text"

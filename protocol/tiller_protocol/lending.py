@@ -1,4 +1,4 @@
-"""What a frontend lends to a session while it has it open. None of it is in the log."""
+"""What a frontend lends to a session that it has open. Loans are not in the log."""
 
 from typing import Annotated
 
@@ -23,14 +23,14 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """An MCP server: a program, or an address of the streamable HTTP transport."""
 
     name: Annotated[str, doc("1 to 32 letters, digits, `-` and `_`.")]
-    command: Annotated[tuple[str, ...], doc("Program and arguments; else `url`.")] = ()
+    command: Annotated[tuple[str, ...], doc("Program and arguments; empty if `url` is set.")] = ()
     env: Annotated[dict[str, str], doc("Variables of the program; may hold secrets.")] = {}
-    url: Annotated[str | None, doc("Its address; else `command`.")] = None
+    url: Annotated[str | None, doc("Address of the server; absent if `command` is set.")] = None
     headers: Annotated[dict[str, str], doc("Sent with each request; may hold secrets.")] = {}
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends a session what a frontend has, or takes it back if the fields are absent.
+    """Lends a session what a frontend has, or ends the loan if the fields are absent.
 
     Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was
     last sent, or with the daemon, so send it again every few minutes and before each input. What a
@@ -49,7 +49,7 @@ class SessionLend(Op, frozen=True, tag="session_lend"):
     ] = ()
     reads_files: Annotated[
         bool,
-        doc("Whether it knows files that are not saved; it is then asked by `FileWanted`."),
+        doc("Whether the frontend knows unsaved files; it then gets `FileWanted` questions."),
     ] = False
 
 
@@ -59,7 +59,7 @@ class LentFile(Op, frozen=True, tag="lent_file"):
     question_id: IdText
     text: Annotated[
         Annotated[str, Meta(max_length=LENT_TEXT_CHARS_MAX)] | None,
-        doc("All of the file, as it is in the editor; absent: it can't tell."),
+        doc("The whole text in the editor; absent if the frontend can't tell."),
     ] = None
 
 
@@ -70,13 +70,13 @@ class FileWanted(Struct, frozen=True, omit_defaults=True):
     not asked again until it lends again.
     """
 
-    question_id: Annotated[str, doc("For the answer.")]
-    session_id: Annotated[str, doc("The session that it lends to.")]
+    question_id: Annotated[str, doc("Id for the answer.")]
+    session_id: Annotated[str, doc("The session that the lender lends to.")]
     path: Annotated[str, doc("Absolute; below the workspace of the session.")]
 
 
 LENDER_TOPICS = "lender/"
-"""What the topics of questions to lenders begin with; the name of the lender follows."""
+"""Prefix of the topics of questions to lenders; the name of the lender follows."""
 
 
 def lender_topic(lender: str) -> str:

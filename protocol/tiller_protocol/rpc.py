@@ -1,4 +1,4 @@
-"""The lines of `tiller rpc`: one JSON object each, whose one main field says what it is.
+"""The lines of `tiller rpc`: one JSON object each, with one main field that names its kind.
 
 They carry submissions, answers and events as the sockets do. The daemon knows nothing of them.
 """
@@ -24,8 +24,8 @@ class RpcSubmission(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     id: Annotated[
         IdText | None,
         doc(
-            "As in `Submission`: sent again, even by another process, it gets the same answer. "
-            "Absent: a new one is made."
+            "As in `Submission`: the same id sent again, even by another process, gets the same "
+            "answer. Absent: `tiller rpc` creates an id."
         ),
     ] = None
     client: Annotated[str, doc("The frontend's name; absent: that of `tiller rpc --name`.")] = ""
@@ -37,8 +37,8 @@ class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     submit: Annotated[
         RpcSubmission | None,
         doc(
-            "Submit an op: there will be an `answer` or an `error`. Those of one session are "
-            "submitted in order, each after the answer to the one before."
+            "Submit an op; an `answer` or an `error` follows. Ops on the same session are "
+            "submitted in order, each after the previous one was answered."
         ),
     ] = None
     follow: Annotated[
@@ -67,7 +67,7 @@ class Followers(Struct, frozen=True):
     session_id: Annotated[str, doc("The session.")]
     names: Annotated[
         tuple[str, ...],
-        doc("The other frontends, each by its name; several may have the same."),
+        doc("Names of the other frontends; several may have the same name."),
     ]
 
 
@@ -76,14 +76,14 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
 
     session_id: Annotated[str, doc("The session.")]
     message: Annotated[
-        str, doc("Why, unless it was asked for: perhaps there is no such session.")
+        str, doc("Why, unless `unfollow` asked for it: for example, there is no such session.")
     ] = ""
 
 
 class RpcError(Struct, frozen=True, omit_defaults=True):
     """A line that could not be carried out, or whose answer is unknown."""
 
-    line: Annotated[int, doc("Its number, from 1.")]
+    line: Annotated[int, doc("Number of the line, from 1.")]
     message: Annotated[str, doc("A sentence for a person.")]
     submission_id: Annotated[
         str,
@@ -102,7 +102,7 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
         doc("`connected` (the first line), or `reconnecting` while there is no daemon."),
     ] = None
     hello: Annotated[HelloResult | None, doc("With `connected`: the daemon.")] = None
-    message: Annotated[str, doc("With `reconnecting`: why that fails, if it does.")] = ""
+    message: Annotated[str, doc("With `reconnecting`: why reconnecting fails, if it does.")] = ""
     answer: Annotated[AnyAnswer | None, doc("The answer to a submission.")] = None
     event: Annotated[
         Event | None, doc("The next event of a followed session, in order and only once.")
@@ -116,11 +116,11 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     ] = None
     caught_up: Annotated[
         CaughtUp | None,
-        doc("Once after `follow`: all events so far were sent, later ones are live."),
+        doc("Sent once after `follow`: all events so far were sent; later ones are live."),
     ] = None
     followers: Annotated[
         Followers | None,
-        doc("Who else has a followed session open: first if anyone has, then at each change."),
+        doc("Who else has a followed session open: at once if anyone has, then at each change."),
     ] = None
     started_over: Annotated[
         str | None,
@@ -136,5 +136,5 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
             "answer with `lent_file`."
         ),
     ] = None
-    error: Annotated[RpcError | None, doc("What became of a line that has no answer.")] = None
+    error: Annotated[RpcError | None, doc("Why a line has no answer.")] = None
     tag: Annotated[Tag | None, doc("`tag` of the line that this is about.")] = None

@@ -1,4 +1,4 @@
-"""The state of a session: `Snapshot`, its summary, and what a fork shares with its parent.
+"""The state of a session: `Snapshot`, its summary, and the part that a fork shares with its parent.
 
 `fold` says how events change it.
 """
@@ -38,7 +38,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     step: Annotated[int, doc("0: before the turn, else before this step.")] = 0
     agent: Annotated[str, doc("The agent of the turn.")] = ""
     read_only: Annotated[bool, doc("Whether that agent could only read.")] = False
-    at: Annotated[float, doc("Unix seconds when it began.")] = 0.0
+    at: Annotated[float, doc("Unix seconds when the turn or step began.")] = 0.0
     duration_s: Annotated[
         float | None,
         doc("Seconds that an ended turn took, without the time when no daemon ran."),
@@ -48,15 +48,15 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     ] = None
     model: Annotated[str, doc("The model of the turn, as `provider/model`.")] = ""
     outcome: Annotated[Outcome | None, doc("How an ended turn ended.")] = None
-    error: Annotated[ErrorInfo | None, doc("Why, as in `turn_ended`.")] = None
+    error: Annotated[ErrorInfo | None, doc("Why it ended so, as in `turn_ended`.")] = None
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):
     """What a revert removed from history."""
 
-    position: Annotated[int, doc("Number of items that were left.")]
-    items: Annotated[tuple[Item, ...], doc("What was removed after them.")]
-    marks: Annotated[tuple[Mark, ...], doc("The marks in what was removed.")]
+    position: Annotated[int, doc("Number of items that stayed.")]
+    items: Annotated[tuple[Item, ...], doc("The items removed after them.")]
+    marks: Annotated[tuple[Mark, ...], doc("The marks of the removed items.")]
     conflicts: Annotated[tuple[str, ...], doc("Files that were left as they were.")] = ()
 
 
@@ -89,15 +89,15 @@ class Snapshot(Struct, omit_defaults=True):
     context_tokens: Annotated[
         int,
         doc(
-            "Size of the first `context_items` items, as the provider counted it; 0 if it has not "
-            "counted since history got shorter."
+            "Tokens of the first `context_items` items, as counted by the provider; 0 if there is "
+            "no count since history got shorter."
         ),
     ] = 0
-    context_items: Annotated[int, doc("Number of items in `context_tokens`.")] = 0
+    context_items: Annotated[int, doc("Number of items that `context_tokens` covers.")] = 0
     context_window: Annotated[
         int, doc("Context window of the latest turn's model, in tokens; 0: there was no turn.")
     ] = 0
-    branch: Annotated[str, doc("As in the latest `turn_ended` that has one.")] = ""
+    branch: Annotated[str, doc("From the latest `turn_ended` that has one.")] = ""
     turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None
     last_outcome: Annotated[
         Outcome | None,
@@ -112,11 +112,11 @@ class Snapshot(Struct, omit_defaults=True):
         float | None,
         doc("US dollars for `usage`, as far as prices are known; absent: none is known."),
     ] = None
-    unpriced: Annotated[int, doc("Requests that `cost` lacks, without sub-agents.")] = 0
+    unpriced: Annotated[int, doc("Requests not included in `cost`, without sub-agents.")] = 0
     worked_s: Annotated[float, doc("Seconds of all turns that have ended.")] = 0.0
     delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
     parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
-    parent_turns: Annotated[int, doc("For a fork: number of turns in what it shares.")] = 0
+    parent_turns: Annotated[int, doc("For a fork: number of turns shared with its parent.")] = 0
     owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
 
@@ -136,7 +136,7 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
     cost: UsdCost = None
     requests: Annotated[tuple[Request, ...], doc("Open requests, oldest first.")] = ()
     parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
-    parent_turns: Annotated[int, doc("For a fork: number of turns in what it shares.")] = 0
+    parent_turns: Annotated[int, doc("For a fork: number of turns shared with its parent.")] = 0
     context_tokens: Annotated[int, doc("As in `snapshot`.")] = 0
     context_window: Annotated[int, doc("As in `snapshot`.")] = 0
     branch: Annotated[str, doc("As in `snapshot`.")] = ""
@@ -149,7 +149,7 @@ def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
 
 
 def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
-    """Return what a fork shares with `parent`: history, settings and title, but nothing open.
+    """Return the part of `parent` that a fork shares: history, settings, title, but nothing open.
 
     The events of the fork, beginning with its `session_created`, are folded onto it.
     """

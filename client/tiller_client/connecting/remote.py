@@ -185,7 +185,7 @@ class RemoteDaemon:
             if isinstance(value, dict):
                 return cast("dict[str, object]", value)
         said = said.strip()
-        raise TillerError(f"the answer of the tiller on {self.host} is not JSON: {said}")
+        raise TillerError(f"`tiller` on {self.host} did not answer in JSON: {said}")
 
     def _run(self, words: Sequence[str], accepted: Sequence[int] = (0,)) -> str:
         """Run ssh; returns what it printed, and raises with its last words."""

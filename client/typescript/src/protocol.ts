@@ -195,7 +195,7 @@ export interface SessionDelete {
   session_id: string;
 }
 
-/** Lends a session what a frontend has, or takes it back if the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
+/** Lends a session what a frontend has, or ends the loan if the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
 export interface SessionLend {
   type: "session_lend";
   /** The session. */
@@ -204,7 +204,7 @@ export interface SessionLend {
   lender: string;
   /** MCP servers for the turns of this session and its sub-agents, beside the configured ones. A configured server of the same name takes precedence. */
   mcp_servers?: Array<LentServer>;
-  /** Whether it knows files that are not saved; it is then asked by `FileWanted`. */
+  /** Whether the frontend knows unsaved files; it then gets `FileWanted` questions. */
   reads_files?: boolean;
 }
 
@@ -212,11 +212,11 @@ export interface SessionLend {
 export interface LentServer {
   /** 1 to 32 letters, digits, `-` and `_`. */
   name: string;
-  /** Program and arguments; else `url`. */
+  /** Program and arguments; empty if `url` is set. */
   command?: Array<string>;
   /** Variables of the program; may hold secrets. */
   env?: Record<string, string>;
-  /** Its address; else `command`. */
+  /** Address of the server; absent if `command` is set. */
   url?: string | null;
   /** Sent with each request; may hold secrets. */
   headers?: Record<string, string>;
@@ -226,7 +226,7 @@ export interface LentServer {
 export interface LentFile {
   type: "lent_file";
   question_id: string;
-  /** All of the file, as it is in the editor; absent: it can't tell. */
+  /** The whole text in the editor; absent if the frontend can't tell. */
   text?: string | null;
 }
 
@@ -274,7 +274,7 @@ export interface Image {
   media_type: string;
   /** The encoded file; base64 in JSON. */
   data: string;
-  /** What a document says, for models that take no documents; ignored in input. */
+  /** Text of a document, for models that take no documents; ignored in input. */
   text?: string;
   /** Pages of a document; ignored in input. */
   pages?: number;
@@ -467,13 +467,13 @@ export interface HelloResult {
   daemon_version: string;
   /** The version that the daemon speaks. */
   protocol_version: number;
-  /** Changes when the log is a new one: every known `seq` is void. */
+  /** Changes when the daemon has a new log; earlier `seq`s are void. */
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Environment variables for providers' keys that are not set where the daemon was started: those that the configuration names, and well-known ones if no model is configured. */
+  /** Environment variables for providers' keys that the daemon lacks: those named in the configuration, and well-known ones if no model is configured. */
   missing_keys?: Array<string>;
-  /** Another program has been installed in its place since it was started. */
+  /** The daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
   /** No model is known, so that new sessions and turns first look for a model server on the daemon's machine. */
   searches_model?: boolean;
@@ -533,7 +533,7 @@ export interface SessionSummary {
   requests?: Array<Request>;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: number of turns in what it shares. */
+  /** For a fork: number of turns shared with its parent. */
   parent_turns?: number;
   /** As in `snapshot`. */
   context_tokens?: number;
@@ -557,15 +557,15 @@ export interface Request {
   permission?: string;
   /** What permission rules are matched against: commands, paths, … */
   subjects?: Array<string>;
-  /** Patterns that `always` would allow for the rest of the session. */
+  /** Patterns that the answer `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** Directory for which `always_here` would keep the same patterns as lasting rules, for every session; empty if that answer is not possible. */
+  /** Directory in which `always_here` would allow the same patterns for every session, as lasting rules; empty if `always_here` is not possible. */
   always_here?: string;
-  /** All that is asked about; empty if the title is all. */
+  /** All that is asked about; empty if the title says all. */
   detail?: string;
   /** Suggested replies to a `question`. */
   choices?: Array<string>;
-  /** What `detail` contains; never inferred from its text. */
+  /** Kind of content in `detail`; never inferred from the text. */
   detail_kind?: "command" | "diff" | "text";
 }
 
@@ -670,13 +670,13 @@ export interface Snapshot {
   marks?: Array<Mark>;
   /** Reverts since the last turn, which can be undone; latest last. */
   reverted?: Array<Reverted>;
-  /** Size of the first `context_items` items, as the provider counted it; 0 if it has not counted since history got shorter. */
+  /** Tokens of the first `context_items` items, as counted by the provider; 0 if there is no count since history got shorter. */
   context_tokens?: number;
-  /** Number of items in `context_tokens`. */
+  /** Number of items that `context_tokens` covers. */
   context_items?: number;
   /** Context window of the latest turn's model, in tokens; 0: there was no turn. */
   context_window?: number;
-  /** As in the latest `turn_ended` that has one. */
+  /** From the latest `turn_ended` that has one. */
   branch?: string;
   /** The running turn, if any. */
   turn?: OpenTurn | null;
@@ -690,7 +690,7 @@ export interface Snapshot {
   usage?: Usage;
   /** US dollars for `usage`, as far as prices are known; absent: none is known. */
   cost?: number | null;
-  /** Requests that `cost` lacks, without sub-agents. */
+  /** Requests not included in `cost`, without sub-agents. */
   unpriced?: number;
   /** Seconds of all turns that have ended. */
   worked_s?: number;
@@ -698,7 +698,7 @@ export interface Snapshot {
   delegated_steps?: number;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: number of turns in what it shares. */
+  /** For a fork: number of turns shared with its parent. */
   parent_turns?: number;
   /** For a sub-agent: the session that it works for. */
   owner_id?: string | null;
@@ -706,10 +706,10 @@ export interface Snapshot {
   owner_item_id?: string | null;
 }
 
-/** Input of the user: at the start of a turn, as steering, or as a follow-up. */
+/** The user's input: at the start of a turn, as steering, or as a follow-up. */
 export interface UserMessage {
   type: "user_message";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** What the user wrote. */
   text: string;
@@ -719,14 +719,14 @@ export interface UserMessage {
   images?: Array<Image>;
   /** Paths of files that the user pointed to. */
   files?: Array<string>;
-  /** Name of the frontend that sent it; empty if unknown. */
+  /** Name of the frontend that sent the input; empty if unknown. */
   client?: string;
 }
 
-/** Text of the model. */
+/** Text from the model. */
 export interface AssistantMessage {
   type: "assistant_message";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** The text so far; whole in `item_completed`. */
   text: string;
@@ -740,29 +740,29 @@ export interface AssistantMessage {
 export interface Citation {
   /** Address of the source; empty for a file. */
   url?: string;
-  /** Of the page, or the name of the file. */
+  /** Title of the page, or name of the file. */
   title?: string;
   /** The passage of the source; empty if the provider sends none. */
   text?: string;
 }
 
-/** Reasoning of the model. */
+/** The model's reasoning. */
 export interface Reasoning {
   type: "reasoning";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
-  /** A readable form; empty if the provider sends none. */
+  /** Readable text; empty if the provider sends none. */
   text: string;
   /** `discarded`: not part of the answer, as the request was made again; ignore it. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
-  /** What the provider wants to get back unchanged; of no use to anyone else. */
+  /** Data that the provider needs back unchanged; meaningless to others. */
   opaque?: string;
 }
 
 /** One call of a tool and, once it has ended, its result. */
 export interface ToolCall {
   type: "tool_call";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** The provider's id of the call. */
   call_id: string;
@@ -796,7 +796,7 @@ export interface ToolCall {
   discarded?: boolean;
   /** Number of the session's model request that made the call, from 0. Calls of one response share it, and go back to the model as one message. */
   ordinal?: number;
-  /** The user made the call: of `bash` by the op `shell`, of `task` by input for a sub-agent. */
+  /** The user made the call: `bash` by the op `shell`, or `task` by input for a sub-agent. */
   by_user?: boolean;
   /** The provider ran the call, within its response; `output` is for people, bounded. */
   by_provider?: boolean;
@@ -804,7 +804,7 @@ export interface ToolCall {
   sub_agent?: SubAgent | null;
   /** JSON text of the arguments that a hook put in place of `arguments`, if one did. */
   rewritten_arguments?: string;
-  /** Why it may run; empty if it has not begun, needs no permission, or is the user's. */
+  /** Why it may run; empty if it has not begun, needs no permission, or is the user's own. */
   allowed?: Array<Allowed>;
 }
 
@@ -838,13 +838,13 @@ export interface Usage {
 
 /** Why a call may run, or one of the reasons if it needs several permissions. */
 export interface Allowed {
-  /** `rule`: one of the configuration, or built in. `grant`: one of the session, such as `always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to read, and can't write where it runs. `sandbox`: nothing that it can do there needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
+  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, such as `always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems only to read, and can't write where it runs. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
   /** Sentences for people. */
   reason: string;
   /** The permission, such as `bash`. */
   permission?: string;
-  /** What it is for: a command, a path, …; the first of several. */
+  /** Its subject: a command, a path, …; the first of several. */
   subject?: string;
   /** The rule that decided, if one did. */
   rule?: Rule | null;
@@ -853,7 +853,7 @@ export interface Allowed {
 /** A summary that replaces every item up to and including `replaces_upto`. */
 export interface Compaction {
   type: "compaction";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** The text that the model gets instead of those items. */
   summary: string;
@@ -866,7 +866,7 @@ export interface Compaction {
 /** Something the daemon tells the model, such as that the last turn was interrupted. */
 export interface Notice {
   type: "notice";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** What happened, for programs. */
   code: string;
@@ -877,7 +877,7 @@ export interface Notice {
 /** Files that one step changed. Without trees it is not known what the step changed. */
 export interface Patch {
   type: "patch";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** Paths relative to the workspace. */
   files: Array<string>;
@@ -889,7 +889,7 @@ export interface Patch {
   changes?: Array<FileChange>;
   /** Number of changed files that are not listed. */
   more?: number;
-  /** Only differences of the trees in these places belong to it; empty: all do. */
+  /** Only differences in these places belong to the patch; empty: all do. */
   within?: Array<string>;
   /** Differences in these places belong to sub-agents in the background. */
   without?: Array<string>;
@@ -919,9 +919,9 @@ export interface QueuedInput {
   images?: Array<Image>;
   /** Paths of files that the user pointed to. */
   files?: Array<string>;
-  /** Name of the frontend that sent it; empty if unknown. */
+  /** Name of the frontend that sent the input; empty if unknown. */
   client?: string;
-  /** Agents that work on it as sub-agents before the model gets it. */
+  /** Agents that work on this as sub-agents before the model gets it. */
   sub_agents?: Array<string>;
 }
 
@@ -929,7 +929,7 @@ export interface QueuedInput {
 export interface PlanEntry {
   /** What is to be done. */
   text: string;
-  /** How far it is. */
+  /** State of the entry. */
   state: "completed" | "in_progress" | "pending";
 }
 
@@ -937,7 +937,7 @@ export interface PlanEntry {
 export interface BackgroundCommand {
   /** `background_id` in `interrupt`. */
   id: string;
-  /** The command line; of a sub-agent its agent and task. */
+  /** The command line; for a sub-agent, its agent and task. */
   command: string;
   /** `lost`: the daemon died while it ran; its processes were ended. */
   state: "exited" | "killed" | "lost" | "running";
@@ -949,7 +949,7 @@ export interface BackgroundCommand {
   output_path?: string;
   /** Unix seconds; absent while it runs. */
   ended_at?: number | null;
-  /** Absent unless it exited on its own. Of a sub-agent: 0 if it completed, else 1. */
+  /** Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1. */
   exit_status?: number | null;
   /** Present for a sub-agent: its session, and what it has spent. */
   sub_agent?: SubAgent | null;
@@ -969,7 +969,7 @@ export interface Mark {
   agent?: string;
   /** Whether that agent could only read. */
   read_only?: boolean;
-  /** Unix seconds when it began. */
+  /** Unix seconds when the turn or step began. */
   at?: number;
   /** Seconds that an ended turn took, without the time when no daemon ran. */
   duration_s?: number | null;
@@ -979,7 +979,7 @@ export interface Mark {
   model?: string;
   /** How an ended turn ended. */
   outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
-  /** Why, as in `turn_ended`. */
+  /** Why it ended so, as in `turn_ended`. */
   error?: ErrorInfo | null;
 }
 
@@ -1001,11 +1001,11 @@ export interface ErrorInfo {
 
 /** What a revert removed from history. */
 export interface Reverted {
-  /** Number of items that were left. */
+  /** Number of items that stayed. */
   position: number;
-  /** What was removed after them. */
+  /** The items removed after them. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** The marks in what was removed. */
+  /** The marks of the removed items. */
   marks: Array<Mark>;
   /** Files that were left as they were. */
   conflicts?: Array<string>;
@@ -1080,7 +1080,7 @@ export interface ReplayResult {
   type: "replay";
   /** In order. Deltas of items completed long ago may be missing. */
   events: Array<Event>;
-  /** Every event up to this `seq` is covered; go on after it. */
+  /** The answer covers every event up to this `seq`; go on after it. */
   upto: number;
   /** `seq` of the last event in the log. */
   head: number;
@@ -1379,20 +1379,20 @@ export interface SessionDiffResult {
   diff: string;
   /** The list or the diff was too long; its end is missing. */
   cut?: boolean;
-  /** More may have changed, without a snapshot of it. */
+  /** Other files may have changed without a snapshot. */
   partial?: boolean;
 }
 
-/** What became of files; paths are relative to the workspace. */
+/** What happened to files; paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
   /** Files that were put back. */
   files?: Array<string>;
   /** Files that something else has changed; left as they are. */
   conflicts?: Array<string>;
-  /** More may have changed, without a snapshot of it. */
+  /** Other files may have changed without a snapshot. */
   partial?: boolean;
-  /** Sessions of background sub-agents whose changes stay; each is reverted on its own. */
+  /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
 }
 
@@ -1408,7 +1408,7 @@ export interface Steered {
   type: "steered";
   /** The running turn. */
   turn_id: string;
-  /** The input, as long as it waits. */
+  /** The input, while it waits. */
   input_id: string;
 }
 
@@ -1421,12 +1421,12 @@ export interface Queued {
   position: number;
 }
 
-/** What there is to choose from. */
+/** Lists the models, agents, tools, commands and servers. */
 export interface CatalogResult {
   type: "catalog";
-  /** The default one first. */
+  /** The default model first. */
   models: Array<ModelSummary>;
-  /** Tools that models are offered. */
+  /** Tools offered to models. */
   tools: Array<ToolSummary>;
   /** Agents that can be chosen. */
   agents: Array<AgentSummary>;
@@ -1440,7 +1440,7 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, by their names. */
   providers?: Array<ProviderSummary>;
-  /** If asked for: those with well-known keys, set or not, then servers on this machine. */
+  /** If requested: providers with well-known keys, set or not, then local servers. */
   offers?: Array<ProviderOffer>;
   /** Why the configuration file is not in effect, if so. */
   problem?: string;
@@ -1456,17 +1456,17 @@ export interface ModelSummary {
   default?: boolean;
   /** Tokens; absent if unknown. */
   context_window?: number | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can. */
   problem?: string;
   /** Tokens; absent if unknown. */
   max_output?: number | null;
   /** Absent if unknown. */
   price?: Price | null;
-  /** Names that a turn can choose. */
+  /** Names of variants that a turn can choose. */
   variants?: Array<string>;
-  /** Not in the configuration; only its provider lists it. */
+  /** Not in the configuration; only the provider lists it. */
   listed?: boolean;
-  /** As its provider reported them last; empty if it has not. */
+  /** Limits last reported by the provider; empty if none. */
   rate_limits?: Array<RateLimit>;
 }
 
@@ -1497,13 +1497,13 @@ export interface PriceTier {
   cache_write?: number | null;
 }
 
-/** A limit of a provider on how much a model is used, as of its last response. */
+/** A provider's limit on the use of a model, as of the last response. */
 export interface RateLimit {
-  /** What is limited, as the provider calls it: `requests`, `tokens`, … */
+  /** The provider's name for the unit: `requests`, `tokens`, … */
   name: string;
-  /** What is left until the reset. */
+  /** Units left until the reset. */
   remaining: number;
-  /** What there is after a reset. */
+  /** Units available after a reset. */
   limit?: number | null;
   /** Unix seconds. */
   resets_at?: number | null;
@@ -1523,19 +1523,19 @@ export interface ToolSummary {
 
 /** An agent: a prompt, permissions and a model under one name. */
 export interface AgentSummary {
-  /** As it is chosen. */
+  /** Name by which the agent is chosen. */
   name: string;
   /** One line; may be empty. */
   description?: string;
   /** Absent: the session's model. */
   model?: string | null;
-  /** Whether it can only read. */
+  /** Whether the agent can only read. */
   read_only?: boolean;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can. */
   problem?: string;
-  /** Of the model; absent: that of the configuration. */
+  /** Variant of the model; absent: the configured one. */
   variant?: string | null;
-  /** Per turn; absent: what the configuration says. */
+  /** Steps per turn; absent: the configured limit. */
   max_steps?: number | null;
 }
 
@@ -1545,13 +1545,13 @@ export interface CommandSummary {
   name: string;
   /** One line; may be empty. */
   description?: string;
-  /** The agent of its turn; absent: the session's. */
+  /** Agent of the turn; absent: the session's agent. */
   agent?: string | null;
-  /** The model of its turn; absent: the session's. */
+  /** Model of the turn; absent: the session's model. */
   model?: string | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can. */
   problem?: string;
-  /** A sub-agent does it; `agent` is then that of the sub-agent. */
+  /** A sub-agent does it; `agent` is then the sub-agent. */
   subtask?: boolean;
 }
 
@@ -1575,11 +1575,11 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names it. Else the first one installed runs. */
+  /** Whether the configuration names it. Else the first server installed runs. */
   chosen?: boolean;
-  /** Number of directories in which it runs. */
+  /** Number of directories in which the server runs. */
   running?: number;
-  /** Why one has ended; empty if none has failed. */
+  /** Why a process has ended; empty if none has failed. */
   problem?: string;
 }
 
@@ -1593,41 +1593,41 @@ export interface SandboxSummary {
   name?: string;
   /** Why no mechanism works, so that every command needs approval; else empty. */
   problem?: string;
-  /** What this mechanism can't enforce; empty if nothing. */
+  /** What this mechanism can't enforce; empty if it enforces all. */
   limits?: string;
-  /** Why no better mechanism works here; empty if it is the best. */
+  /** Why no better mechanism works; empty if this is the best. */
   instead?: string;
 }
 
-/** A provider of models that is in use. */
+/** A model provider that is in use. */
 export interface ProviderSummary {
   /** The part of a model's name before the slash. */
   name: string;
   /** The API that it speaks. */
   api: string;
-  /** The address of its server; empty if it has none. */
+  /** Address of the provider's server; empty if there is none. */
   base_url?: string;
-  /** Where its key comes from, such as `the variable X`; empty if it has none. */
+  /** Source of the key, such as `the variable X`; empty if the provider has none. */
   key?: string;
-  /** The default model is one of its models. */
+  /** The default model belongs to this provider. */
   default?: boolean;
-  /** Whether it answered just now; absent if it was not asked. */
+  /** Whether the provider answered just now; absent if it was not asked. */
   answers?: boolean | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can. */
   problem?: string;
 }
 
 /** A provider that could be configured: one with a well-known key, or a server found here. */
 export interface ProviderOffer {
-  /** A name for it. */
+  /** Suggested name for the provider. */
   name: string;
   /** The API that it speaks. */
   api: string;
   /** The address of its server. */
   base_url: string;
-  /** Its names of models, the best choice first. */
+  /** The provider's models, the best choice first. */
   models: Array<string>;
-  /** The well-known variable for its key; empty: a running server without one. */
+  /** The well-known variable for the key; empty for a running server. */
   api_key_env?: string;
 }
 
@@ -1636,7 +1636,7 @@ export interface ProjectResult {
   type: "project";
   /** Absolute path. */
   workspace: string;
-  /** Of the content of `files`; empty if there are none. */
+  /** Digest of the content of `files`; empty if there are no files. */
   digest: string;
   /** Relative to the workspace. */
   files: Array<string>;
@@ -1650,17 +1650,17 @@ export interface ProjectResult {
 
 /** A hook: a command that runs at a moment of a turn. */
 export interface HookSummary {
-  /** The moment of a turn at which it runs. */
+  /** The moment of a turn at which the hook runs. */
   on: string;
   /** A command line for the shell. */
   command: string;
-  /** Pattern of tool names, for moments of tool calls. */
+  /** Pattern of tool names, for hooks that run at tool calls. */
   tool?: string;
-  /** For messages; may be empty. */
+  /** Name for messages; may be empty. */
   name?: string;
 }
 
-/** How far a login to an MCP server is. */
+/** Progress of a login to an MCP server. */
 export interface McpLoginResult {
   type: "mcp_login";
   /** `waiting`: the user has to open `url`. `done`: the login is stored. */
@@ -1672,7 +1672,7 @@ export interface McpLoginResult {
 /** Lasting rules by directory, then the session's own, oldest first. */
 export interface RulesResult {
   type: "rules";
-  /** Later rules are stronger. */
+  /** The rules; later ones take precedence. */
   rules: Array<RuleSummary>;
 }
 
@@ -1684,11 +1684,11 @@ export interface RuleSummary {
   permission: string;
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
-  /** What it decides; a lasting rule always allows. */
+  /** The rule's decision; a lasting rule always allows. */
   action?: "allow" | "ask" | "deny";
-  /** Directory of a lasting rule; empty: it is a session's. */
+  /** Directory of a lasting rule; empty for a session's rule. */
   workspace?: string;
-  /** Session that has the rule; empty: it is a lasting one. */
+  /** Session that has the rule; empty for a lasting rule. */
   session_id?: string;
   /** Unix seconds; absent if unknown. */
   granted_at?: number | null;
@@ -1701,7 +1701,7 @@ export interface DaemonStatusResult {
   type: "daemon_status";
   /** Such as `1.2.0`. */
   daemon_version: string;
-  /** Its process id. */
+  /** The daemon's process id. */
   pid: number;
   /** Seconds. */
   uptime_s: number;
@@ -1736,9 +1736,9 @@ export interface Rejected {
 
 /** Asks a lender for a file; published under the topic `lender/` and its name. To be answered by `lent_file` within 2 seconds. Then the file on disk is used, and the lender is not asked again until it lends again. */
 export interface FileWanted {
-  /** For the answer. */
+  /** Id for the answer. */
   question_id: string;
-  /** The session that it lends to. */
+  /** The session that the lender lends to. */
   session_id: string;
   /** Absolute; below the workspace of the session. */
   path: string;
@@ -1746,7 +1746,7 @@ export interface FileWanted {
 
 /** A line to `tiller rpc`, with exactly one of `submit`, `follow` and `unfollow`. */
 export interface RpcInput {
-  /** Submit an op: there will be an `answer` or an `error`. Those of one session are submitted in order, each after the answer to the one before. */
+  /** Submit an op; an `answer` or an `error` follows. Ops on the same session are submitted in order, each after the previous one was answered. */
   submit?: RpcSubmission | null;
   /** Send the events of this session; `daemon`: life-cycle events of all sessions. */
   follow?: string | null;
@@ -1762,7 +1762,7 @@ export interface RpcInput {
 export interface RpcSubmission {
   /** What to do. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
-  /** As in `Submission`: sent again, even by another process, it gets the same answer. Absent: a new one is made. */
+  /** As in `Submission`: the same id sent again, even by another process, gets the same answer. Absent: `tiller rpc` creates an id. */
   id?: string | null;
   /** The frontend's name; absent: that of `tiller rpc --name`. */
   client?: string;
@@ -1774,7 +1774,7 @@ export interface RpcOutput {
   state?: "connected" | "reconnecting" | null;
   /** With `connected`: the daemon. */
   hello?: HelloResult | null;
-  /** With `reconnecting`: why that fails, if it does. */
+  /** With `reconnecting`: why reconnecting fails, if it does. */
   message?: string;
   /** The answer to a submission. */
   answer?: Accepted | Rejected | null;
@@ -1782,9 +1782,9 @@ export interface RpcOutput {
   event?: Event | null;
   /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;
-  /** Once after `follow`: all events so far were sent, later ones are live. */
+  /** Sent once after `follow`: all events so far were sent; later ones are live. */
   caught_up?: CaughtUp | null;
-  /** Who else has a followed session open: first if anyone has, then at each change. */
+  /** Who else has a followed session open: at once if anyone has, then at each change. */
   followers?: Followers | null;
   /** The daemon has a new log: forget this session's events; all are sent again. */
   started_over?: string | null;
@@ -1792,7 +1792,7 @@ export interface RpcOutput {
   unfollowed?: Unfollowed | null;
   /** A question to a lender whose `session_lend` with `reads_files` was submitted here; answer with `lent_file`. */
   file_wanted?: FileWanted | null;
-  /** What became of a line that has no answer. */
+  /** Why a line has no answer. */
   error?: RpcError | null;
   /** `tag` of the line that this is about. */
   tag?: string | number | null;
@@ -1810,7 +1810,7 @@ export interface CaughtUp {
 export interface Followers {
   /** The session. */
   session_id: string;
-  /** The other frontends, each by its name; several may have the same. */
+  /** Names of the other frontends; several may have the same name. */
   names: Array<string>;
 }
 
@@ -1818,13 +1818,13 @@ export interface Followers {
 export interface Unfollowed {
   /** The session. */
   session_id: string;
-  /** Why, unless it was asked for: perhaps there is no such session. */
+  /** Why, unless `unfollow` asked for it: for example, there is no such session. */
   message?: string;
 }
 
 /** A line that could not be carried out, or whose answer is unknown. */
 export interface RpcError {
-  /** Its number, from 1. */
+  /** Number of the line, from 1. */
   line: number;
   /** A sentence for a person. */
   message: string;
