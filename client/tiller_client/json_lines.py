@@ -15,7 +15,7 @@ from tiller_client.following.watch import Wakeup
 from tiller_client.streams import put_bytes
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
-"""Longest line: a message of the largest size in base64, which is a third longer, and more."""
+"""Longest line: more than the largest message takes in base64, which is a third longer."""
 
 READ_BYTES = 128 * 1024
 
@@ -60,7 +60,7 @@ class LineWriter:
         self._lock = threading.Lock()
 
     def write(self, struct: msgspec.Struct) -> None:
-        """Write one line; raises as `put_bytes`."""
+        """Write one line; raises the same errors as `put_bytes`."""
         with self._lock:
             put_bytes(self._descriptor, msgspec.json.encode(struct) + b"\n")
 

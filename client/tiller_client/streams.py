@@ -24,8 +24,8 @@ STAND_INS = {"…": "...", "→": "->", "↗": "->", "◷": "@"} | dict(
 class Repertoire(dict[int, str]):
     """How each character is written, for `str.translate`; computed on first use.
 
-    A character that the encoding lacks is its code point; one of our signs is its stand-in then,
-    and always on a dumb terminal.
+    A character that the encoding lacks becomes its code point. Our signs become stand-ins then, and
+    always on a dumb terminal.
     """
 
     def __init__(self, encoding: str, *, dumb: bool) -> None:
@@ -55,14 +55,14 @@ class Output:
     encoding = "utf-8"
     """The encoding of the locale, or the one in PYTHONIOENCODING."""
     repertoire: Repertoire | None = None
-    """None: every character is shown as it is."""
+    """`None`: every character is shown as it is."""
 
 
 def open_streams() -> None:
-    """Open what is closed, and find out what the outputs can show.
+    """Open closed streams, and find out what the outputs can show.
 
-    A socket would take the number of a closed stream. Such a stream is the null device, opened so
-    that what is read ends at once and what is written fails, as it would without it.
+    A socket would take the number of a closed stream, so the null device takes it. Reading it ends
+    at once, and writing fails, as on a closed stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -82,7 +82,7 @@ def open_streams() -> None:
 
 
 def showable(text: str) -> str:
-    """Text as the outputs can show it: with stand-ins where they lack the signs."""
+    """Text as the outputs can show it, with stand-ins for signs that they lack."""
     return (
         text if Output.repertoire is None or text.isascii() else text.translate(Output.repertoire)
     )
@@ -107,8 +107,8 @@ def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
     """Write text to stdout or stderr; it may wait in a buffer, until `flush`.
 
     It has no stand-ins if it is `exact` and the encoding has all characters. Raises
-    `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if it can't be written;
-    after that, what is written to it is dropped.
+    `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if stdout can't be
+    written; later output to it is dropped.
     """
     try:
         stream.write(text if exact and _is_utf_8() else showable(text))
@@ -117,7 +117,7 @@ def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
 
 
 def flush(stream: TextIO) -> None:
-    """Write what waits in the buffer; raises as `put`."""
+    """Write the contents of the buffer; raises the same errors as `put`."""
     try:
         stream.flush()
     except OSError as error:
@@ -125,7 +125,7 @@ def flush(stream: TextIO) -> None:
 
 
 def put_bytes(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, even where whoever made the pipe has set it not to wait.
+    """Write all of `data`, even if the pipe is non-blocking.
 
     Raises `BrokenPipeError` if nobody reads it, or `UnwritableOutput`.
     """
@@ -148,7 +148,7 @@ def _is_utf_8() -> bool:
 
 
 def _give_up(stream: TextIO, error: OSError) -> None:
-    """Drop what waits in the buffer, which Python would write at its end, and all that follows."""
+    """Drop the buffer, which Python would write when it exits, and all later output."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -63,9 +63,10 @@ Kind = TypeVar("Kind", bound=AnyResult)
 
 
 class Client:
-    """A frontend; a context manager. Starts a daemon if none is running, now or at a submission.
+    """A frontend; a context manager that connects when it is entered.
 
-    Entering connects. Every method may raise a `TillerError`, whose message says what to do.
+    Entering and each submission start a daemon if none is running. Every method may raise a
+    `TillerError`, whose message says what to do.
     """
 
     hello: HelloResult
@@ -76,8 +77,8 @@ class Client:
     ) -> None:
         """Do not connect yet.
 
-        Other frontends see `name`; the variables that tell `tiller` where the daemon is are taken
-        from `environ`, unless `places` tell it.
+        Other frontends see `name`. The variables in `environ` tell where the daemon is, unless
+        `places` is given.
         """
         places = places or find_places(environ, sys.platform, os.getuid())
         self.pool = ConnectionPool(places, name, environ=environ)
@@ -111,14 +112,14 @@ class Client:
     def submit(self, op: AnyOp, *, submission_id: str = "") -> AnyResult | None:
         """Submit any op and return the result, if it has one.
 
-        With a `submission_id` of your own it may be repeated, even by another process: it is
-        executed once. Raises `RejectedError` with the daemon's answer, or `NoAnswer`.
+        With your own `submission_id` it may be repeated, even by another process, and is executed
+        once. Raises `RejectedError` with the daemon's answer, or `NoAnswer`.
         """
         with self.pool.connection() as connection:
             return connection.submit(op, submission_id=submission_id).result
 
     def ask(self, op: AnyOp, kind: type[Kind]) -> Kind:
-        """Submit an op that has a result of type `kind`; raises as `submit`."""
+        """Submit an op with a result of type `kind`; raises the same errors as `submit`."""
         with self.pool.connection() as connection:
             return connection.ask(op, kind)
 
@@ -130,7 +131,7 @@ class Client:
         return Session(self, self.ask(op, Created).session_id)
 
     def session(self, session_id: str) -> "Session":
-        """A session that exists; nothing is checked until it is used."""
+        """Return an existing session; whether it exists is checked when it is used."""
         return Session(self, session_id)
 
     def opened(self, stream: "EventStream") -> None:
@@ -177,7 +178,7 @@ class Session:
         self.client.submit(Answer(request_id, decision, text))
 
     def follow(self, after: int = 0) -> "EventStream":
-        """The events after the one with the number `after`: those so far, then each new one."""
+        """Return the events after number `after`: past events, then each new one."""
         return EventStream(self.client, self.session_id, after)
 
 
@@ -220,7 +221,7 @@ class EventStream:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self.feed.connected
 
     @property

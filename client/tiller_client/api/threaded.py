@@ -1,9 +1,9 @@
-"""What the clients for trio and asyncio share: the blocking client, each call of it in a thread.
+"""The base of the clients for trio and asyncio: the blocking client, each call in a thread.
 
-So there is one implementation of tokens, locks, restarts and catch-up for everybody. Threads cost
-less here than a second one would: a submission takes a millisecond, and a stream of events hands
-over what has arrived as a whole. A task that is cancelled stops waiting at once; its thread ends
-by itself, within a second for events. An op whose submission was cancelled may still take effect.
+So tokens, locks, restarts and catch-up are implemented once. Threads cost less than a second
+implementation: a submission takes a millisecond, and a stream hands over all arrived events at
+once. A task that is cancelled stops waiting at once; its thread ends by itself, within a second for
+events. An op whose submission was cancelled may still take effect.
 """
 
 import os
@@ -78,7 +78,7 @@ class ThreadedClient(ABC):
         return ThreadedSession(self, await self.in_thread(create))
 
     def session(self, session_id: str) -> "ThreadedSession":
-        """A session that exists; nothing is checked until it is used."""
+        """Return an existing session; whether it exists is checked when it is used."""
         return ThreadedSession(self, self.blocking.session(session_id))
 
 
@@ -109,7 +109,7 @@ class ThreadedSession:
         await self.client.in_thread(partial(self._session.answer, request_id, decision, text))
 
     def follow(self, after: int = 0) -> "ThreadedEventStream":
-        """The events after the one with the number `after`: those so far, then each new one."""
+        """Return the events after number `after`: past events, then each new one."""
         return ThreadedEventStream(self.client, self._session.follow(after))
 
 
@@ -147,7 +147,7 @@ class ThreadedEventStream:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self._stream.connected
 
     @property

@@ -35,8 +35,8 @@ _Kind = TypeVar("_Kind", bound=AnyResult)
 class DaemonConnection:
     """A frontend's connection to the daemon; a context manager, for one thread at a time.
 
-    `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start` a
-    daemon is started if none is running, now or at any later op.
+    `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start`, a
+    daemon is started if none is running, both now and at any later op.
     """
 
     hello: HelloResult
@@ -58,7 +58,7 @@ class DaemonConnection:
     ) -> None:
         """Connect and say hello as `name`; `environ` is for a daemon that this starts.
 
-        With `only_crashed` this start is only for a daemon that has crashed.
+        With `only_crashed`, this starts only a daemon that has crashed.
         Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
         daemon speaks another version of the protocol.
         """
@@ -96,7 +96,7 @@ class DaemonConnection:
         self._socket.close()
 
     def ask(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
-        """Submit an op and return its result of type `kind`; raises as `submit`."""
+        """Submit an op and return its result of type `kind`; raises the same errors as `submit`."""
         result = self.submit(op).result
         if not isinstance(result, kind):
             raise TillerError(
@@ -106,18 +106,18 @@ class DaemonConnection:
         return result
 
     def look(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
-        """`ask` without starting a daemon that the user has stopped; raises `NoDaemon` then.
+        """Like `ask`, but raise `NoDaemon` instead of starting a daemon that the user has stopped.
 
-        One that has crashed is started.
+        A daemon that has crashed is started.
         """
         with self.starting_only_crashed():
             return self.ask(op, kind)
 
     @contextlib.contextmanager
     def starting_only_crashed(self) -> Generator[None]:
-        """Within it, raise `NoDaemon` instead of starting a daemon that the user has stopped.
+        """Within the block, raise `NoDaemon` instead of starting a daemon that the user stopped.
 
-        It is for what no user waits for: whoever stops a daemon means it.
+        For work that no user waits for, which must not undo `tiller daemon stop`.
         """
         self._only_crashed = True
         try:
@@ -127,12 +127,12 @@ class DaemonConnection:
 
     @contextlib.contextmanager
     def unless_stopped(self) -> Generator[None]:
-        """Run the block up to its end, or to where it needs a daemon that the user has stopped."""
+        """Run the block, but leave it early if it needs a daemon that the user has stopped."""
         with contextlib.suppress(NoDaemon), self.starting_only_crashed():
             yield
 
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
-        """Submit an op, under that id and name or a new one and its own, and wait for its answer.
+        """Submit an op, by default with a new id and the connection's name; wait for its answer.
 
         Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
         if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
@@ -181,13 +181,13 @@ class DaemonConnection:
         return self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
     def _read_token(self) -> str:
-        """Read the token of the daemon that listens, which has written it before."""
+        """Read the token of the listening daemon, which wrote it before it listened."""
         deadline = time.monotonic() + self._daemon.token_deadline_s
         while True:
             self._reach()
             try:
                 return self._daemon.token()
-            except (NoDaemon, LinkLost):  # it has stopped since it was connected
+            except (NoDaemon, LinkLost):  # the daemon has stopped since the connection was made
                 if time.monotonic() > deadline:
                     raise
                 self._socket.close()
@@ -233,7 +233,7 @@ class DaemonConnection:
         )
 
     def _silence(self, op: AnyOp) -> Silence:
-        """The wait for the answer to an op; the user is told once until the next answer."""
+        """The wait for the answer to an op; tells the user once until the next answer."""
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
@@ -244,7 +244,7 @@ class DaemonConnection:
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:
-    """Whether the daemon that got the op has another token than the one it was sent with."""
+    """Whether the daemon that got the op has a different token from the one sent with the op."""
     return isinstance(answer, Rejected) and answer.code == "unauthorized"
 
 

@@ -31,7 +31,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def connection(self) -> Generator[DaemonConnection]:
-        """Lend a connection; raises as `DaemonConnection`. One that failed is not used again."""
+        """Lend a connection, and close it if it fails; raises the errors of `DaemonConnection`."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self.connect()
@@ -46,15 +46,16 @@ class ConnectionPool:
         self._keep(connection)
 
     def start_crashed(self) -> bool:
-        """Start the daemon if it has crashed; false if it was stopped. Raises as `connection`.
+        """Start the daemon if it has crashed; return false if it was stopped.
 
-        Threads that notice a crash at the same time start one daemon, not one each.
+        Raises the same errors as `DaemonConnection`. If several threads notice a crash at the same
+        time, only one daemon is started.
         """
         with self._starting:
             if not has_crashed(self.places.runtime):
                 return False
             try:
-                # An idle connection would notice only when it is used.
+                # An idle connection would notice the crash only when it is used.
                 self._keep(self.connect(only_crashed=True))
             except NoDaemon:
                 return False

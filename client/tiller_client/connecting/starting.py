@@ -4,10 +4,10 @@ If the daemon is installed as a service, the service manager starts it.
 
 If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
 exit at once, and every frontend connects to the winner. A frontend that only replaces a crashed
-daemon says which one: if the winner is stopped at that moment, no other takes its place.
+daemon says which one, so that no daemon is started if the winner is stopped at that moment.
 
-Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they do it
-at the same time; so this module imports little.
+Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they import
+at the same time. This module therefore imports little.
 """
 
 import os
@@ -49,14 +49,14 @@ class DaemonStart:
     """
 
     def __init__(self, places: Places, environ: Mapping[str, str], after_crash: str = "") -> None:
-        """Start it; raises `OSError` if its output can't be stored.
+        """Start the daemon; raises `OSError` if its output can't be stored.
 
-        With the stamp `after_crash` it only replaces the daemon that left that token.
+        With the stamp `after_crash`, only replace the daemon that left that token.
         """
         self.places = places
         self._environ = environ
         command = start_command(environ)
-        # A service manager starts one at a time, and knows what was stopped.
+        # A service manager starts one daemon at a time, and knows whether it was stopped.
         self._after_crash = "" if command else after_crash
         arguments = ("--after-crash", after_crash) if after_crash else ()
         self._command = command or (*DAEMON_COMMAND, *arguments)
@@ -70,7 +70,7 @@ class DaemonStart:
     def wait(self, is_up: Callable[[], bool]) -> None:
         """Return once `is_up`; raises `StartFailed` with the last lines of the output.
 
-        Raises `NoDaemon` if another one has replaced the crashed one, and was stopped.
+        Raises `NoDaemon` if another daemon has replaced the crashed one, and was stopped.
         """
         deadline = time.monotonic() + START_DEADLINE_S
         ended_at: float | None = None
@@ -120,7 +120,7 @@ def start_daemon(
 ) -> None:
     """Start a daemon, unless `begin` has, and return once `is_up`.
 
-    Raises as `DaemonStart.wait`.
+    Raises the same errors as `DaemonStart.wait`.
     """
     begun = _begun.pop() if _begun else None
     if begun is None or begun.places != places:
@@ -170,7 +170,7 @@ def _spawn(
 
 
 def _failure(status: int) -> str:
-    """What became of a daemon that has ended with a status; negative: by that signal."""
+    """How a daemon ended, by its exit status; a negative status is a signal."""
     if status > 0:
         return "the daemon could not start"
     import signal  # imported by few verbs, and this module by all

@@ -1,7 +1,7 @@
 """The events of one session for programs that run threads: every event once, in order.
 
-A `Feed` survives restarts of the daemon. It starts a daemon that has crashed, but not one that was
-stopped: that is left to the next submission, or to the user.
+A `Feed` survives restarts of the daemon. It starts a daemon that has crashed. A daemon that was
+stopped is started only by the next submission or the user.
 """
 
 import select
@@ -26,7 +26,7 @@ class Feed:
         """Do not connect yet; `wait` subscribes."""
         self.session_id = session_id
         self.caught_up = False
-        """Whether everything known to be in the log was taken or is ready."""
+        """Whether all events known to be in the log were taken or are ready."""
         self._pool = pool
         self._after = after
         self._connection: DaemonConnection | None = None
@@ -41,7 +41,7 @@ class Feed:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self._watch is not None and self._watch.connected
 
     @property
@@ -55,13 +55,13 @@ class Feed:
         return self._watch.last if self._watch else self._after
 
     def take(self) -> WatchUpdate | None:
-        """Return the next events, or that the log is a new one; `None` if nothing is ready."""
+        """Return the next events, or that the daemon has a new log; `None` if nothing is ready."""
         return self._ready.popleft() if self._ready else None
 
     def wait(self) -> None:
         """Wait for events, at most about a second, if none are ready.
 
-        Raises `RejectedError` if there is no such session, and as `DaemonConnection`.
+        Raises `RejectedError` if there is no such session, and the errors of `DaemonConnection`.
         """
         try:
             with self._waiting:
@@ -105,7 +105,7 @@ class Feed:
         self._wakeup.take()
 
     def _release(self) -> None:
-        """Close what is open, unless a thread waits, which then does so."""
+        """Close the sockets, unless a thread waits, which then closes them."""
         if not self._waiting.acquire(blocking=False):
             return
         try:

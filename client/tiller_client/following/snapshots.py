@@ -17,7 +17,7 @@ Ask = Callable[[Any, type[Any]], Any]
 
 
 def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
-    """Return a session's snapshot, whatever its size; raises as `ask`."""
+    """Return a session's snapshot, whatever its size; raises the same errors as `ask`."""
     try:
         return ask(SessionGet(session_id), SessionResult).snapshot
     except RejectedError as error:
@@ -37,7 +37,7 @@ def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
 
 
 def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
-    """Fold a session's events, all or up to number `upto`, on top of what a fork shares."""
+    """Fold a session's events, all or up to number `upto`; a fork starts with its parent's."""
     from tiller_protocol.fold import fold_replayed
 
     snapshot = Snapshot(session_id)

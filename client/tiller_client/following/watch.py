@@ -24,7 +24,7 @@ SILENCE_BUSY_S = 1.0
 """Silence during a turn after which a replay looks for a lost last event."""
 
 SILENCE_IDLE_S = 5.0
-"""The same while no turn is running: the first event of the next turn may be lost."""
+"""The same limit while no turn is running: the first event of the next turn may be lost."""
 
 RESTART_S = 1.0
 """After a lost connection this much time is left to whoever restarts the daemon."""
@@ -48,7 +48,7 @@ LINE_BYTES_MAX = 4096
 
 
 class WatchUpdate(NamedTuple):
-    """What has happened since the last wait; everything empty if nothing has."""
+    """What has happened since the last wait; all fields are empty if nothing has."""
 
     events: Sequence[Event] = ()
     """The next events, in order."""
@@ -59,9 +59,9 @@ class WatchUpdate(NamedTuple):
     input_ended: bool = False
     """The keyboard's input has ended."""
     interrupted: bool = False
-    """Ctrl-C was pressed, or another signal came that ends a turn."""
+    """Ctrl-C was pressed, or another signal that ends a turn arrived."""
     continued: bool = False
-    """This process was stopped, and goes on."""
+    """This process was stopped, and has been continued."""
 
 
 class Wakeup:
@@ -70,7 +70,7 @@ class Wakeup:
     numbers: Collection[int] = ()
     """The signals that end a turn."""
     interrupted = False
-    """Whether one of them has come."""
+    """Whether one of these signals has arrived."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe()
@@ -79,11 +79,11 @@ class Wakeup:
 
     def wake(self) -> None:
         """End the present wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # it is readable already
+        with contextlib.suppress(BlockingIOError):  # `fd` is readable already
             os.write(self._write, b"\0")
 
     def take(self) -> bytes:
-        """Return what was written since the last call: the numbers of signals, or 0 by `wake`."""
+        """Return the bytes written since the last call: the numbers of signals, or 0 by `wake`."""
         try:
             return os.read(self.fd, 64)
         except BlockingIOError:
@@ -116,7 +116,7 @@ class Signals(Wakeup):
     def __enter__(self) -> Self:
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.numbers:
-            # What is ignored stays so, as under nohup; but Ctrl-C always ends a turn.
+            # Ignored signals stay ignored, as under nohup, but Ctrl-C always ends a turn.
             if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._on_end)
         self._old[signal.SIGCONT] = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
@@ -181,12 +181,12 @@ class Watch:
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything known to be in the log was delivered."""
+        """Whether all events known to be in the log were delivered."""
         return self._follower.wanted is None
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return bool(self._socket.sources)
 
     @property
@@ -202,9 +202,9 @@ class Watch:
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
         """Wait a short time for an update, which may be empty.
 
-        The caller tells whether it is `busy`, as a turn is running. Lines are read from the
-        descriptor `keyboard`. Raises as `DaemonConnection.submit` if a replay fails, and
-        `Detached` after a second Ctrl-C.
+        `busy` says whether a turn is running. Lines are read from the descriptor `keyboard`. Raises
+        the same errors as `DaemonConnection.submit` if a replay fails, and `Detached` after a
+        second Ctrl-C.
         """
         if self._follower.wanted is not None:
             delivery = self._replay()
@@ -250,7 +250,7 @@ class Watch:
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _is_lost(self) -> bool:
-        """Whether the connection is lost for good, so that a replay finds out if the daemon is."""
+        """Whether the connection is lost for good; a replay then shows if the daemon is gone."""
         now = time.monotonic()
         if self.connected:
             self._connected_at = now

@@ -122,8 +122,8 @@ def call_state(call: ToolCall) -> str:
 def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False) -> str:
     """A call that has ended: a line with its state, then its diff or its output.
 
-    Of commands the last lines are shown; after an edit, the problems that it caused. Other output
-    is for the model: only `whole` shows it, and all lines of it.
+    A command shows its last lines, an edit the problems that it caused. Other output is for the
+    model, so only `whole` shows it, with all lines.
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
@@ -186,7 +186,7 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str
 def item_block(
     item: Item, paint: Paint, width: int, columns: int = UNCUT, *, whole: bool = False
 ) -> str:
-    """An item of history; of calls, all that they returned only if `whole`.
+    """An item of history; a call's whole output only if `whole`.
 
     Text is broken between words, so that no line has more than `columns`.
     """
@@ -230,7 +230,7 @@ def change_line(change: FileChange, paint: Paint) -> str:
 def patch_title(patch: Patch) -> str:
     """The files that a step changed, in one line."""
     if not patch.tree_after:
-        return "it is not known what this step changed in files"
+        return "which files this step changed is unknown"
     more = f" and {patch.more} more" if patch.more else ""
     return ", ".join(map(one_line, patch.files)) + more
 
@@ -248,7 +248,7 @@ NO_TURN_BEGAN = (
 
 
 def waiting_line(count: int, goes_on: str) -> str:
-    """One line about inputs that no turn takes by itself, and the command that goes on."""
+    """One line about inputs that no turn takes by itself, with the command that sends them."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
     return f"{inputs}; go on with: {goes_on}"
 
@@ -261,7 +261,7 @@ def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
 
 
 def output_row(line: str, width: int) -> str:
-    """A line of a call's output in one row below the call."""
+    """One line of a call's output, cut to one row."""
     text = sanitized(line.removesuffix("\r")).expandtabs(4).rstrip()
     return f"    {cut(text, width - 5)}".rstrip()
 
@@ -269,7 +269,7 @@ def output_row(line: str, width: int) -> str:
 def _output_rows(
     output: str, width: int, lines_max: int, spill_path: str, *, is_head: bool
 ) -> list[str]:
-    """The first or the last lines, and how many there are more, or which file has all of them."""
+    """The first or last lines, then the number left out or the file with the whole output."""
     lines = output.rstrip("\n").split("\n")
     shown = lines[:lines_max] if is_head else lines[-lines_max:]
     rows = [output_row(line, width) for line in shown]

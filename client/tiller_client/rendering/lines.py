@@ -38,7 +38,7 @@ _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "q
 """Labels of queued input, by its delivery."""
 
 _WAITS = (("queue", "waits, because no turn is running"),)
-"""The same if no turn will take it: then there is no steering."""
+"""The label if no turn will take the input: then there is no steering."""
 
 _PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
@@ -47,7 +47,7 @@ class Reporter:
     """Reports in lines what happens in one session, and nothing twice."""
 
     def __init__(self, background: Iterable[BackgroundCommand] = ()) -> None:
-        """The states of `background` are known already."""
+        """Report only changes from the states in `background`."""
         self._background = {one.id: one.state for one in background}
         self._error = ""
 
@@ -71,7 +71,7 @@ class Reporter:
                 pass
 
     def error(self, body: ErrorRaised | TurnEnded) -> str:
-        """The message to show for an error; empty if a turn ends with the one just shown."""
+        """The message to show for an error; empty if a turn ends with the error just shown."""
         told = self._error
         if isinstance(body, ErrorRaised):
             self._error = body.message
@@ -87,7 +87,7 @@ def plan_lines(body: PlanUpdated) -> Iterator[str]:
 
 
 def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint) -> Iterator[str]:
-    """A line for each kind of input that waits, without what is `known` to wait."""
+    """A line for each kind of waiting input, without the inputs `known` to wait."""
     new = [one for one in body.queue if one not in known]
     for delivery, label in _WAITS if body.waits else _WAITING:
         lines = [input_line(one) for one in new if one.delivery == delivery]
@@ -167,7 +167,7 @@ def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
-    """How much of the model's context window is used, in percent; empty if nobody has counted."""
+    """How much of the model's context window is used, in percent; empty if unknown."""
     if not of.context_tokens or not of.context_window:
         return ""
     return f"context {100 * of.context_tokens / of.context_window:.0f} %"
@@ -186,5 +186,5 @@ def fork_line(of: Snapshot | SessionSummary) -> str:
 
 
 def files_changed(files: int, *, more: bool) -> str:
-    """How many files changed; `more` if there may be others."""
+    """How many files changed; `more`: others may have changed, too."""
     return f"{'at least ' if more else ''}{counted(files, 'file')} changed"

@@ -1,4 +1,4 @@
-"""Wraps streamed text between words, where a terminal would break it within one; pure."""
+"""Wraps streamed text between words, where a terminal would break within a word; pure."""
 
 import re
 
@@ -7,7 +7,7 @@ from tiller_client.rendering.text import cells, one_line
 _PIECE = r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+"
 """A newline, spaces, a character of a script that wraps anywhere, or a piece of a word.
 
-It takes 2 ms to compile, so only what wraps something does that.
+It takes 2 ms to compile, so it is compiled only when text is wrapped.
 """
 
 INDENT = "  "
@@ -27,13 +27,13 @@ def wrapped(text: str, width: int) -> str:
 
 
 def sentence(mark: str, message: str, columns: int) -> str:
-    """A message on one line, broken between words behind its mark."""
+    """The mark and the message, broken between words and indented by the width of the mark."""
     text = wrapped(one_line(message), columns - len(mark))
     return mark + text.replace("\n", "\n" + " " * len(mark))
 
 
 def hanging(line: str, columns: int) -> str:
-    """A line without colours, broken between words if it does not fit; what follows is indented."""
+    """Break a line without colours between words if it is too long; indent the later rows."""
     if cells(line) <= columns:
         return line
     return wrapped(line, columns - len(INDENT)).replace("\n", "\n" + INDENT)
