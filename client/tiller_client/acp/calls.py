@@ -103,7 +103,7 @@ def raw_input(call: ToolCall) -> Any:  # noqa: ANN401 - whatever the model wrote
 
 
 def locations_of(call: ToolCall, workspace: str) -> tuple[CallLocation, ...]:
-    """The files that the call names or has changed, with the line that matters."""
+    """The files that the call names or has changed, each with its first relevant line."""
     if call.diff:
         changes = diffs_of(call.diff, workspace)
         return tuple(
@@ -126,7 +126,7 @@ def content_of(call: ToolCall, workspace: str, *, terminal: bool) -> tuple[CallC
     if terminal and is_command(call):
         return (TerminalView(call.id),)
     shown: list[CallContent] = [diff for _, _, diff in diffs_of(call.diff, workspace)]
-    # An edit's own words repeat its diff; problems that it caused follow the first blank line.
+    # An edit's output first repeats its diff; after a blank line, it lists problems in the file.
     output = call.output.partition("\n\n")[2] if shown else call.output
     if output.strip():
         shown.append(Shown(TextBlock(fenced(output[-OUTPUT_CHARS_MAX:]))))
@@ -166,7 +166,7 @@ def fenced(text: str) -> str:
 
 
 def picture_block(image: Image) -> ImageBlock | ResourceBlock:
-    """An image or a document for clients."""
+    """Convert an image or a document for clients."""
     data = base64.b64encode(image.data).decode()
     if image.media_type == PDF:
         return ResourceBlock(ResourceContents(DOCUMENT_URI, blob=data, mime_type=PDF))
@@ -187,7 +187,7 @@ class _Hunk:
         self._last: tuple[list[str], ...] = ()
 
     def take(self, line: str) -> bool:
-        """Add a line; false if it is not part of the hunk."""
+        """Add a line; return false if it is not part of the hunk."""
         sides = {" ": (self._before, self._after), "-": (self._before,), "+": (self._after,)}
         if line.startswith("\\"):
             for side in self._last:

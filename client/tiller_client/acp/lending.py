@@ -1,4 +1,4 @@
-"""An editor's loan to a session: its MCP servers, and access to unsaved files.
+"""An editor's loan to a session: MCP servers, and access to the editor's unsaved files.
 
 The loan is renewed from time to time and before each input, because a new daemon has no loans.
 """
@@ -50,7 +50,7 @@ class Loan:
             try:
                 self._connection.submit(self._lent)
             except RejectedError as error:
-                # A session that has too many lenders does without this editor's files.
+                # If a session has too many lenders, it can do without this editor's files.
                 if error.code != "overloaded" or self._lent.mcp_servers:
                     raise
 

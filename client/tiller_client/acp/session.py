@@ -106,7 +106,7 @@ class EditorSession:
             self._send(update)
 
     def announce(self) -> None:
-        """Send what may only follow the answer that opened the session."""
+        """Send the first updates; call this after the answer that opened the session."""
         self._send(CommandsShown(self._offer.commands))
         if self.snapshot.title:
             self._send(InfoShown(self.snapshot.title, iso_time(self.snapshot.updated_at)))
@@ -130,7 +130,7 @@ class EditorSession:
                 self._send(update)
 
     def catch_up(self) -> None:
-        """Take and send everything that is in the log now."""
+        """Read the log up to its present end, and send the updates."""
         self._following.suspect_gap()
         while not self._following.caught_up:
             time.sleep(self._following.wait_s_max(busy=True))
@@ -149,7 +149,7 @@ class EditorSession:
         return {"turnId": result.turn_id, "inputId": result.input_id}
 
     def queue(self, blocks: tuple[ContentBlock, ...]) -> dict[str, object]:
-        """Queue input behind the running turn; without one it starts a turn."""
+        """Queue input for after the running turn; if no turn is running, start one."""
         match self._input(blocks, "queue"):
             case Queued(input_id, position):
                 return {"inputId": input_id, "position": position}
