@@ -1,7 +1,7 @@
 """Submits ops to the daemon over one REQ socket, and starts the daemon if none is running.
 
-An op without an answer is sent again with the same id; the daemon executes an id once. Events
-come through `watch`.
+An op without an answer is sent again with the same id, which the daemon executes only once.
+`watch` receives events.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from tiller_protocol.ops import AnyOp, Hello, Submission
 from tiller_protocol.places import Places
 
 ANSWER_DEADLINE_S = 30.0
-"""Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
+"""Longest wait for an answer. The daemon answers once an op is in its log, before it is done."""
 
 GREETING_DEADLINE_S = 5.0
-"""How long to try the current token again while one daemon replaces another."""
+"""How long to retry with the current token while one daemon replaces another."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
@@ -56,11 +56,11 @@ class DaemonConnection:
         only_crashed: bool = False,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Connect and say hello as `name`; `environ` is for a daemon that this starts.
+        """Connect and say hello as `name`; a daemon that this starts gets `environ`.
 
-        With `only_crashed`, this starts only a daemon that has crashed.
-        Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
-        daemon speaks another version of the protocol.
+        With `only_crashed`, start a daemon only in place of one that has crashed. Raises
+        `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the daemon
+        speaks another version of the protocol.
         """
         self.places = places
         self._name = name
@@ -88,7 +88,7 @@ class DaemonConnection:
 
     @property
     def program(self) -> str:
-        """The beginning of command lines for this daemon."""
+        """The first words of a command line for this daemon, such as `tiller --host far`."""
         return self._daemon.program
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class DaemonConnection:
 
     @contextlib.contextmanager
     def unless_stopped(self) -> Generator[None]:
-        """Run the block, but leave it early if it needs a daemon that the user has stopped."""
+        """Run the block, but leave it as soon as it needs a daemon that the user has stopped."""
         with contextlib.suppress(NoDaemon), self.starting_only_crashed():
             yield
 
@@ -150,7 +150,7 @@ class DaemonConnection:
     def _handshake(self) -> None:
         """Read the token of the running daemon and say hello.
 
-        Between the two the daemon may end and another one start, however often that happens.
+        Between these two steps, the daemon may be replaced by another one, even several times.
         """
         deadline = time.monotonic() + GREETING_DEADLINE_S
         while True:
@@ -210,7 +210,7 @@ class DaemonConnection:
         return self._socket.connect(self._daemon.greeting_s)
 
     def _exchange(self, op: AnyOp, submission_id: str, client: str = "") -> AnyAnswer:
-        """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
+        """Send an op and wait. If the daemon dies, its successor gets the same submission."""
         submission = Submission(submission_id, op, client or self._name, self._token)
         frame = encode_submission(submission)
         deadline = time.monotonic() + ANSWER_DEADLINE_S

@@ -1,4 +1,4 @@
-"""Connections to the daemon for several threads: each submission takes one and gives it back."""
+"""Connections to the daemon for several threads; each submission borrows one."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from tiller_client.errors import NoDaemon, RejectedError
 from tiller_protocol.places import Places
 
 IDLE_MAX = 4
-"""Connections that are kept for later; more are closed after use."""
+"""Maximum number of connections to keep open between submissions."""
 
 
 class ConnectionPool:
@@ -20,7 +20,7 @@ class ConnectionPool:
     def __init__(
         self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
     ) -> None:
-        """Do not connect yet; `environ` is for a daemon that this starts."""
+        """Do not connect yet; a daemon that this starts gets `environ`."""
         self.places = places
         self.name = name
         self._environ = environ
@@ -72,7 +72,7 @@ class ConnectionPool:
         )
 
     def close(self) -> None:
-        """Close the idle connections now, and those in use once they are given back."""
+        """Close the idle connections now, and the others once they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

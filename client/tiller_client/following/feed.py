@@ -1,7 +1,7 @@
-"""The events of one session for programs that run threads: every event once, in order.
+"""The events of one session, each once and in order, for programs with threads.
 
-A `Feed` survives restarts of the daemon. It starts a daemon that has crashed. A daemon that was
-stopped is started only by the next submission or the user.
+A `Feed` survives restarts of the daemon. It starts a daemon that has crashed. If the daemon was
+stopped, the feed waits until a submission or the user starts it.
 """
 
 import select
@@ -16,11 +16,11 @@ from tiller_client.following.watch import Wakeup, Watch, WatchUpdate
 from tiller_protocol.events import TurnEnded
 
 RETRY_S = 0.2
-"""Time between two looks for a daemon that was stopped."""
+"""Time between two attempts to connect while the daemon is stopped."""
 
 
 class Feed:
-    """A session's events after a given one. One thread calls `wait`; any thread may `close` it."""
+    """A session's events after a given event. One thread calls `wait`; any thread may `close`."""
 
     def __init__(self, pool: ConnectionPool, session_id: str, after: int = 0) -> None:
         """Do not connect yet; `wait` subscribes."""
@@ -51,7 +51,7 @@ class Feed:
 
     @property
     def last(self) -> int:
-        """The `seq` up to which events were delivered by the daemon."""
+        """The number of the last event that the daemon has delivered."""
         return self._watch.last if self._watch else self._after
 
     def take(self) -> WatchUpdate | None:
@@ -72,7 +72,7 @@ class Feed:
                 self._release()
 
     def close(self) -> None:
-        """End a `wait` in another thread, and close the sockets once nothing waits."""
+        """End a `wait` in another thread, and close the sockets once no thread waits."""
         with self._closing:
             if self.closed:
                 return

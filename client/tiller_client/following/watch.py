@@ -1,4 +1,4 @@
-"""Watches a session: live events, replays, the keyboard and signals in one `select`.
+"""Watches a session: waits for live events, replays, the keyboard and signals in one `select`.
 
 `Watch.wait` returns the next update; the verbs decide what to do with it.
 """
@@ -21,16 +21,16 @@ from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
 
 SILENCE_BUSY_S = 1.0
-"""Silence during a turn after which a replay looks for a lost last event."""
+"""Silence during a turn after which to ask for a replay, as the last event may be lost."""
 
 SILENCE_IDLE_S = 5.0
 """The same limit while no turn is running: the first event of the next turn may be lost."""
 
 RESTART_S = 1.0
-"""After a lost connection this much time is left to whoever restarts the daemon."""
+"""Time after a lost connection during which somebody else may restart the daemon."""
 
 SHUTDOWN_TIMEOUT_S = 30.0
-"""Longest time to retry with a daemon that is shutting down."""
+"""How long to retry while a daemon is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
 STOPPED = (
@@ -39,7 +39,7 @@ STOPPED = (
 )
 
 TICK_BUSY_S = 0.1
-"""Interval at which a running clock on the screen advances."""
+"""Longest wait during a turn, so that the clocks on the screen advance."""
 
 TICK_IDLE_S = 1.0
 
@@ -48,20 +48,20 @@ LINE_BYTES_MAX = 4096
 
 
 class WatchUpdate(NamedTuple):
-    """What has happened since the last wait; all fields are empty if nothing has."""
+    """The news since the last wait; all fields are empty if nothing has happened."""
 
     events: Sequence[Event] = ()
     """The next events, in order."""
     started_over: bool = False
-    """The daemon has a new log; its events follow from the first one on."""
+    """Whether the daemon has a new log, whose events follow from the first one on."""
     line: str | None = None
-    """A typed line with its newline."""
+    """A typed line, with its newline."""
     input_ended: bool = False
-    """The keyboard's input has ended."""
+    """Whether the keyboard's input has ended."""
     interrupted: bool = False
-    """Ctrl-C was pressed, or another signal that ends a turn arrived."""
+    """Whether a signal that ends a turn has arrived, such as Ctrl-C."""
     continued: bool = False
-    """This process was stopped, and has been continued."""
+    """Whether this process was suspended and has been resumed."""
 
 
 class Wakeup:
@@ -90,7 +90,7 @@ class Wakeup:
             return b""
 
     def close(self) -> None:
-        """Close the pipe; nobody may wait or wake after this."""
+        """Close the pipe; `fd` and `wake` can't be used after this."""
         os.close(self.fd)
         os.close(self._write)
 
@@ -99,7 +99,7 @@ class Signals(Wakeup):
     """Handles signals while entered: `take` reports those that end a turn.
 
     A second Ctrl-C raises `Detached`; with `leaves`, the first Ctrl-C, SIGTERM or SIGHUP does. `fd`
-    is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
+    is readable after a signal. SIGCONT is handled, too, as a suspended process may lose events.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Signals(Wakeup):
 
     @property
     def timed_out(self) -> bool:
-        """Whether SIGALRM has come."""
+        """Whether SIGALRM has arrived."""
         return signal.SIGALRM in self._caught
 
     def _on_end(self, number: int, _frame: FrameType | None) -> None:
@@ -153,7 +153,7 @@ class Watch:
         *,
         patient: bool = False,
     ) -> None:
-        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
+        """Subscribe; `wait` returns the events after number `after`. `wakeup` ends a wait early.
 
         With `patient`, wait for a daemon that does not answer, however long that takes.
         """
@@ -176,7 +176,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Close the socket for events; the connection and the wake-up stay with the caller."""
+        """Close the socket for events; the caller closes the connection and the wake-up."""
         self._socket.close()
 
     @property
@@ -196,7 +196,7 @@ class Watch:
 
     @property
     def last(self) -> int:
-        """The `seq` of the last event delivered."""
+        """The number of the last event delivered."""
         return self._follower.last
 
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
@@ -218,7 +218,7 @@ class Watch:
         return self._update(events, line=line or None, input_ended=line == "")
 
     def typed_ahead(self, keyboard: int) -> list[str]:
-        """Return lines that were typed but not read yet; drops an end of input among them."""
+        """Return the lines that were typed but not read yet; drop an end of input."""
         lines: list[str] = []
         while keyboard in self._select(0, keyboard):
             if line := _read_line(keyboard):
@@ -250,7 +250,7 @@ class Watch:
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _is_lost(self) -> bool:
-        """Whether the connection is lost for good; a replay then shows if the daemon is gone."""
+        """Whether the connection has been lost for a while, so that a replay should be tried."""
         now = time.monotonic()
         if self.connected:
             self._connected_at = now
@@ -271,11 +271,11 @@ class Watch:
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self) -> ReplayResult:
-        """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
+        """Ask for a replay; retry while the daemon is shutting down, as the next one will answer.
 
-        A turn goes on without frontends. So a patient watch asks a silent daemon again until a
-        signal comes, as it may be suspended or busy. If the user has stopped the daemon, the watch
-        waits for the next one and starts none: `tiller daemon stop` is final.
+        Turns run without frontends. So a patient watch asks a silent daemon, which may be suspended
+        or busy, again until a signal arrives. If the user has stopped the daemon, the watch waits
+        until somebody starts it, and never starts it itself.
         """
         deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
         stopped = Silence(lambda: STOPPED.format(self._connection.program))
@@ -298,7 +298,7 @@ class Watch:
 
 
 def _in_foreground(terminal: int) -> bool:
-    """Whether this process may read the terminal; the system stops background jobs that do."""
+    """Whether this process may read the terminal; a background job that reads it is suspended."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -306,7 +306,7 @@ def _in_foreground(terminal: int) -> bool:
 
 
 def _read_line(descriptor: int) -> str:
-    """One line with its newline; empty at the end of input."""
+    """Read one line, with its newline; empty at the end of input."""
     try:
         return os.read(descriptor, LINE_BYTES_MAX).decode(errors="replace")
     except (BlockingIOError, InterruptedError):
