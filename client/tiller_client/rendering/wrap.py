@@ -1,13 +1,13 @@
-"""Wraps streamed text between words, where a terminal would break within a word; pure."""
+"""Wraps streamed text between words, as a terminal would break it within words; pure."""
 
 import re
 
 from tiller_client.rendering.text import cells, one_line
 
 _PIECE = r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+"
-"""A newline, spaces, a character of a script that wraps anywhere, or a piece of a word.
+"""Matches a newline, spaces, a character of a script that wraps anywhere, or a piece of a word.
 
-It takes 2 ms to compile, so it is compiled only when text is wrapped.
+Compiling this takes 2 ms, so it is compiled only when text is wrapped.
 """
 
 INDENT = "  "
@@ -16,24 +16,24 @@ _FENCES = ("```", "~~~")
 
 
 def pieces(text: str) -> list[str]:
-    """Split a text where lines can be broken, and before and after blanks."""
+    """Split a text at each place where a line can be broken, and before and after blanks."""
     return re.findall(_PIECE, text)
 
 
 def wrapped(text: str, width: int) -> str:
-    """A whole message, broken between words."""
+    """Wrap a whole message between words."""
     wrap = Wrap()
     return wrap.feed(text, width) + wrap.rest(width)
 
 
 def sentence(mark: str, message: str, columns: int) -> str:
-    """The mark and the message, broken between words and indented by the width of the mark."""
+    """Wrap a message after its mark, between words; indent later rows by the mark's width."""
     text = wrapped(one_line(message), columns - len(mark))
     return mark + text.replace("\n", "\n" + " " * len(mark))
 
 
 def hanging(line: str, columns: int) -> str:
-    """Break a line without colours between words if it is too long; indent the later rows."""
+    """Break a line without colours between words if it is too long, and indent the further rows."""
     if cells(line) <= columns:
         return line
     return wrapped(line, columns - len(INDENT)).replace("\n", "\n" + INDENT)
@@ -76,7 +76,7 @@ class Wrap:
         return "".join(out)
 
     def rest(self, width: int) -> str:
-        """Return what is buffered, before other text or at the end of the message."""
+        """Return the buffered text; call this before other text and at the end of the message."""
         blanks, word = self._blanks, self._word
         self._blanks = self._word = ""
         if self._first and word:
