@@ -1,4 +1,4 @@
-"""The actions of keys and commands: they submit ops, whose effects come back as events."""
+"""The actions of keys and commands. They submit ops, whose effects arrive as events."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,7 +47,7 @@ SANDBOX = ("read_only", "workspace_write", "full_access")
 
 
 class Actions:
-    """Everything that the user can do to the session."""
+    """All actions of the user on the session."""
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
@@ -110,7 +110,8 @@ class Actions:
     def interrupt_or_go_back(self) -> None:
         """Interrupt the running turn; the second time, choose a turn to go back to.
 
-        While a request is open, an Esc may be meant for it, so it takes two to interrupt.
+        While a request is open, an Esc may be meant for the request, so only a second Esc
+        interrupts.
         """
         chat = self._chat
         said, is_asked = chat.notes.said_before, chat.asking.request is not None
@@ -167,15 +168,15 @@ class Actions:
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> None:
-        """Submit an op; if it fails, `written`, the user's text, goes back to the editor.
+        """Submit an op; if it fails, put `written`, the user's text, back into the editor.
 
-        Without `failed` the user is told why.
+        Without `failed`, the user is told why it failed.
         """
         failed = failed or partial(self._failed, written)
         self._chat.session.submit(op, done or self._said, failed)
 
     def configure(self, **fields: object) -> None:
-        """Change settings of the session, from the next turn on."""
+        """Change the session's settings, from the next turn on."""
         self.submit(SessionConfigure(self._id, Settings(**fields)))  # type: ignore[arg-type]
 
     def open(self, session_id: str) -> None:
@@ -184,7 +185,7 @@ class Actions:
         self._chat.leave()
 
     def fork(self, at: int | None) -> None:
-        """Fork the session, at an event or at its end, and go on in the fork."""
+        """Fork the session, at an event or at its end, and switch to the fork."""
         self.submit(SessionFork(self._id, at), done=self._created)
 
     @property

@@ -42,28 +42,28 @@ from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
 
 TICK_S = 0.25
-"""Time between two frames in which only clocks move, while a turn is running."""
+"""Time between two frames during a turn, so that its clocks advance."""
 
 ESCAPE_S = 0.05
-"""How long a lone Esc may be the beginning of another key."""
+"""How long to wait after Esc, which may be the beginning of another key."""
 
 HISTORY_INPUTS = 500
-"""How many earlier inputs of all sessions Up and Ctrl-R go through."""
+"""Number of earlier inputs, from all sessions, for Up and Ctrl-R."""
 
 
 class _Undrawn(Renderer):
     """Replaces prompt-toolkit's renderer, which would lay out cells that nobody sees."""
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Draw nothing: `Screen` does, right after this."""
-        app.current_buffer.load_history_if_not_yet_loaded()  # as a control does that is drawn
+        """Draw nothing: `Screen` draws right after this."""
+        app.current_buffer.load_history_if_not_yet_loaded()  # as drawing a control would do
 
 
 class Chat:
     """One session on the screen, until the user leaves it."""
 
     def __init__(self, client: Client, opening: Opening, keyboard: Keyboard) -> None:
-        """The session is on the screen already."""
+        """Take over a session that `opening` has put on the screen."""
         self.client = client
         self.conversation = opening.conversation
         self.session = LiveSession(client, self.snapshot.session_id)
@@ -93,7 +93,7 @@ class Chat:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The session as the events so far make it."""
+        """The session after the events so far."""
         return self.conversation.snapshot
 
     @property
@@ -165,12 +165,12 @@ class Chat:
         self.leave()
 
     def say(self, text: str) -> None:
-        """Say a sentence in the status line, until the next key."""
+        """Show a sentence in the status line, until the next key."""
         self.notes.said = one_line(text)
         self.app.invalidate()
 
     def print(self, lines: Sequence[str]) -> None:
-        """Print lines that stay; their text is safe already."""
+        """Print lines that stay; their text must be safe."""
         self.screen.add(["", *lines])
         self.app.invalidate()
 
@@ -180,7 +180,7 @@ class Chat:
         self.app.invalidate()
 
     def leave(self) -> None:
-        """End the application; a running turn goes on."""
+        """End the application; a running turn continues."""
         if self.app.is_running and not self.keyboard.is_ignored:
             self.keyboard.is_ignored = True
             self.app.create_background_task(self._leave())

@@ -1,4 +1,4 @@
-"""The commands that a line may begin with: their names, and what help says of them."""
+"""The commands that a line may begin with: their names, and their texts in the help."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Command(NamedTuple):
     name: str
     help: str
     argument: str = ""
-    """What follows its name, for help; empty: nothing."""
+    """The argument after the name, for the help; empty if there is none."""
 
 
 COMMANDS = (

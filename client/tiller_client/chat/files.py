@@ -1,4 +1,4 @@
-"""The files of a workspace, to complete `@` and a few letters of a path."""
+"""Lists the files of a workspace, to complete `@` and a few letters of a path."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ class WorkspaceFiles:
         self._refreshing = False
 
     async def refresh(self) -> None:
-        """List the files anew, in a thread; for asyncio. Until then the old list is used."""
+        """List the files anew in a thread, for asyncio; the old list is used meanwhile."""
         if self._refreshing:
             return
         self._refreshing = True
@@ -62,9 +62,9 @@ class WorkspaceFiles:
     def matches(self, query: str, limit: int) -> list[str]:
         """Return the best paths for what was typed, the best first.
 
-        Case is ignored. Best is a name that is or begins with the query, then a name with a word
-        that begins with it, then a name that contains it, then such a path. If there are fewer than
-        `limit`, paths that have the query's letters in this order follow.
+        Case is ignored. The best names are or begin with the query; names with a word that begins
+        with the query follow, then names that contain it, then paths that contain it. If these are
+        fewer than `limit`, paths follow that have the query's letters in the same order.
         """
         wanted = query.lower()
         if not wanted:
@@ -79,7 +79,7 @@ class WorkspaceFiles:
         return found
 
     def _tiers(self, wanted: str) -> Iterator[list[_Entry]]:
-        """The entries that match, the best ones first; each list is only made if it is needed."""
+        """Yield lists of matching entries, the best list first; each is made only if needed."""
         contain = [entry for entry in self._entries if wanted in entry.lower]
         yield [entry for entry in contain if entry.name.startswith(wanted)]
         yield [
@@ -146,7 +146,7 @@ def _entries(paths: Iterable[str]) -> list[_Entry]:
 
 def _entry(path: str) -> _Entry:
     lower = path.lower()
-    if len(lower) != len(path):  # a letter such as İ: positions must be those of the path
+    if len(lower) != len(path):  # as with İ: positions in both must be the same
         lower = path
     name = lower[lower.rstrip("/").rfind("/") + 1 :]
     return _Entry(path, lower, name, frozenset(lower))
