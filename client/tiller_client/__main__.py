@@ -117,7 +117,7 @@ def _choose_host(arguments: Namespace) -> None:
 
 
 def _is_sound(arguments: Namespace) -> bool:
-    """Whether `exec` is certain to need the daemon, as its arguments have no mistake."""
+    """Whether it is already certain that `exec` will need the daemon: its arguments are valid."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
     from tiller_client.connecting.runtime import stdin_is_piped

@@ -29,7 +29,7 @@ HEIGHT_UNKNOWN = 24
 """The assumed height of a terminal that does not report its size."""
 
 PAGER_OPTIONS = "FRX"
-"""Options for `less` as in git, unless the user has set others: colours, and the text stays."""
+"""Options for `less`, as in git, which keep colours and leave the text on the screen."""
 
 REDRAW_S_MIN = 1 / 30
 """Shortest time between two drawings of several rows: nobody could see more of them."""

@@ -124,7 +124,7 @@ class Agent:
             self._connection.close()
 
     def advance(self) -> None:
-        """Send the news of all sessions, and the daemon's questions about open files."""
+        """Send the updates of all sessions, and the daemon's questions about the editor's files."""
         if self._files:
             self._files.advance(self._sessions.__contains__)
         for session in list(self._sessions.values()):

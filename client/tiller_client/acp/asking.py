@@ -56,7 +56,7 @@ class Asking:
         self._asked: dict[str, int] = {}
         """For each request's id, the number of the JSON-RPC request to the client."""
         self._foreign: set[str] = set()
-        """Requests whose calls the client knows only from the question, as sub-agents made them."""
+        """Requests about a sub-agent's call, which the client knows only from the question."""
 
     def ask(self, request: Request, snapshot: Snapshot) -> None:
         """Ask the client about a request."""
@@ -149,7 +149,7 @@ def _read_form(_request: Request, result: Raw) -> Answered | None:
 
 
 def _answerable(request: Request) -> Request:
-    """Add a command that answers, to a question that takes text from a client without forms."""
+    """Add to a question that needs a text how to answer: a permission request takes no text."""
     if request.kind != "question" or request.choices:
         return request
     how = f"{request.detail or request.title}\n\nTo answer: tiller answer {request.id} answer TEXT"
@@ -157,5 +157,5 @@ def _answerable(request: Request) -> Request:
 
 
 def _stand_in(request: Request) -> ToolCall:
-    """Make a call for a request that has none here, as a sub-agent or the turn itself asks."""
+    """Make a tool call for a request without one in this session: a sub-agent or the turn asks."""
     return ToolCall(ItemId(request.id), CallId(""), request.permission, "", "pending")

@@ -21,7 +21,7 @@ from tiller_client.acp.updates import (
 from tiller_protocol.items import PDF, Image, Request, ToolCall
 
 OUTPUT_CHARS_MAX = 20_000
-"""Longest output in one update, which has its last characters; `rawOutput` has all of it."""
+"""Maximum number of characters of output in an update: the last ones. `rawOutput` has them all."""
 
 DOCUMENT_URI = "attachment:document.pdf"
 """Address of a document in the conversation; the log has the content but no name."""

@@ -35,7 +35,7 @@ class EditorFiles:
         return self._socket.sources
 
     def advance(self, is_open: Callable[[str], bool]) -> None:
-        """Pass on new questions about sessions that are open here; answer the others with None."""
+        """Pass on questions about sessions that are open here; answer the others without a text."""
         for message in self._socket.drain_bodies():
             with contextlib.suppress(BadMessage):
                 wanted = decode_file_wanted(message)

@@ -44,7 +44,7 @@ class Loan:
         return not is_empty and time.monotonic() - self._renewed_at > RENEW_S
 
     def renew(self) -> None:
-        """Lend, if there is anything; raises the same errors as `DaemonConnection.submit`."""
+        """Renew the loan, unless it is empty; raises the errors of `DaemonConnection.submit`."""
         if self._lent != self._taken_back:
             self._renewed_at = time.monotonic()
             try:

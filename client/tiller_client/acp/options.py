@@ -45,7 +45,7 @@ class Offer(NamedTuple):
 
 
 def offer_of(catalog: CatalogResult) -> Offer:
-    """Convert a catalog; agents and commands with a problem are left out."""
+    """Convert a catalog to an offer; agents and commands with a problem are left out."""
     agents = tuple(
         Mode(one.name, one.name, one.description or None)
         for one in catalog.agents

@@ -48,7 +48,7 @@ class Message(Struct, frozen=True):
     """A request, a notification (no `id`) or a response (no `method`)."""
 
     id: RequestId | UnsetType = UNSET
-    """The same in a request and its response; absent in a notification."""
+    """An id that is the same in a request and its response; absent in a notification."""
     method: str | None = None
     """The method called; `None` in a response."""
     params: Raw = Raw(b"null")

@@ -42,7 +42,7 @@ class DaemonConnection:
     hello: HelloResult
 
     leave = LEAVE
-    """How the user ends a wait for an answer."""
+    """The advice on how to end a wait for an answer."""
 
     latest: ClassVar["DaemonConnection | None"] = None
     """The latest connection of this process, until its daemon is stopped."""
@@ -177,7 +177,7 @@ class DaemonConnection:
                 )
 
     def _new_id(self) -> str:
-        """A fresh submission id."""
+        """Make a new submission id."""
         return self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
     def _read_token(self) -> str:
@@ -200,7 +200,7 @@ class DaemonConnection:
         )
 
     def _connect(self) -> bool:
-        """Connect if a daemon listens; refuses a runtime directory that others can access."""
+        """Connect if a daemon listens; raises `NotPrivate` if others can access the directory."""
         if self._socket.connected:
             return True
         try:
@@ -233,7 +233,7 @@ class DaemonConnection:
         )
 
     def _silence(self, op: AnyOp) -> Silence:
-        """The wait for the answer to an op; tells the user once until the next answer."""
+        """The wait for an op's answer, which tells the user at most once until the next answer."""
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)

@@ -32,7 +32,7 @@ class LocalDaemon:
     program = "tiller"
     """The first words of a command line for this daemon."""
     restart = "once no turn is running, run: tiller daemon restart"
-    """The advice on how to replace the daemon by one of this version."""
+    """The advice on how to start a daemon of the same version as this program."""
 
     def __init__(self, places: Places, environ: Mapping[str, str]) -> None:
         """A daemon that this starts gets `environ`."""

@@ -56,8 +56,8 @@ class RequestSocket:
     def connect(self, greeting_s: float = 0.0) -> bool:
         """Connect if there is no connection; return false if no daemon listens.
 
-        With `greeting_s`, this includes a peer that sends no greeting within this time. A new
-        connection gets the unanswered request again.
+        With `greeting_s`, a daemon that sends no greeting within this time does not count as
+        listening. A new connection gets the unanswered request again.
         """
         if self._pipe is None:
             self._pipe = _open(self._path, REQ, REP)

@@ -56,7 +56,7 @@ class Follower:
         self._gap_suspected = True
 
     def take_live(self, events: Iterable[Event]) -> list[Event]:
-        """Process published events; return the ones to deliver now."""
+        """Process published events; return the events to deliver now."""
         next_ones: list[Event] = []
         for event in events:
             if event.seq == self.last + 1:

@@ -94,7 +94,7 @@ class Renderer:
         whole: bool = False,
         goes_on: str = "",
     ) -> None:
-        """With `prompts`, also show the input that starts a turn; without, it was just typed.
+        """With `prompts`, show the input that starts a turn, too: the user has not just typed it.
 
         Hints name `goes_on`, or else a verb, as the command that continues the session. `width`, in
         columns, may be set at any time; with `wraps`, longer lines are broken between words. With

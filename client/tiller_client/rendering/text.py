@@ -223,27 +223,27 @@ class Paint:
         self.colour = colour
 
     def dim(self, text: str) -> str:
-        """For less important text."""
+        """Colour less important text."""
         return self._painted(_DIM, text)
 
     def bold(self, text: str) -> str:
-        """For names and headings."""
+        """Emphasise names and headings."""
         return self._painted(_BOLD, text)
 
     def good(self, text: str) -> str:
-        """For success, and for added lines."""
+        """Colour texts about success, and added lines."""
         return self._painted(_GREEN, text)
 
     def bad(self, text: str) -> str:
-        """For failure, and for removed lines."""
+        """Colour texts about failure, and removed lines."""
         return self._painted(_RED, text)
 
     def asking(self, text: str) -> str:
-        """For warnings and questions."""
+        """Colour warnings and questions."""
         return self._painted(_YELLOW, text)
 
     def changed(self, mark: str, text: str) -> str:
-        """For a line of a diff, by the `mark` at its beginning."""
+        """Colour a line of a diff by the `mark` at its beginning."""
         return {"+": self.good, "-": self.bad}.get(mark, self.dim)(text)
 
     def _painted(self, mark: str, text: str) -> str:

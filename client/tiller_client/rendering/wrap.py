@@ -92,5 +92,5 @@ class Wrap:
         return "\n" + word
 
     def start_line(self) -> None:
-        """Note that other code has ended the line."""
+        """Note that the caller has ended the line."""
         self._column = 0

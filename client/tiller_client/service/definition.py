@@ -1,4 +1,4 @@
-"""The definition of the service for every service manager: the daemon's command and environment."""
+"""The definition of the daemon's service, independent of the service manager."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ commands and directories. Keys are not included, as others can read a service's 
 
 
 class Definition(NamedTuple):
-    """The service, as every service manager must know it."""
+    """The service, with all that a service manager needs to know."""
 
     command: Command
     """The command that runs the daemon in the foreground."""
