@@ -50,8 +50,8 @@ from tiller_protocol.settings import Settings
 NAME = "tiller acp"
 
 NO_LOGIN = (
-    "no login is needed here: the keys of providers are in tiller's configuration or in the "
-    "environment of its daemon; to see what is missing, run: tiller doctor"
+    "no login is needed here: the providers' keys are in tiller's configuration or in the "
+    "environment of its daemon; to see which keys are missing, run: tiller doctor"
 )
 
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
@@ -162,7 +162,7 @@ class Agent:
         if name not in self._methods:
             raise RpcFailure(METHOD_NOT_FOUND, f"there is no method {name}")
         if self._connection is None:
-            raise RpcFailure(INVALID_REQUEST, f"{name} came before initialize")
+            raise RpcFailure(INVALID_REQUEST, f"{name} was called before initialize")
         method = self._methods[name]
         return method.run(_convert(message, method.params), request_id)
 

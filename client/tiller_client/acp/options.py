@@ -25,9 +25,9 @@ MODE_OPTION = "agent"
 """The setting that a client sees also as the session's mode."""
 
 _APPROVE = (
-    Choice("ask", "Ask", "Asks where no rule decides."),
+    Choice("ask", "Ask", "Asks if no rule decides."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
-    Choice("never", "Never ask", "Denies whatever would need a question."),
+    Choice("never", "Never ask", "Denies everything that it would have to ask about."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),

@@ -48,7 +48,7 @@ def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
                 images.append(Image(block.mime_type, _bytes_of(block.data)))
             case AudioBlock():
                 raise RpcFailure(
-                    INVALID_PARAMS, "audio can't be used: no model here takes it; send text"
+                    INVALID_PARAMS, "audio can't be used: no model here accepts it; send text"
                 )
             case ResourceLink():
                 path = path_of(block.uri)

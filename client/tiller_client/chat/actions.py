@@ -86,7 +86,7 @@ class Actions:
             return
         text = chat.editor.whole().strip()
         if text == "!":
-            chat.say("which command? !COMMAND")
+            chat.say("to run a command, type it after the !")
         elif text.startswith("!"):
             self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
         elif name := _command(text):

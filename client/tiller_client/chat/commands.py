@@ -26,7 +26,7 @@ COMMANDS = (
     Command("sandbox", "what commands may do", "[read_only|workspace_write|full_access]"),
     Command("continue", "go on without a new message"),
     Command("queue", "change what is queued"),
-    Command("back", "go back to an earlier point: revert to it, or fork from it"),
+    Command("back", "revert to an earlier point, or fork from it"),
     Command("unrevert", "undo the last revert"),
     Command("diff", "what the session changed in files"),
     Command("compact", "summarise the history now"),

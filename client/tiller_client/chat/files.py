@@ -167,7 +167,7 @@ def _has(text: str, letters: str) -> bool:
 
 
 def _rank(entry: _Entry, wanted: str) -> tuple[int, int]:
-    """Rank of a matching entry within its tier; smaller is better."""
+    """Rank of a matching entry within its list from `_tiers`; smaller is better."""
     length = len(entry.path)
     if wanted in (entry.name, entry.name.rstrip("/"), entry.lower):
         return 0, length

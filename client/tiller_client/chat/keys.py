@@ -17,7 +17,7 @@ KEYS_SHOWN = (
     ("Alt-Enter", "queue behind the running turn"),
     ("Ctrl-J, \\ Enter", "a new line"),
     ("Esc", "close what is open; else interrupt the turn"),
-    ("Esc Esc", "go back to an earlier point, or fork from there"),
+    ("Esc Esc", "revert to an earlier point, or fork from it"),
     ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
     ("Ctrl-D", "leave"),
     ("Up, Down", "what you wrote before"),

@@ -49,7 +49,7 @@ class Menu:
     at: int = 0
     """Position of the chosen entry in `matching`."""
     matching: Sequence[Entry] = field(init=False)
-    """The entries that contain all typed words, and those found elsewhere."""
+    """The entries that contain all typed words, and the entries that a search has found."""
 
     def __post_init__(self) -> None:
         self.matching = self.entries
@@ -68,7 +68,7 @@ class Menu:
             self.refine(self)
 
     def find(self, entries: Sequence[Entry]) -> None:
-        """Add entries that were found elsewhere by the typed words, after the matching entries."""
+        """Add the entries that a search for the typed words has found, after the matching ones."""
         self._narrow()
         known = {entry.value for entry in self.matching}
         self.matching = [*self.matching, *(one for one in entries if one.value not in known)]

@@ -173,7 +173,8 @@ class DaemonConnection:
                 DaemonConnection.latest = self
             case _:
                 raise TillerError(
-                    "the process on the daemon's socket does not speak tiller's protocol"
+                    "the process on the daemon's socket does not speak tiller's protocol; "
+                    "stop that process and try again"
                 )
 
     def _new_id(self) -> str:

@@ -99,7 +99,10 @@ class NngPipe:
         if len(self._received) < GREETING_BYTES:
             return False
         if not self._received.startswith(_greeting(self._peer)):
-            raise TillerError("the process on the daemon's socket does not speak nng's protocol")
+            raise TillerError(
+                "the process on the daemon's socket does not speak nng's protocol; "
+                "stop that process and try again"
+            )
         del self._received[:GREETING_BYTES]
         self.greeted = True
         return True

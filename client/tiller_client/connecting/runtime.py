@@ -74,7 +74,8 @@ def read_token(runtime: Path) -> str:
     except FileNotFoundError:
         raise NoDaemon("no daemon is running; start one with: tiller daemon start") from None
     except OSError as error:
-        raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
+        reason = os.strerror(error.errno or 0)
+        raise NotPrivate(f"{path} can't be read: {reason}; check its owner and mode") from None
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if status.st_uid != os.getuid() or status.st_mode & FOR_OTHERS:

@@ -174,7 +174,7 @@ def _source(url: str, title: str) -> str:
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str = "") -> str:
     """The hunks of a unified diff in colours, with file names if there are several files.
 
-    `for_all` is added to the number of omitted lines.
+    `for_all` is written after the number of omitted lines.
     """
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]

@@ -64,7 +64,7 @@ def diff_lines(
 ) -> list[str]:
     """Render a diff, with at most `lines_max` of its lines.
 
-    `for_all` is added to the number of omitted lines.
+    `for_all` is written after the number of omitted lines.
     """
     parts = list(_parts(diff.replace("\r\n", "\n").rstrip("\n").split("\n")))
     paths = {part.path for part in parts if isinstance(part, _Hunk)}
@@ -220,7 +220,7 @@ def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
 def _marked(code: Row, line: _Line, role: str, *, in_colour: bool) -> Row:
     """Distinguish the changed words of a changed line.
 
-    With few colours, these only mark added and removed lines, without colours of the language.
+    With few colours, the code has no colours of its language: colours mean added and removed.
     """
     edges = sorted({edge for part in line.changed for edge in part})
     row: Row = []

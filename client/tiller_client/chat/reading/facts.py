@@ -37,7 +37,7 @@ class Facts:
     items: Sequence[Item] = ()
     """The session's history."""
     now: float | None = None
-    """The present time in Unix seconds; `None`: running calls are shown as when they were left."""
+    """The present time in Unix seconds; `None`: running calls are shown in their last state."""
     durations: Durations = field(default_factory=Durations)
     children: Mapping[str, Sequence[Item]] = field(default_factory=dict[str, Sequence[Item]])
     """The histories of the sub-agents that are followed, by session id."""

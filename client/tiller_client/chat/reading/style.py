@@ -135,7 +135,7 @@ def text_of(row: Iterable[Span]) -> str:
 
 
 def is_link(address: str) -> bool:
-    """Whether an address may be a link: its scheme is harmless, and it is short printable ASCII."""
+    """Whether an address may be a link: short, printable ASCII, with a harmless scheme."""
     if not (address.isascii() and address.isprintable() and len(address) <= LINK_CHARS_MAX):
         return False
     try:

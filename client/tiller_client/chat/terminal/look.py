@@ -16,7 +16,7 @@ class Look:
     """The maximum number of columns of a line."""
     theme: Theme
     opened: bool = False
-    """Whether to show the whole of reasoning and of calls' output."""
+    """Whether to show reasoning and calls' output completely."""
 
     @property
     def paint(self) -> Paint:

@@ -150,7 +150,7 @@ class Painter:
         for number, row in enumerate(frame.rows):
             if number < len(self._rows) and self._rows[number] == row:
                 continue
-            # Erase first: after a row that fills the last column, this would erase its end.
+            # Erase first: after a row that fills the last column, erasing would remove its end.
             parts.append("\r\n" * (number - at) + f"\r{ERASE_REST}{row}{PLAIN}")
             at = number
         if len(frame.rows) < len(self._rows):
