@@ -1,4 +1,4 @@
-"""The only interpretation of events: `fold` applies one to a snapshot.
+"""The only interpretation of events: `fold` applies an event to a snapshot.
 
 The daemon folds events while it writes them, a frontend while it reads them; both get the same
 result. Nothing here does I/O or reads a clock.

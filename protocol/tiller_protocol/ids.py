@@ -11,7 +11,7 @@ ItemId = NewType("ItemId", str)
 CallId = NewType("CallId", str)
 
 ID_CHARS_MAX = 128
-"""Longest identifier accepted from a frontend; a ULID has 26."""
+"""Longest identifier accepted from a frontend; a ULID has 26 characters."""
 
 IdText = Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)]
 

@@ -19,7 +19,7 @@ LENT_SERVERS_MAX = 32
 """Maximum number of MCP servers in one loan; an editor has a handful."""
 
 LENT_TEXT_CHARS_MAX = 1024 * 1024
-"""Longest text of a file in an answer of a lender; people rarely edit longer files."""
+"""Longest text of a file in a lender's answer; people rarely edit longer files."""
 
 
 class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
