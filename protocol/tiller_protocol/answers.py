@@ -152,7 +152,9 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, doc("`provider/model`.")]
     api: Annotated[str, doc("The API of the model's provider.")]
     default: Annotated[bool, doc("Whether this model is used if none is chosen.")] = False
-    context_window: Annotated[int | None, doc("Context in tokens; absent if unknown.")] = None
+    context_window: Annotated[
+        int | None, doc("Size of the context window in tokens; absent if unknown.")
+    ] = None
     problem: Problem = ""
     max_output: Annotated[int | None, doc("Longest output in tokens; absent if unknown.")] = None
     price: Annotated[Price | None, doc("Prices of the model; absent if unknown.")] = None
@@ -222,7 +224,11 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     languages: Annotated[tuple[str, ...], doc("Languages that the server checks.")]
     program: Annotated[str, doc("Path of the program; empty if it is not installed.")] = ""
     chosen: Annotated[
-        bool, doc("Whether it is configured. If none is, the first one installed runs.")
+        bool,
+        doc(
+            "Whether the configuration names this server; if it names none, the first one "
+            "installed runs."
+        ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
     problem: Annotated[str, doc("Why a process has ended; empty if none has failed.")] = ""
@@ -315,7 +321,9 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
     action: Annotated[Action, doc("The rule's decision; a lasting rule always allows.")] = "allow"
     workspace: Annotated[str, doc("Directory of a lasting rule; empty for a session's rule.")] = ""
     session_id: Annotated[str, doc("Session that has the rule; empty for a lasting rule.")] = ""
-    granted_at: Annotated[float | None, doc("Time of creation (Unix); absent if unknown.")] = None
+    granted_at: Annotated[
+        float | None, doc("When the rule was made, in Unix seconds; absent if unknown.")
+    ] = None
     by: Annotated[str, doc("Name of the frontend that made the rule; empty if unknown.")] = ""
 
 

@@ -99,7 +99,8 @@ class QueueChanged(Body, frozen=True, tag="queue_changed"):
 
     queue: Annotated[tuple[QueuedInput, ...], doc("All queued inputs, next one first.")]
     waits: Annotated[
-        bool, doc("Whether no turn takes them until `turn_continue`, `promote` or new input.")
+        bool,
+        doc("Whether the inputs wait until `turn_continue`, `promote` or new input starts a turn."),
     ] = False
 
 
@@ -225,7 +226,8 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     )
     title: Annotated[str, doc("The new title; empty: unchanged.")] = ""
     sub_agent: Annotated[
-        SubAgent | None, doc("The sub-agent and its totals, when it begins and after each step.")
+        SubAgent | None,
+        doc("The sub-agent and its totals; sent when it begins and after each step."),
     ] = None
     rewritten_arguments: Annotated[
         str, doc("JSON text of arguments that a hook put in place of the model's, if any.")
@@ -263,7 +265,8 @@ class BackgroundChanged(Body, frozen=True, tag="background_changed"):
     """The background commands and sub-agents of the session have changed."""
 
     background: Annotated[
-        tuple[BackgroundCommand, ...], doc("All running ones, and the latest that have ended.")
+        tuple[BackgroundCommand, ...],
+        doc("Running commands and sub-agents, and the latest that have ended."),
     ]
 
 
@@ -273,9 +276,10 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     tokens_before: Annotated[int, doc("Estimated size before, in tokens.")]
     tokens_after: Annotated[int, doc("Estimated size afterwards, in tokens.")]
     item_id: Annotated[
-        str | None, doc("The compaction item that replaces earlier history; absent if pruned.")
+        str | None,
+        doc("Id of the compaction item that replaces earlier history; absent if pruned."),
     ] = None
-    pruned: Annotated[tuple[str, ...], doc("Calls whose output is no longer sent.")] = ()
+    pruned: Annotated[tuple[str, ...], doc("Ids of calls whose output is no longer sent.")] = ()
     usage: Annotated[Usage, doc("Tokens that the summary used.")] = Usage()
     cost: UsdCost = None
 

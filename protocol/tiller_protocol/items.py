@@ -148,7 +148,9 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
     ]
     reason: Annotated[str, doc("The reason in whole sentences, for people.")]
     permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
-    subject: Annotated[str, doc("Its subject, such as a command; only the first of several.")] = ""
+    subject: Annotated[
+        str, doc("Subject of the permission, such as a command; only the first of several.")
+    ] = ""
     rule: Annotated[Rule | None, doc("The rule that decided, if one did.")] = None
 
 
@@ -239,8 +241,8 @@ class FileChange(Struct, frozen=True, omit_defaults=True):
 
     path: Annotated[str, doc("Path relative to the workspace.")]
     kind: Annotated[Literal["added", "removed", "modified"], doc("Kind of the change.")]
-    added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
-    removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
+    added_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
+    removed_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
@@ -343,7 +345,9 @@ class Request(Struct, frozen=True, omit_defaults=True):
             "lasting rules; empty if `always_here` is not possible."
         ),
     ] = ""
-    detail: Annotated[str, doc("All that the user has to see; empty if the title says all.")] = ""
+    detail: Annotated[
+        str, doc("Everything that the user has to see; empty if the title says it all.")
+    ] = ""
     choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
     detail_kind: Annotated[
         DetailKind, doc("Kind of text in `detail`; set explicitly, never guessed from the text.")

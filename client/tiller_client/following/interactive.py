@@ -74,9 +74,9 @@ class _OpenRequests:
 class InteractiveSession:
     """A session on a console.
 
-    According to the events so far, it is `busy` while a turn is running, and `idle` after the event
-    that follows the last turn. If `ends_with` is the id of a turn, that turn's end is stored in
-    `ended` and is the last event shown. If `ends_with_input` is the id of a queued input,
+    It is `busy` while a turn is running, and `idle` once the session has reported that it is idle,
+    which is the last event after a turn. If `ends_with` is the id of a turn, that turn's end is
+    stored in `ended` and is the last event shown. If `ends_with_input` is the id of a queued input,
     `ends_with` becomes the id of the turn that takes the input.
     """
 

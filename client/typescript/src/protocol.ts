@@ -561,7 +561,7 @@ export interface Request {
   always?: Array<string>;
   /** Directory in which `always_here` would allow the same patterns for every session, as lasting rules; empty if `always_here` is not possible. */
   always_here?: string;
-  /** All that the user has to see; empty if the title says all. */
+  /** Everything that the user has to see; empty if the title says it all. */
   detail?: string;
   /** Suggested replies to a `question`. */
   choices?: Array<string>;
@@ -844,7 +844,7 @@ export interface Allowed {
   reason: string;
   /** The permission that the call needs, such as `bash`. */
   permission?: string;
-  /** Its subject, such as a command; only the first of several. */
+  /** Subject of the permission, such as a command; only the first of several. */
   subject?: string;
   /** The rule that decided, if one did. */
   rule?: Rule | null;
@@ -901,9 +901,9 @@ export interface FileChange {
   path: string;
   /** Kind of the change. */
   kind: "added" | "modified" | "removed";
-  /** Absent for a file that is not text. */
+  /** Number; absent for a file that is not text. */
   added_lines?: number | null;
-  /** Absent for a file that is not text. */
+  /** Number; absent for a file that is not text. */
   removed_lines?: number | null;
 }
 
@@ -1168,7 +1168,7 @@ export interface QueueChanged {
   type: "queue_changed";
   /** All queued inputs, next one first. */
   queue: Array<QueuedInput>;
-  /** Whether no turn takes them until `turn_continue`, `promote` or new input. */
+  /** Whether the inputs wait until `turn_continue`, `promote` or new input starts a turn. */
   waits?: boolean;
 }
 
@@ -1272,7 +1272,7 @@ export interface ToolCallUpdated {
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
   /** The new title; empty: unchanged. */
   title?: string;
-  /** The sub-agent and its totals, when it begins and after each step. */
+  /** The sub-agent and its totals; sent when it begins and after each step. */
   sub_agent?: SubAgent | null;
   /** JSON text of arguments that a hook put in place of the model's, if any. */
   rewritten_arguments?: string;
@@ -1312,7 +1312,7 @@ export interface PlanUpdated {
 /** The background commands and sub-agents of the session have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
-  /** All running ones, and the latest that have ended. */
+  /** Running commands and sub-agents, and the latest that have ended. */
   background: Array<BackgroundCommand>;
 }
 
@@ -1323,9 +1323,9 @@ export interface HistoryCompacted {
   tokens_before: number;
   /** Estimated size afterwards, in tokens. */
   tokens_after: number;
-  /** The compaction item that replaces earlier history; absent if pruned. */
+  /** Id of the compaction item that replaces earlier history; absent if pruned. */
   item_id?: string | null;
-  /** Calls whose output is no longer sent. */
+  /** Ids of calls whose output is no longer sent. */
   pruned?: Array<string>;
   /** Tokens that the summary used. */
   usage?: Usage;
@@ -1454,7 +1454,7 @@ export interface ModelSummary {
   api: string;
   /** Whether this model is used if none is chosen. */
   default?: boolean;
-  /** Context in tokens; absent if unknown. */
+  /** Size of the context window in tokens; absent if unknown. */
   context_window?: number | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
@@ -1575,7 +1575,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether it is configured. If none is, the first one installed runs. */
+  /** Whether the configuration names this server; if it names none, the first one installed runs. */
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
@@ -1690,7 +1690,7 @@ export interface RuleSummary {
   workspace?: string;
   /** Session that has the rule; empty for a lasting rule. */
   session_id?: string;
-  /** Time of creation (Unix); absent if unknown. */
+  /** When the rule was made, in Unix seconds; absent if unknown. */
   granted_at?: number | null;
   /** Name of the frontend that made the rule; empty if unknown. */
   by?: string;
