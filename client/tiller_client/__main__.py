@@ -1,6 +1,6 @@
-"""`tiller`: parses the command line, runs the verb, and reports failures in a sentence.
+"""`tiller`: parses the command line, runs the verb, and reports each failure in a sentence.
 
-To start quickly, it imports only the module of the verb that is used.
+To start quickly, it imports only the module of the verb that runs.
 """
 
 import gc
@@ -15,16 +15,17 @@ from tiller_client.command_line.arguments import parse
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError, TillerError, UnwritableOutput
 
 MACHINE = "machine."
-"""Families that are about a machine, its files and its processes: with `--host` they run there."""
+"""Prefix of families of verbs that work on a machine's files and processes. With `--host`, these
+verbs run on that machine."""
 
 HERE = ("schema", "completions", "demo")
-"""Families that need no daemon of the user's."""
+"""Families of verbs that don't use the user's daemon."""
 
 STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Run one verb, by default from `sys.argv`; returns the exit status.
+    """Run one verb, by default from `sys.argv`, and return the exit status.
 
     Tracebacks are shown only if TILLER_DEBUG is set.
     """
@@ -40,7 +41,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
 
 def _main(command_line: Sequence[str] | None) -> int:
-    """Run one verb and report what has failed; raises only what the output raises."""
+    """Run one verb and report its failure; raises only errors of writing the output."""
     arguments: Namespace | None = None
     try:
         arguments = _parse(command_line)
@@ -67,13 +68,13 @@ def _main(command_line: Sequence[str] | None) -> int:
         return _report_bug(error)
     finally:
         if arguments:
-            # They are about a daemon on this machine, and what this shell would start it with.
+            # Differences concern only a daemon that this shell could restart on this machine.
             _tell_differences(unwanted=arguments.json or arguments.quiet or bool(arguments.host))
     return status
 
 
 def _parse(command_line: Sequence[str] | None) -> Namespace:
-    """Parse; what argparse prints before it ends the program is written before that."""
+    """Parse the command line; flush what argparse has printed, even if it exits."""
     try:
         return parse(command_line)
     finally:
@@ -105,7 +106,7 @@ def _run_there(arguments: Namespace) -> int:
 
 
 def _choose_host(arguments: Namespace) -> None:
-    """Let the verb use the daemon of the host; raises `UsageError` if it uses none."""
+    """Let the verb use the daemon on `--host`; raises `UsageError` if the verb uses no daemon."""
     from tiller_client.connecting.remote import RemoteDaemon
     from tiller_client.connecting.runtime import choose_remote, my_places
     from tiller_client.errors import UsageError
@@ -116,7 +117,7 @@ def _choose_host(arguments: Namespace) -> None:
 
 
 def _is_sound(arguments: Namespace) -> bool:
-    """Whether it is already certain that `exec` will need the daemon."""
+    """Whether it is already certain that `exec` will need the daemon: its arguments are valid."""
     if arguments.image or arguments.output_schema or not (arguments.prompt or "").strip(" -"):
         return False
     from tiller_client.connecting.runtime import stdin_is_piped
@@ -131,7 +132,7 @@ def _is_sound(arguments: Namespace) -> bool:
 
 
 def _begin_daemon() -> None:
-    """Let a daemon that is not running start while this process imports the verb."""
+    """Start the daemon if it is not running, while this process imports the verb."""
     from tiller_client.connecting.runtime import my_places
     from tiller_client.connecting.starting import begin
 
@@ -139,9 +140,9 @@ def _begin_daemon() -> None:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which saves a tenth of a verb's start.
+    """Import msgspec without typing_extensions, which saves a tenth of a verb's start-up time.
 
-    Where that is installed, msgspec prefers it to `typing`, for Pythons older than ours.
+    msgspec prefers an installed typing_extensions to `typing`, but needs it only on older Pythons.
     """
     name = "typing_extensions"
     if name in sys.modules:
@@ -162,7 +163,7 @@ def _complain(text: str) -> None:
 
 
 def _tell_silence() -> None:
-    """Have a verb that uses a daemon tell the user when the daemon is silent."""
+    """Let a verb that uses the daemon tell the user when the daemon is silent."""
     if "tiller_client.connecting.silence" in sys.modules:
         from tiller_client.connecting.silence import Silence
 
@@ -170,7 +171,7 @@ def _tell_silence() -> None:
 
 
 def _tell_differences(*, unwanted: bool) -> None:
-    """Say at the end, and only to a person, what a restart would change."""
+    """After the verb, tell a user at a terminal what a restart of the daemon would change."""
     if unwanted or "tiller_client.connecting.connection" not in sys.modules:
         return
     if not (os.isatty(sys.stdout.fileno()) and os.isatty(sys.stderr.fileno())):

@@ -1,8 +1,9 @@
 """Writes text to stdout and stderr, and maintains the rows at the bottom of a terminal.
 
-Nothing else writes text to stdout and stderr (`streams`: what happens if that fails). All text is
-sanitized here, on a terminal or not. A terminal gets everything in the order in which it happened.
-If stdout is a pipe and the verb separates answers, only the final message goes to stdout.
+Nothing else writes text to stdout and stderr; `streams` handles failures to write. All text is
+sanitized here, even if it does not go to a terminal. A terminal gets everything in the order in
+which it happened. If stdout is a pipe and the verb separates answers, stdout gets only the final
+message.
 """
 
 import os
@@ -22,16 +23,16 @@ from tiller_client.rendering.wrap import hanging, wrapped
 from tiller_client.streams import put
 
 WIDTH_PIPED = 100
-"""Columns if the output is not a terminal."""
+"""The width in columns if the output is not a terminal."""
 
 HEIGHT_UNKNOWN = 24
-"""Assumed lines of a terminal that does not report its size."""
+"""The assumed height of a terminal that does not report its size."""
 
 PAGER_OPTIONS = "FRX"
-"""Options for `less`, as in git, unless the user has set others: colours, and the text stays."""
+"""Options for `less`, as in git, which keep colours and leave the text on the screen."""
 
 REDRAW_S_MIN = 1 / 30
-"""Shortest time between drawings of several rows: more could not be told apart, and costs time."""
+"""Shortest time between two drawings of several rows: nobody could see more of them."""
 
 _ERASE_LINE = "\r\x1b[K"
 _ERASE_BELOW = "\r\x1b[J"
@@ -44,7 +45,7 @@ def print_json(struct: object) -> None:
 
 
 def flush() -> None:
-    """Show at once what was written to stdout."""
+    """Show buffered output of stdout at once."""
     streams.flush(sys.stdout)
 
 
@@ -59,9 +60,9 @@ def tell(sentence: str) -> None:
 
 
 def page(text: str) -> None:
-    """Write text to stdout; on a terminal that it does not fit on, in the user's pager.
+    """Write text to stdout; use the user's pager if the text does not fit on the terminal.
 
-    That is `$TILLER_PAGER`, else `$PAGER`, else `less`. `cat`, or nothing, turns it off.
+    The pager is `$TILLER_PAGER`, else `$PAGER`, else `less`. `cat` or an empty value turns it off.
     """
     if not _is_terminal(sys.stdout.fileno()) or text.count("\n") < _height(sys.stdout.fileno()) - 1:
         say(text)
@@ -77,7 +78,7 @@ def page(text: str) -> None:
         return
     flush()
     variables = {"LESS": PAGER_OPTIONS, **os.environ}
-    # Ctrl-C belongs to the pager while it runs.
+    # Ctrl-C is for the pager while it runs.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         data = streams.encoded(on_screen(text + "\n"))
@@ -87,13 +88,13 @@ def page(text: str) -> None:
 
 
 def print_raw(text: str) -> None:
-    """Write text to stdout unchanged, for another program; the caller has made it harmless."""
+    """Write text to stdout unchanged, for another program; the caller has made the text safe."""
     flush()
     streams.put_bytes(sys.stdout.fileno(), text.encode("utf-8", "replace"))
 
 
 def is_piped() -> bool:
-    """Whether stdout goes to another program or a file."""
+    """Whether stdout is a pipe or a file."""
     return not os.isatty(sys.stdout.fileno())
 
 
@@ -107,14 +108,14 @@ def complain(text: str) -> None:
 
 
 def _complaint(text: str) -> str:
-    # Continued lines are indented, as names in them could look like our own lines.
+    # Further lines are indented, so that text from elsewhere can't look like our own lines.
     columns = _columns(sys.stderr.fileno()) - 2
     rows = (wrapped(row, columns) for row in f"tiller: {text}".split("\n"))
     return "\n".join(row.replace("\n", "\n  ") for row in rows) + "\n"
 
 
 def confirm(question: str) -> bool:
-    """Ask a question on the terminal; raises `UsageError` where there is none."""
+    """Ask a question on the terminal; raises `UsageError` if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise UsageError("stdin is not a terminal, so you can't be asked; to agree now, add --yes")
     say(hanging(f"{question} [y/N]", stdout_columns()) + " ", end="")
@@ -123,17 +124,17 @@ def confirm(question: str) -> bool:
 
 
 def stdout_paint() -> Paint:
-    """Colours, if stdout is a terminal and NO_COLOR is not set."""
+    """Paint for stdout, with colours if stdout is a terminal and NO_COLOR is not set."""
     return Paint(colour=_wants_colour(terminal=_is_terminal(sys.stdout.fileno())))
 
 
 def stdout_width() -> int:
-    """Columns of stdout."""
+    """The width of stdout in columns."""
     return _width(sys.stdout.fileno())
 
 
 def stdout_columns() -> int:
-    """Columns that a line of stdout may have without being broken: none are too many in a pipe."""
+    """The columns that a line on stdout may have before it is broken; unlimited in a pipe."""
     return _columns(sys.stdout.fileno())
 
 
@@ -149,10 +150,10 @@ class Console:
         lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `separate_answers` a pipe gets only the answer, with `json` stdout only events.
+        """With `separate_answers`, a pipe gets only the answer; with `json`, stdout only events.
 
-        With `quiet` only answers are shown, and what the user must see. With `lines` whole lines
-        are written, each once, and nothing moves; a terminal is still a keyboard.
+        With `quiet`, only answers and necessary messages are shown. With `lines`, each line is
+        written once and whole, and nothing is redrawn; the keyboard is still used.
         """
         piped = not _is_terminal(sys.stdout.fileno())
         self.quiet = quiet and not json
@@ -165,9 +166,9 @@ class Console:
         self.keyboard = 0 if types and os.isatty(self._out.fileno()) and os.isatty(0) else None
         self._lines = lines
         self._unfinished = ""
-        """With `lines`, the line that is not complete yet."""
+        """With `lines`, the text of the incomplete line."""
         self._asked = ""
-        """With `lines`, what the user was asked last."""
+        """With `lines`, the prompt shown last."""
         self._pending_answer = ""
         self._bottom: tuple[str, ...] = ()
         self._bottom_width = 0
@@ -176,11 +177,11 @@ class Console:
 
     @property
     def width(self) -> int:
-        """Columns now; a window can be resized at any time."""
+        """The present width in columns; a window can be resized at any time."""
         return _width(self._out.fileno())
 
     def show(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces. An answer is delayed: it is progress if more follows, else it is final."""
+        """Write pieces; delay an answer, because it is only progress if more output follows."""
         text = ""
         for piece in pieces:
             if piece.kind == "answer" and self.separates_answers:
@@ -196,15 +197,15 @@ class Console:
         self._write(text + "\n")
 
     def complain(self, text: str) -> None:
-        """Write a sentence to stderr, in place of the rows at the bottom; see the function."""
+        """Remove the rows at the bottom, and write a sentence to stderr."""
         self.bottom()
         complain(text)
 
     def final(self, message: str, *, interrupted: bool) -> None:
         """Write the last message of a turn to stdout, if answers are separate.
 
-        The Ctrl-C that `interrupted` the turn has also ended a reader such as `| tee`: then the
-        message is shown with the progress.
+        If Ctrl-C has `interrupted` the turn, it has also ended a reader such as `| tee`. Then show
+        the message with the progress.
         """
         self._pending_answer = self._asked = ""
         if not self.separates_answers or not message:
@@ -219,10 +220,10 @@ class Console:
             self._write(text)
 
     def bottom(self, *rows: str) -> None:
-        """Show `rows` at the bottom; the user types after the last one. Without any, remove them.
+        """Show `rows` at the bottom of a terminal, or remove the rows there if none are given.
 
-        Only on a terminal. What the user has typed stays on the screen, unless the last row gets
-        longer. Several rows are drawn at most every `REDRAW_S_MIN`; later calls draw what is new.
+        The user types after the last row. The typed text stays on the screen, unless the last row
+        gets longer. Several rows are drawn at most every `REDRAW_S_MIN`; a later call catches up.
         """
         if not self.terminal:
             self._asked = ""
@@ -246,7 +247,7 @@ class Console:
         self._bottom, self._bottom_width = rows, width
 
     def ask(self, prompt: str, about: str = "") -> None:
-        """Show at the bottom what the user types next; `about` tells equal prompts apart."""
+        """Show a prompt at the bottom; `about` tells prompts with the same text apart."""
         if not self._lines:
             self.bottom(prompt)
         elif self._asked != prompt + about:
@@ -254,23 +255,23 @@ class Console:
             self._asked = prompt + about
 
     def entered(self) -> None:
-        """Note that the user pressed Enter, so that the cursor is on a new line."""
+        """Note that the user has pressed Enter, so the cursor is on a new line."""
         if len(self._bottom) > 1:
             _write(self._out, "", f"\x1b[{len(self._bottom)}A{_ERASE_BELOW}")
             streams.flush(self._out)
         self.moved()
 
     def moved(self) -> None:
-        """Note that the cursor may be anywhere: another program has used the terminal."""
+        """Note that the cursor may be anywhere, as another program has used the terminal."""
         self._bottom = ()
 
     def _can_redraw(self, rows: tuple[str, ...], width: int) -> bool:
-        """Whether the rows take the place of those on the screen, and end before what was typed."""
+        """Whether the rows fit over the rows on the screen, without covering typed text."""
         same = (len(rows), width) == (len(self._bottom), self._bottom_width)
         return same and bool(rows) and cells(rows[-1]) <= self._typed_from
 
     def _redraw(self, rows: tuple[str, ...]) -> None:
-        """Write the rows over those at the bottom, and return to where the user types."""
+        """Write the rows over the rows at the bottom, and restore the cursor."""
         above = len(rows) - 1
         _write(self._out, "", _SAVE_CURSOR + (f"\x1b[{above}A" if above else ""))
         for row, old in zip(rows[:-1], self._bottom[:-1], strict=True):
@@ -282,7 +283,7 @@ class Console:
         streams.flush(self._out)
 
     def _write(self, text: str) -> None:
-        """Write text in place of the rows at the bottom."""
+        """Remove the rows at the bottom, and write text there."""
         if self._lines:
             whole, end, self._unfinished = (self._unfinished + text).rpartition("\n")
             text = whole + end
@@ -299,27 +300,27 @@ def _write(stream: TextIO, text: str, before: str = "", after: str = "") -> None
 
 
 def _is_terminal(descriptor: int) -> bool:
-    """Whether it is a terminal with control sequences; a dumb one is treated like a pipe."""
+    """Whether this is a terminal with control sequences; a dumb terminal counts as a pipe."""
     return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
 
 
 def _wants_colour(*, terminal: bool) -> bool:
-    """NO_COLOR (https://no-color.org) turns colours off if it is set and not empty."""
+    """Whether to use colours: on a terminal, if NO_COLOR (https://no-color.org) is not set."""
     return terminal and not os.environ.get("NO_COLOR")
 
 
 def _height(descriptor: int) -> int:
-    """Lines of a terminal; `HEIGHT_UNKNOWN` for one without a size."""
+    """The height of a terminal in lines; `HEIGHT_UNKNOWN` if it reports none."""
     return os.get_terminal_size(descriptor).lines or HEIGHT_UNKNOWN
 
 
 def _columns(descriptor: int) -> int:
-    """Columns that a line may have without being broken."""
+    """The columns that a line may have before it is broken."""
     return _width(descriptor) - 1 if _is_terminal(descriptor) else sys.maxsize
 
 
 def _width(descriptor: int) -> int:
-    """Columns of a terminal; `WIDTH_PIPED` for a pipe and for a terminal without a size."""
+    """The width of a terminal in columns; `WIDTH_PIPED` for a pipe or if it reports no size."""
     if not os.isatty(descriptor):
         return WIDTH_PIPED
     return os.get_terminal_size(descriptor).columns or WIDTH_PIPED

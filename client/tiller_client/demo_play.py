@@ -1,6 +1,6 @@
 """Data of the demo: a small project with a real bug, and a script of the model's responses.
 
-The tools, the daemon and the failing test are real; only the model is not.
+The tools, the daemon and the failing test are real; only the model is scripted.
 """
 
 import json
@@ -128,7 +128,7 @@ def script() -> dict[str, Any]:
 def _step(*parts: dict[str, Any], expects: str = "") -> dict[str, Any]:
     """One response, after a short silence like that of a real model.
 
-    It fails unless what the model got since its last response contains `expects`.
+    The step fails unless the messages since the last response contain `expects`.
     """
     usage = {"input_tokens": 1800, "cached_input_tokens": 1500, "output_tokens": 90}
     pause = {"type": "wait", "seconds": 0.4}

@@ -1,6 +1,6 @@
-"""How the running daemon differs from this program, where a restart would help.
+"""Differences between the running daemon and this program that a restart would remove.
 
-The daemon names the variables for keys that it lacks; no key is compared or sent.
+The daemon lists the names of variables with keys that it lacks. No key is compared or sent.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ RESTART = "run: tiller daemon restart (with --drain, running turns finish first)
 
 
 def differences(hello: HelloResult, environ: Mapping[str, str]) -> list[str]:
-    """What the user should know about the daemon that said `hello`, in sentences."""
+    """Sentences for the user about how the daemon that said `hello` differs."""
     found: list[str] = []
     if hello.daemon_version != VERSION:
         found.append(

@@ -12,10 +12,10 @@ if TYPE_CHECKING:  # `starting` is imported before anything that takes long
 STATUS_FAILED = 1
 STATUS_USAGE = 2
 STATUS_TIMED_OUT = 124
-"""The same as for `timeout` of coreutils."""
+"""The same status as from `timeout` in coreutils."""
 
 STATUS_INTERRUPTED = 130
-"""128 + SIGINT, as in shells."""
+"""128 + SIGINT, as used by shells."""
 
 
 class TillerError(Exception):
@@ -31,15 +31,15 @@ class UsageError(TillerError):
 
 
 class NoDaemon(TillerError):
-    """No daemon is running, and this verb does not start one."""
+    """No daemon is running, and none is to be started."""
 
 
 class StartFailed(TillerError):
-    """The daemon was started and did not come up."""
+    """The daemon was started, but it ended or does not listen."""
 
 
 class LinkLost(TillerError):
-    """ssh could not connect, or lost the connection; its own message is in the text."""
+    """ssh could not connect, or lost the connection; the text includes ssh's message."""
 
 
 class NoAnswer(TillerError):
@@ -47,15 +47,15 @@ class NoAnswer(TillerError):
 
 
 class NotPrivate(TillerError):
-    """Other users can access the runtime directory or the token, so they are not used."""
+    """Other users can access the runtime directory or the token, so tiller does not use it."""
 
 
 class StartedOver(TillerError):
-    """The daemon has a new log: the events that were seen of a session are void."""
+    """The daemon has a new log, so the session's events seen so far are void."""
 
 
 class Detached(TillerError):
-    """The user left a running turn, which goes on without this frontend."""
+    """The user has left a running turn, which continues without this frontend."""
 
     status = STATUS_INTERRUPTED
 
@@ -65,13 +65,13 @@ class UnwritableOutput(TillerError):
 
 
 class TimedOut(TillerError):
-    """The time limit of the command was over before a turn began."""
+    """The time limit of the command passed before a turn began."""
 
     status = STATUS_TIMED_OUT
 
 
 class RejectedError(TillerError):
-    """The daemon refused an op; `answer` has the code and its data."""
+    """The daemon has rejected an op; `answer` has the code and its data."""
 
     def __init__(self, answer: "Rejected", message: str = "") -> None:
         super().__init__(message or answer.message)
@@ -79,5 +79,5 @@ class RejectedError(TillerError):
 
     @property
     def code(self) -> "RejectionCode":
-        """The reason, for programs."""
+        """The code of the rejection, for programs."""
         return self.answer.code

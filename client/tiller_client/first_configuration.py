@@ -1,4 +1,4 @@
-"""The text of a first configuration, and what an existing one lacks. Pure."""
+"""Makes the text of a first configuration, and of additions to an existing one. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ def configuration_text(model: str, offers: Iterable[ProviderOffer]) -> str:
 
 
 def missing_text(existing: Mapping[str, Any], model: str, offers: Iterable[ProviderOffer]) -> str:
-    """What a configuration with the values `existing` would need for these; empty if nothing."""
+    """The text to add for these offers to a configuration with the values `existing`, if any."""
     known = existing.get("providers")
     names = set(known) if isinstance(known, dict) else set[str]()  # type: ignore[reportUnknownArgumentType]
     parts = [] if "model" in existing or not model else [_default(model)]
@@ -60,5 +60,5 @@ def _provider(offer: ProviderOffer) -> str:
 
 
 def _quoted(text: str) -> str:
-    """`text` as a basic string of TOML: as in JSON, except that TOML also escapes DEL."""
+    """Quote a text as a basic string of TOML: like JSON, but TOML also escapes DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
-"""Lines of JSON on stdin and stdout, for a program at the other end: bounded, whole, unbuffered.
+"""Reads and writes lines of JSON on stdin and stdout, for a program at the other end.
 
-People's lines are read by `watch` and written by `console`.
+`watch` reads lines from people, and `console` writes lines for them.
 """
 
 import os
@@ -15,7 +15,7 @@ from tiller_client.following.watch import Wakeup
 from tiller_client.streams import put_bytes
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
-"""Longest line: a message of the largest size in base64, which is a third longer, and more."""
+"""Longest line; the largest message in base64, which makes it a third longer, is shorter."""
 
 READ_BYTES = 128 * 1024
 
@@ -24,12 +24,12 @@ class Line(NamedTuple):
     """A line that is not empty; `text` is `None` if it was longer than `LINE_BYTES_MAX`."""
 
     number: int
-    """From 1; empty lines count."""
+    """The number of the line, from 1; empty lines count."""
     text: bytes | None
 
 
 def read_lines(descriptor: int, wakeup: Wakeup) -> Generator[Line]:
-    """Yield lines until the end of input or a wake-up; the last one needs no newline."""
+    """Yield lines until the end of input or a wake-up; the last line needs no newline."""
     number, pending, too_long = 1, bytearray(), False
     while descriptor in select.select([descriptor, wakeup.fd], [], [])[0]:
         if wakeup.take():
@@ -53,17 +53,17 @@ def read_lines(descriptor: int, wakeup: Wakeup) -> Generator[Line]:
 
 
 class LineWriter:
-    """Writes structs as lines of JSON, from any thread; a reader that is slow stops the writers."""
+    """Writes structs as lines of JSON, from any thread; writers wait for a slow reader."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def write(self, struct: msgspec.Struct) -> None:
-        """Write one line; raises as `put_bytes`."""
+        """Write one line; raises the same errors as `put_bytes`."""
         with self._lock:
             put_bytes(self._descriptor, msgspec.json.encode(struct) + b"\n")
 
     def end(self) -> None:
-        """Let no thread begin another line; the present one is written first."""
+        """Wait until the present line is written, and let no thread begin another line."""
         self._lock.acquire()

@@ -1,4 +1,4 @@
-"""Runs jobs in threads: those with the same key in order, others at the same time."""
+"""Runs jobs in threads: jobs with the same key in order, other jobs at the same time."""
 
 import threading
 from collections import deque
@@ -6,20 +6,20 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 JOBS_MAX = 64
-"""Maximum number of jobs that run or wait; the daemon handles as many submissions at a time."""
+"""Maximum number of jobs that run or wait: as many as the daemon handles at a time."""
 
 _Job = TypeVar("_Job")
 
 
 class OrderedJobs(Generic[_Job]):
-    """Jobs to do. A key has a thread while it has jobs."""
+    """Runs jobs; each key has a thread while it has jobs."""
 
     def __init__(
         self,
         work: Callable[[_Job], None],
         start: Callable[[Callable[[], None]], object],
     ) -> None:
-        """`work` does one job; `start` starts a thread, and reports what it raises."""
+        """`work` does one job; `start` runs a function in a thread and reports its errors."""
         self._work = work
         self._start = start
         self._by_key: dict[str, deque[_Job]] = {}
@@ -27,7 +27,7 @@ class OrderedJobs(Generic[_Job]):
         self._capacity = threading.Semaphore(JOBS_MAX)
 
     def put(self, job: _Job, key: str | None) -> None:
-        """Add a job; without a `key` it waits for no other. Waits while there are `JOBS_MAX`."""
+        """Add a job, which waits for no other job if it has no `key`; block at `JOBS_MAX` jobs."""
         self._capacity.acquire()
         if key is None:
             self._start(lambda: self._do(job))
@@ -41,7 +41,7 @@ class OrderedJobs(Generic[_Job]):
         self._start(lambda: self._drain(key, jobs))
 
     def join(self) -> None:
-        """Wait until every job is done; none can be added after this."""
+        """Wait until every job is done; no job can be added after this."""
         for _ in range(JOBS_MAX):
             self._capacity.acquire()
 

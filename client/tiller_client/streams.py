@@ -1,8 +1,8 @@
-"""The standard streams: opening them, what they can show, and what happens if one can't be written.
+"""Opens the standard streams, finds out what they can show, and handles failures to write them.
 
-As in coreutils: whoever reads stdout may leave at any time, any other failure to write it makes
-the exit status 1, and what stderr can't take is lost without a word. The standard library only, as
-every start needs this module.
+As in coreutils, the reader of stdout may leave at any time. Any other failure to write stdout makes
+the exit status 1. Failures to write stderr are ignored. This module imports only the standard
+library, as every start needs it.
 """
 
 import os
@@ -18,14 +18,14 @@ STAND_INS = {"…": "...", "→": "->", "↗": "->", "◷": "@"} | dict(
         strict=True,
     )
 )
-"""What is written for our signs where they can't be shown; mostly as wide as the sign."""
+"""Replacements for our signs on outputs that can't show them, mostly of the same width."""
 
 
 class Repertoire(dict[int, str]):
-    """How each character is written, for `str.translate`; computed on first use.
+    """The text for each character, for `str.translate`; computed on first use.
 
-    A character that the encoding lacks is its code point; one of our signs is its stand-in then,
-    and always on a dumb terminal.
+    A character that the encoding lacks becomes its code point. Our signs become stand-ins then, and
+    always on a dumb terminal.
     """
 
     def __init__(self, encoding: str, *, dumb: bool) -> None:
@@ -50,19 +50,19 @@ class Repertoire(dict[int, str]):
 
 
 class Output:
-    """What the outputs of this process can show; set by `open_streams`."""
+    """The abilities of this process's outputs; set by `open_streams`."""
 
     encoding = "utf-8"
     """The encoding of the locale, or the one in PYTHONIOENCODING."""
     repertoire: Repertoire | None = None
-    """None: every character is shown as it is."""
+    """The replacements of characters; `None` if every character is shown as it is."""
 
 
 def open_streams() -> None:
-    """Open what is closed, and find out what the outputs can show.
+    """Open closed streams, and find out what the outputs can show.
 
-    A socket would take the number of a closed stream. Such a stream is the null device, opened so
-    that what is read ends at once and what is written fails, as it would without it.
+    A closed stream is replaced by the null device, because a socket could get its number. Reading
+    the device ends at once, and writing fails, as on a closed stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -75,14 +75,14 @@ def open_streams() -> None:
     if dumb or not _is_utf_8():
         Output.repertoire = Repertoire(Output.encoding, dumb=dumb)
     for stream in (sys.stdout, sys.stderr):
-        # What can't be encoded, such as half a character, is replaced.
+        # Characters that can't be encoded, such as lone surrogates, are replaced.
         stream.reconfigure(  # type: ignore[attr-defined]
             encoding=Output.encoding, errors="replace"
         )
 
 
 def showable(text: str) -> str:
-    """Text as the outputs can show it: with stand-ins where they lack the signs."""
+    """Replace the characters that the outputs can't show."""
     return (
         text if Output.repertoire is None or text.isascii() else text.translate(Output.repertoire)
     )
@@ -94,21 +94,21 @@ def shows(character: str) -> bool:
 
 
 def encoded(text: str) -> bytes:
-    """Text as bytes for a terminal or a pager."""
+    """Encode text for a terminal or a pager."""
     return showable(text).encode(Output.encoding, "replace")
 
 
 def show_all() -> None:
-    """Show every character as it is: what this verb writes goes to a program, as UTF-8."""
+    """Show every character as it is, in UTF-8: this verb writes for a program."""
     Output.encoding, Output.repertoire = "utf-8", None
 
 
 def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
     """Write text to stdout or stderr; it may wait in a buffer, until `flush`.
 
-    It has no stand-ins if it is `exact` and the encoding has all characters. Raises
-    `BrokenPipeError` if stdout's reader has gone, and `UnwritableOutput` if it can't be written;
-    after that, what is written to it is dropped.
+    `exact` text is written without stand-ins if the encoding has all characters. Raises
+    `BrokenPipeError` if stdout's reader is gone, and `UnwritableOutput` if stdout can't be written;
+    later output to stdout is dropped.
     """
     try:
         stream.write(text if exact and _is_utf_8() else showable(text))
@@ -117,7 +117,7 @@ def put(stream: TextIO, text: str, *, exact: bool = False) -> None:
 
 
 def flush(stream: TextIO) -> None:
-    """Write what waits in the buffer; raises as `put`."""
+    """Write the contents of the buffer; raises the same errors as `put`."""
     try:
         stream.flush()
     except OSError as error:
@@ -125,7 +125,7 @@ def flush(stream: TextIO) -> None:
 
 
 def put_bytes(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, even where whoever made the pipe has set it not to wait.
+    """Write all of `data`, even if the pipe is non-blocking.
 
     Raises `BrokenPipeError` if nobody reads it, or `UnwritableOutput`.
     """
@@ -148,7 +148,7 @@ def _is_utf_8() -> bool:
 
 
 def _give_up(stream: TextIO, error: OSError) -> None:
-    """Drop what waits in the buffer, which Python would write at its end, and all that follows."""
+    """Drop all later output, and the buffer, which Python would otherwise write when it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

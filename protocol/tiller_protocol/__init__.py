@@ -5,7 +5,7 @@ from the modules; this package re-exports nothing.
 """
 
 VERSION = "0.1.0"
-"""The release of daemon, command line and protocol, which come together. Also the package's."""
+"""The version of daemon, command line and protocol, which are released together."""
 
 PROTOCOL_VERSION = 1
 """The version that a frontend sends in `hello`; changes only with incompatible changes."""

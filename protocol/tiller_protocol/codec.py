@@ -1,6 +1,6 @@
 """Encodes and decodes messages; input may be hostile.
 
-The wire format is msgpack. The ops socket also accepts JSON, and answers JSON in JSON. Every
+The wire format is msgpack. The ops socket also accepts JSON, and then answers in JSON. Every
 failure to decode raises `BadMessage`. The transport limits the size of messages.
 """
 
@@ -16,13 +16,13 @@ from tiller_protocol.lending import FileWanted
 from tiller_protocol.ops import AnyOp, Submission, UserInput
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-"""Largest message that either side accepts; the transport refuses larger ones unread."""
+"""Largest message that either side accepts; the transport rejects larger ones unread."""
 
 REPLAY_BYTES_MAX = 1024 * 1024
-"""A `replay` answer stays under this unless a single event is larger."""
+"""Largest answer to `replay`, unless a single event is larger."""
 
 INPUT_BYTES_MAX = 8 * 1024 * 1024
-"""Largest user input: half a message, which leaves enough for everything around it."""
+"""Largest user input: half a message, which leaves enough room for the rest of the message."""
 
 TOPIC_END = b"\0"
 
@@ -33,7 +33,7 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A submission whose op is not decoded yet, so that the token is checked first."""
+    """A submission whose op is not decoded until the token has been checked."""
 
     id: IdText
     op: msgspec.Raw
@@ -42,7 +42,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Frame(NamedTuple):
-    """An envelope and the encoding it came in; the answer goes back in the same one."""
+    """An envelope, and its encoding, which the answer will have, too."""
 
     envelope: Envelope
     encoding: Encoding
@@ -72,21 +72,21 @@ _DECODE_ERRORS = (
     TypeError,
     ValueError,
 )
-"""msgspec's own error, and what else it raises for hostile input (deep nesting, bad UTF-8, …)."""
+"""msgspec's own error, and others that it raises on hostile input (deep nesting, bad UTF-8, …)."""
 
 
 def encoding_of(data: bytes | memoryview) -> Encoding:
-    """Distinguish JSON, which begins with `{` or white space, from msgpack."""
+    """The encoding of a message; JSON begins with `{` or white space."""
     return "json" if data[:1] in (b"{", b" ", b"\n", b"\t", b"\r") else "msgpack"
 
 
 def encode_submission(submission: Submission, encoding: Encoding = "msgpack") -> bytes:
-    """Bytes of a submission."""
+    """Encode a submission."""
     return _to_msgpack(submission) if encoding == "msgpack" else _to_json(submission)
 
 
 def decode_envelope(data: bytes | memoryview) -> Frame:
-    """Decode a submission without its op, which remains a view of `data`; raises `BadMessage`."""
+    """Decode a submission except its op, which remains a view of `data`; raises `BadMessage`."""
     encoding = encoding_of(data)
     try:
         return Frame(_envelope_of[encoding](data), encoding)
@@ -106,7 +106,7 @@ def decode_op(frame: Frame) -> AnyOp:
 
 
 def encode_answer(answer: AnyAnswer, encoding: Encoding = "msgpack") -> bytes:
-    """Bytes of an answer."""
+    """Encode an answer."""
     return _to_msgpack(answer) if encoding == "msgpack" else _to_json(answer)
 
 
@@ -119,7 +119,7 @@ def decode_answer(data: bytes) -> AnyAnswer:
 
 
 def encode_event(event: Event) -> bytes:
-    """The msgpack bytes of an event, as stored in the log and published."""
+    """Encode an event as msgpack, as it is stored in the log and published."""
     return _to_msgpack(event)
 
 
@@ -132,7 +132,7 @@ def decode_event(data: bytes) -> Event:
 
 
 def encode_file_wanted(wanted: FileWanted) -> bytes:
-    """The msgpack bytes of a question to a lender, as published."""
+    """Encode a question to a lender as msgpack, as it is published."""
     return _to_msgpack(wanted)
 
 
@@ -145,7 +145,7 @@ def decode_file_wanted(data: bytes) -> FileWanted:
 
 
 def encode_publication(topic: str, event: bytes) -> bytes:
-    """A publication: the topic, a NUL byte, the encoded event."""
+    """Make a publication: the topic, a NUL byte, and the encoded event."""
     return topic.encode() + TOPIC_END + event
 
 
@@ -158,9 +158,9 @@ def decode_publication(data: bytes) -> tuple[str, Event]:
 
 
 def _check_is_json(value: dict[str, Any]) -> None:
-    """Refuse values that only one of the encodings supports: huge integers, NaN, bytes, odd keys.
+    """Reject values that only one of the encodings supports: huge integers, NaN, bytes, odd keys.
 
-    The value becomes part of an event, and a session can't go on if its event can't be encoded.
+    The value becomes part of an event, and a session can't go on if an event can't be encoded.
     """
     _to_msgpack(value)
     if msgspec.json.decode(_to_json(value)) != value:

@@ -29,12 +29,12 @@ RejectionCode = Literal[
 class ErrorInfo(Struct, frozen=True, omit_defaults=True):
     """Why something failed."""
 
-    code: Annotated[str, doc("Stable, for programs.")]
-    message: Annotated[str, doc("What happened and what to do, for people.")]
+    code: Annotated[str, doc("What went wrong, for programs; codes do not change.")]
+    message: Annotated[str, doc("What went wrong and what to do about it, for people.")]
 
 
 class BadMessage(ValueError):
-    """Bytes that are not a message of this protocol; `submission_id` is empty if unreadable."""
+    """Data that is not a message of this protocol; `submission_id` is empty if unreadable."""
 
     def __init__(self, message: str, submission_id: str = "") -> None:
         super().__init__(message)

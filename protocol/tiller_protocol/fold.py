@@ -1,7 +1,7 @@
-"""The only interpretation of events: `fold` applies one to a snapshot.
+"""The only interpretation of events: `fold` applies an event to a snapshot.
 
-The daemon folds while it writes, a frontend while it reads; both get the same result. Nothing here
-does I/O or reads a clock.
+The daemon folds events while it writes them, a frontend while it reads them; both get the same
+result. Nothing here does I/O or reads a clock.
 """
 
 from typing import assert_never
@@ -50,11 +50,11 @@ from tiller_protocol.turns import RESUMED, OpenTurn, add_cost, is_continued
 
 
 class SequenceGap(ValueError):
-    """An event does not follow the snapshot: events in between are missing."""
+    """An event is not the next one after the snapshot: events in between are missing."""
 
 
 def fold(snapshot: Snapshot, event: Event) -> None:
-    """Apply the next event to `snapshot`, in place; raises `SequenceGap` if one is missing."""
+    """Apply the next event to `snapshot`, in place; raises `SequenceGap` if events are missing."""
     if event.seq != snapshot.seq + 1:
         raise SequenceGap(f"event {event.seq} does not follow {snapshot.seq}")
     _apply(snapshot, event.body, event)
@@ -63,7 +63,7 @@ def fold(snapshot: Snapshot, event: Event) -> None:
 
 
 def fold_replayed(snapshot: Snapshot, event: Event) -> None:
-    """`fold` the next event of a replay, which leaves out deltas of items that have completed."""
+    """Like `fold`, but for a replay, which may omit deltas of items that have completed."""
     snapshot.seq = event.seq - 1
     fold(snapshot, event)
 
@@ -180,14 +180,14 @@ def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
 
 def _unrevert(snapshot: Snapshot) -> None:
     *snapshot.reverted, last = snapshot.reverted
-    # Items that came after the revert (messages without a reply) stay, after the restored ones.
+    # Items added since the revert (messages without a reply) stay, after the restored items.
     snapshot.items[last.position : last.position] = last.items
     snapshot.marks += last.marks
     snapshot.context_tokens = snapshot.context_items = 0
 
 
 def _position(snapshot: Snapshot, item_id: str) -> int:
-    """Index of an item; searches from the end, where open items are."""
+    """The index of an item; searches from the end, where open items are."""
     for index in range(len(snapshot.items) - 1, -1, -1):
         if snapshot.items[index].id == item_id:
             return index
@@ -234,7 +234,7 @@ def _change_background(snapshot: Snapshot, body: BackgroundChanged) -> None:
 
 
 def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent) -> None:
-    """Add what a sub-agent has spent since its previous update, which had totals as well."""
+    """Add a sub-agent's usage since its previous update; both updates have totals."""
     before = before or SubAgent(now.session_id, now.agent)
     usage = now.usage.minus(before.usage)
     cost = None if now.cost is None else now.cost - (before.cost or 0.0)
@@ -287,13 +287,13 @@ def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
 
 
 def _first_call_of_last_step(snapshot: Snapshot) -> int:
-    """Index of the first call of the last response.
+    """The index of the first call of the last response.
 
-    The provider counted the response without the output of its calls, so they count separately.
+    The provider has counted the response, but not yet the output of its calls.
     """
     position = len(snapshot.items)
     if position and isinstance(snapshot.items[position - 1], Patch):
-        position -= 1  # models never get a patch
+        position -= 1  # a patch is never sent to a model
     while position and _is_call_of(snapshot.items[position - 1], snapshot.steps - 1):
         position -= 1
     return position

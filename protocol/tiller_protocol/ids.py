@@ -1,6 +1,6 @@
-"""Types and format of identifiers, and the making of ULIDs.
+"""Types and formats of identifiers, and the generator of ULIDs.
 
-Nothing here reads a clock or a random source; callers pass both in.
+Nothing here reads a clock or a random source; callers pass in times and random bytes.
 """
 
 from typing import Annotated, NewType
@@ -11,7 +11,7 @@ ItemId = NewType("ItemId", str)
 CallId = NewType("CallId", str)
 
 ID_CHARS_MAX = 128
-"""Longest identifier accepted from a frontend; a ULID has 26."""
+"""Longest identifier accepted from a frontend; a ULID has 26 characters."""
 
 IdText = Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)]
 
@@ -38,8 +38,8 @@ class Ulids:
     def make(self, time_ms: int, randomness: bytes) -> str:
         """Return a ULID that sorts after all earlier ones.
 
-        Within a millisecond, and while the clock is behind an earlier id, it is the last one
-        plus 1, as the specification requires.
+        Within a millisecond, and if the clock has gone back, the new ULID is the last one plus 1,
+        as the specification requires.
         """
         number = _number_of(time_ms, randomness)
         if number >> _RANDOM_BITS <= self._last >> _RANDOM_BITS:

@@ -1,4 +1,4 @@
-"""Items: the units of a session's history, and the small structs they are made of.
+"""Items: the units of a session's history, and the smaller structs in them.
 
 Each item is a frozen struct with an `id`; the union `Item` is tagged by `type`. A tool call
 contains its result, so that history can't contain a call without one.
@@ -21,9 +21,9 @@ ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lo
 Effect = Literal["read", "write"]
 AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve", "user"]
 
-UsdCost = Annotated[float | None, doc("US dollars; absent: the price is unknown.")]
-InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointed to.")]
-ClientName = Annotated[str, doc("Name of the frontend that sent it; empty if unknown.")]
+UsdCost = Annotated[float | None, doc("Cost in US dollars; absent: the price is unknown.")]
+InputFiles = Annotated[tuple[str, ...], doc("Paths of the files that the user mentioned.")]
+ClientName = Annotated[str, doc("Name of the frontend that sent the input; empty if unknown.")]
 
 
 PDF = "application/pdf"
@@ -31,19 +31,18 @@ PDF = "application/pdf"
 
 
 class Image(Struct, frozen=True, omit_defaults=True):
-    """An image, given by the user or shown by a tool, or a PDF document that the user attached."""
+    """An image from the user or a tool, or a PDF document that the user attached."""
 
-    media_type: Annotated[str, doc("Such as `image/png`; ignored in input.")]
+    media_type: Annotated[str, doc("Media type, such as `image/png`; ignored in input.")]
     data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
     text: Annotated[
-        str,
-        doc("What a document says, for models that take no documents; ignored in input."),
+        str, doc("Text of a document, for models that accept no documents; ignored in input.")
     ] = ""
-    pages: Annotated[int, doc("Pages of a document; ignored in input.")] = 0
+    pages: Annotated[int, doc("Number of pages of a document; ignored in input.")] = 0
 
     @property
     def is_document(self) -> bool:
-        """Whether it is a PDF document."""
+        """Whether the image is a PDF document."""
         return self.media_type == PDF
 
 
@@ -51,17 +50,19 @@ InputImages = Annotated[tuple[Image, ...], doc("Images and PDF documents that th
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; all 0 if it did not."""
+    """Tokens as counted by the provider; all 0 if it did not count them."""
 
-    input_tokens: Annotated[int, doc("Tokens sent, cached ones included.")] = 0
-    cached_input_tokens: Annotated[int, doc("Part of `input_tokens`: read from the cache.")] = 0
-    output_tokens: Annotated[int, doc("Tokens received, reasoning included.")] = 0
-    reasoning_tokens: Annotated[int, doc("Part of `output_tokens`: reasoning.")] = 0
-    cache_write_tokens: Annotated[int, doc("Part of `input_tokens`: written to the cache.")] = 0
+    input_tokens: Annotated[int, doc("Tokens sent, including cached ones.")] = 0
+    cached_input_tokens: Annotated[
+        int, doc("Part of `input_tokens`: tokens read from the cache.")
+    ] = 0
+    output_tokens: Annotated[int, doc("Tokens received, including reasoning.")] = 0
+    reasoning_tokens: Annotated[int, doc("Part of `output_tokens`: tokens of reasoning.")] = 0
+    cache_write_tokens: Annotated[int, doc("Part of `input_tokens`: tokens written to it.")] = 0
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
+        """The number of tokens sent and received."""
         return self.input_tokens + self.output_tokens
 
     def plus(self, other: "Usage") -> "Usage":
@@ -74,12 +75,12 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
-    """Input of the user: at the start of a turn, as steering, or as a follow-up."""
+    """The user's input, which started a turn, steered a turn, or followed one from the queue."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
-        Delivery, doc("Whether it started a turn, steered one, or came from the queue.")
+        Delivery, doc("Whether the input started a turn, steered a turn, or came from the queue.")
     ]
     images: InputImages = ()
     files: InputFiles = ()
@@ -90,20 +91,19 @@ class Citation(Struct, frozen=True, omit_defaults=True):
     """A source that the model cites."""
 
     url: Annotated[str, doc("Address of the source; empty for a file.")] = ""
-    title: Annotated[str, doc("Of the page, or the name of the file.")] = ""
+    title: Annotated[str, doc("Title of the page, or name of the file.")] = ""
     text: Annotated[str, doc("The passage of the source; empty if the provider sends none.")] = ""
 
 
 class AssistantMessage(
     Struct, frozen=True, omit_defaults=True, tag_field="type", tag="assistant_message"
 ):
-    """Text of the model."""
+    """Text from the model."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
-    text: Annotated[str, doc("The text so far; whole in `item_completed`.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
+    text: Annotated[str, doc("The text so far; complete in `item_completed`.")]
     state: Annotated[
-        MessageState,
-        doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
+        MessageState, doc("`discarded`: ignore this text, as the request was made again.")
     ]
     citations: Annotated[
         tuple[Citation, ...], doc("Sources of the text, in order; only in `item_completed`.")
@@ -111,59 +111,60 @@ class AssistantMessage(
 
 
 class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """Reasoning of the model."""
+    """The model's reasoning."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
-    text: Annotated[str, doc("A readable form; empty if the provider sends none.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
+    text: Annotated[str, doc("Readable text; empty if the provider sends none.")]
     state: Annotated[
-        MessageState,
-        doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
+        MessageState, doc("`discarded`: ignore this text, as the request was made again.")
     ]
     opaque: Annotated[
-        str, doc("What the provider wants to get back unchanged; of no use to anyone else.")
+        str, doc("Data that must be sent back to the provider unchanged; meaningless to others.")
     ] = ""
 
 
 class SubAgent(Struct, frozen=True, omit_defaults=True):
-    """The session that a call of `task` started, and what it has spent for that call so far."""
+    """A sub-agent, started by a call of `task`: its session, and its usage for this call so far."""
 
-    session_id: Annotated[str, doc("The sub-agent's session.")]
+    session_id: Annotated[str, doc("Id of the sub-agent's session.")]
     agent: Annotated[str, doc("Name of the agent.")]
-    steps: Annotated[int, doc("Model requests so far.")] = 0
+    steps: Annotated[int, doc("Number of model requests so far.")] = 0
     usage: Annotated[Usage, doc("Tokens so far.")] = Usage()
     cost: UsdCost = None
 
 
 class Allowed(Struct, frozen=True, omit_defaults=True):
-    """Why a call may run, or one of the reasons if it needs several permissions."""
+    """The reason why a call may run; if it needs several permissions, one of the reasons."""
 
     by: Annotated[
         AllowedBy,
         doc(
-            "`rule`: one of the configuration, or built in. `grant`: one of the session, such as "
-            "`always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to "
-            "read, and can't write where it runs. "
-            "`sandbox`: nothing that it can do there needs approval. `approve`: the setting is "
-            "`always`. `user`: the answer to a request."
+            "`rule`: a configured or built-in rule. `grant`: a rule of the session, such as "
+            "`always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems "
+            "only to read, and can't write where it runs. `sandbox`: nothing that the call can do "
+            "in the sandbox needs approval. `approve`: the setting is `always`. `user`: the "
+            "answer to a request."
         ),
     ]
-    reason: Annotated[str, doc("Sentences for people.")]
-    permission: Annotated[str, doc("The permission, such as `bash`.")] = ""
-    subject: Annotated[str, doc("What it is for: a command, a path, …; the first of several.")] = ""
+    reason: Annotated[str, doc("The reason in whole sentences, for people.")]
+    permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
+    subject: Annotated[
+        str, doc("Subject of the permission, such as a command; only the first of several.")
+    ] = ""
     rule: Annotated[Rule | None, doc("The rule that decided, if one did.")] = None
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
-    """One call of a tool and, once it has ended, its result."""
+    """A tool call and, once it has ended, its result."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
-    call_id: Annotated[CallId, doc("The provider's id of the call.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
+    call_id: Annotated[CallId, doc("The provider's id for the call.")]
     name: Annotated[str, doc("Name of the tool.")]
     arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
-    state: Annotated[ToolCallState, doc("`completed` and `error` are final.")]
-    effect: Annotated[Effect, doc("Whether the call may change anything.")] = "write"
+    state: Annotated[ToolCallState, doc("State of the call; `completed` and `error` are final.")]
+    effect: Annotated[Effect, doc("Whether the call only reads or may change something.")] = "write"
     title: Annotated[str, doc("One line about the call; empty until it is known.")] = ""
-    output: Annotated[str, doc("The result as the model gets it; may be truncated.")] = ""
+    output: Annotated[str, doc("The result that the model gets; may be truncated.")] = ""
     error_kind: Annotated[
         ToolErrorKind | None,
         doc(
@@ -176,93 +177,88 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     diff: Annotated[str, doc("Unified diff of an edit.")] = ""
     spill_path: Annotated[str, doc("File with the whole output, if `output` is truncated.")] = ""
     exit_status: Annotated[
-        int | None, doc("For a command that ended; absent for other tools and after a timeout.")
+        int | None, doc("Exit status of a command; absent for other tools and after a timeout.")
     ] = None
     started_at: Annotated[
-        float | None, doc("Unix seconds when the call began to run; absent before.")
+        float | None, doc("When the call began to run, in Unix seconds; absent before.")
     ] = None
     duration_s: Annotated[
-        float | None, doc("Seconds; absent until it has ended, or if it is lost.")
+        float | None, doc("Seconds; absent until the call has ended, or if it is `lost`.")
     ] = None
     discarded: Annotated[
-        bool, doc("The response failed and was retried; this call is not part of history.")
+        bool, doc("Whether to ignore the call, as its response failed and was retried.")
     ] = False
     ordinal: Annotated[
         int,
         doc(
             "Number of the session's model request that made the call, from 0. Calls of one "
-            "response share it, and go back to the model as one message."
+            "response have the same number; their results go back in one message."
         ),
     ] = 0
     by_user: Annotated[
         bool,
         doc(
-            "The user made the call: of `bash` by the op `shell`, of `task` by input for a "
+            "Whether the user made the call: `bash` by the op `shell`, or `task` by input for a "
             "sub-agent."
         ),
     ] = False
     by_provider: Annotated[
-        bool,
-        doc("The provider ran the call, within its response; `output` is for people, bounded."),
+        bool, doc("Whether the provider ran the call; `output` is then for people, and limited.")
     ] = False
-    sub_agent: Annotated[
-        SubAgent | None, doc("The session that does the work of a `task` call.")
-    ] = None
+    sub_agent: Annotated[SubAgent | None, doc("The sub-agent that works on a `task` call.")] = None
     rewritten_arguments: Annotated[
         str, doc("JSON text of the arguments that a hook put in place of `arguments`, if one did.")
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
-        doc("Why it may run; empty if it has not begun, needs no permission, or is the user's."),
+        doc(
+            "Why it may run; empty if it has not begun, needs no permission, or is the user's own."
+        ),
     ] = ()
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
     """A summary that replaces every item up to and including `replaces_upto`."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     summary: Annotated[str, doc("The text that the model gets instead of those items.")]
-    replaces_upto: Annotated[ItemId, doc("The last item that the summary replaces.")]
+    replaces_upto: Annotated[ItemId, doc("Id of the last item that the summary replaces.")]
     kept: Annotated[
-        tuple[str, ...], doc("User messages that are still sent verbatim, before the summary.")
+        tuple[str, ...], doc("User messages that are sent verbatim before the summary.")
     ] = ()
 
 
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
-    """Something the daemon tells the model, such as that the last turn was interrupted."""
+    """A message from the daemon to the model, such as that the last turn was interrupted."""
 
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     code: Annotated[str, doc("What happened, for programs.")]
-    text: Annotated[str, doc("The sentence that the model gets.")]
+    text: Annotated[str, doc("The sentence for the model.")]
 
 
 class FileChange(Struct, frozen=True, omit_defaults=True):
     """A file that was changed."""
 
-    path: Annotated[str, doc("Relative to the workspace.")]
-    kind: Annotated[Literal["added", "removed", "modified"], doc("What happened to it.")]
-    added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
-    removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
+    path: Annotated[str, doc("Path relative to the workspace.")]
+    kind: Annotated[Literal["added", "removed", "modified"], doc("Kind of the change.")]
+    added_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
+    removed_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
-    """Files that one step changed.
+    """The files that one step changed; without trees, its changes are unknown."""
 
-    Without trees it is not known what the step changed.
-    """
-
-    id: Annotated[ItemId, doc("Of the item.")]
+    id: Annotated[ItemId, doc("Id of the item.")]
     files: Annotated[tuple[str, ...], doc("Paths relative to the workspace.")]
     tree_before: Annotated[str, doc("Git tree before the step; empty if unknown.")] = ""
     tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
-    changes: Annotated[tuple[FileChange, ...], doc("The same files, with details.")] = ()
-    more: Annotated[int, doc("Number of changed files that are not listed.")] = 0
+    changes: Annotated[tuple[FileChange, ...], doc("The files in `files`, with details.")] = ()
+    more: Annotated[int, doc("Number of further changed files, which are not listed.")] = 0
     within: Annotated[
-        tuple[str, ...],
-        doc("Only differences of the trees in these places belong to it; empty: all do."),
+        tuple[str, ...], doc("Places to which the patch is limited; empty: all places.")
     ] = ()
     without: Annotated[
-        tuple[str, ...], doc("Differences in these places belong to sub-agents in the background.")
+        tuple[str, ...], doc("Places whose differences belong to background sub-agents.")
     ] = ()
 
 
@@ -270,50 +266,49 @@ Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Noti
 
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
-    """Input that was accepted and is not in history yet: steering on its way, or a follow-up."""
+    """Accepted input that is not in history yet, because it waits for the next step or turn."""
 
-    id: Annotated[str, doc("`input_id` in ops and answers.")]
+    id: Annotated[str, doc("Id of the input; `input_id` in ops and answers.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
-        Delivery, doc("`steer` goes to the running turn before its next step, `queue` waits.")
+        Delivery, doc("`steer`: sent to the running turn before its next step. `queue`: waits.")
     ]
     images: InputImages = ()
     files: InputFiles = ()
     client: ClientName = ""
     sub_agents: Annotated[
-        tuple[str, ...], doc("Agents that work on it as sub-agents before the model gets it.")
+        tuple[str, ...],
+        doc("Names of agents that work on this input as sub-agents before the model gets it."),
     ] = ()
 
 
 class PlanEntry(Struct, frozen=True, omit_defaults=True):
     """One line of the plan."""
 
-    text: Annotated[str, doc("What is to be done.")]
-    state: Annotated[Literal["pending", "in_progress", "completed"], doc("How far it is.")]
+    text: Annotated[str, doc("The task.")]
+    state: Annotated[Literal["pending", "in_progress", "completed"], doc("State of the task.")]
 
 
 BackgroundState = Literal["running", "exited", "killed", "lost"]
 
 
 class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
-    """A command that outlives its tool call, or a sub-agent that does."""
+    """A command or a sub-agent that outlives its tool call."""
 
-    id: Annotated[str, doc("`background_id` in `interrupt`.")]
-    command: Annotated[str, doc("The command line; of a sub-agent its agent and task.")]
+    id: Annotated[str, doc("Id of the command; `background_id` in `interrupt`.")]
+    command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
     state: Annotated[
-        BackgroundState, doc("`lost`: the daemon died while it ran; its processes were ended.")
+        BackgroundState, doc("`lost`: the daemon died during the command, which was ended.")
     ]
-    started_at: Annotated[float, doc("Unix seconds.")]
-    item_id: Annotated[str, doc("The tool call that started it.")] = ""
-    output_path: Annotated[str, doc("File that gets the output.")] = ""
-    ended_at: Annotated[float | None, doc("Unix seconds; absent while it runs.")] = None
+    started_at: Annotated[float, doc("Start in Unix seconds.")]
+    item_id: Annotated[str, doc("Id of the tool call that started it.")] = ""
+    output_path: Annotated[str, doc("Path of the file that gets the output.")] = ""
+    ended_at: Annotated[float | None, doc("End in Unix seconds; absent while it runs.")] = None
     exit_status: Annotated[
         int | None,
-        doc("Absent unless it exited on its own. Of a sub-agent: 0 if it completed, else 1."),
+        doc("Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1."),
     ] = None
-    sub_agent: Annotated[
-        SubAgent | None, doc("Present for a sub-agent: its session, and what it has spent.")
-    ] = None
+    sub_agent: Annotated[SubAgent | None, doc("For a sub-agent: its session and its usage.")] = None
 
 
 RequestKind = Literal["approval", "doom_loop", "question"]
@@ -325,33 +320,35 @@ DetailKind = Literal["text", "command", "diff"]
 class Request(Struct, frozen=True, omit_defaults=True):
     """A question to the user; answered once, by any frontend."""
 
-    id: Annotated[str, doc("`request_id` in ops and events.")]
+    id: Annotated[str, doc("Id of the request; `request_id` in ops and events.")]
     kind: Annotated[
         RequestKind,
         doc(
-            "`approval`: may this call run? `doom_loop`: a call repeats itself, go on? "
-            "`question`: the model asks."
+            "`approval`: may this call run? `doom_loop`: a call repeats itself; may it go on? "
+            "`question`: the model's own question."
         ),
     ]
     title: Annotated[str, doc("Summary in one line.")]
-    item_id: Annotated[str, doc("The tool call that waits, if any.")] = ""
+    item_id: Annotated[str, doc("Id of the tool call that waits; empty if none does.")] = ""
     permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
     subjects: Annotated[
-        tuple[str, ...], doc("What permission rules are matched against: commands, paths, …")
+        tuple[str, ...], doc("Texts to which permission rules apply: commands, paths, …")
     ] = ()
     always: Annotated[
         tuple[str, ...],
-        doc("Patterns that `always` would allow for the rest of the session."),
+        doc("Patterns that the answer `always` would allow for the rest of the session."),
     ] = ()
     always_here: Annotated[
         str,
         doc(
-            "Directory for which `always_here` would keep the same patterns as lasting rules, for "
-            "every session; empty if that answer is not possible."
+            "Directory in which `always_here` would allow the same patterns for every session, as "
+            "lasting rules; empty if `always_here` is not possible."
         ),
     ] = ""
-    detail: Annotated[str, doc("All that is asked about; empty if the title is all.")] = ""
+    detail: Annotated[
+        str, doc("Everything that the user has to see; empty if the title says it all.")
+    ] = ""
     choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
     detail_kind: Annotated[
-        DetailKind, doc("What `detail` contains; never inferred from its text.")
+        DetailKind, doc("Kind of text in `detail`; set explicitly, never guessed from the text.")
     ] = "text"

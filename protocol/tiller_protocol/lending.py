@@ -1,4 +1,7 @@
-"""What a frontend lends to a session while it has it open. None of it is in the log."""
+"""Loans from a frontend to a session that it has open: MCP servers and the text of files.
+
+Loans are not in the log.
+"""
 
 from typing import Annotated
 
@@ -9,76 +12,83 @@ from tiller_protocol.ids import IdText
 from tiller_protocol.op import Op, SessionRef
 
 LEASE_S = 600.0
-"""How long a loan lasts without being renewed: long enough for a busy machine or a broken link,
-short enough that the programs of an editor that was killed do not pile up."""
+"""How long a loan lasts without renewal: long enough to survive a busy machine or a broken link,
+short enough that programs of killed editors do not pile up."""
 
 LENT_SERVERS_MAX = 32
 """Maximum number of MCP servers in one loan; an editor has a handful."""
 
 LENT_TEXT_CHARS_MAX = 1024 * 1024
-"""Longest text of a file that a frontend is asked for: people rarely edit longer ones."""
+"""Longest text of a file in a lender's answer; people rarely edit longer files."""
 
 
 class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """An MCP server: a program, or an address of the streamable HTTP transport."""
 
-    name: Annotated[str, doc("1 to 32 letters, digits, `-` and `_`.")]
-    command: Annotated[tuple[str, ...], doc("Program and arguments; else `url`.")] = ()
-    env: Annotated[dict[str, str], doc("Variables of the program; may hold secrets.")] = {}
-    url: Annotated[str | None, doc("Its address; else `command`.")] = None
-    headers: Annotated[dict[str, str], doc("Sent with each request; may hold secrets.")] = {}
+    name: Annotated[str, doc("Name of 1 to 32 letters, digits, `-` and `_`.")]
+    command: Annotated[tuple[str, ...], doc("Program and arguments; empty if `url` is set.")] = ()
+    env: Annotated[dict[str, str], doc("Variables for the program; may contain secrets.")] = {}
+    url: Annotated[str | None, doc("Address of the server; absent if `command` is set.")] = None
+    headers: Annotated[
+        dict[str, str], doc("Headers to send with each request; may contain secrets.")
+    ] = {}
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends a session what a frontend has, or takes it back if the fields are absent.
+    """Lends a session MCP servers or unsaved files; without these fields, ends the loan.
 
-    Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was
-    last sent, or with the daemon, so send it again every few minutes and before each input. What a
-    running turn uses stays until the turn ends.
+    A loan may contain secrets, so it is not in the log. It ends 10 minutes after it was last sent,
+    or with the daemon, so send it again every few minutes and before each input. A running turn
+    keeps the loans that it uses.
     """
 
     session_id: SessionRef
-    lender: Annotated[IdText, doc("Chosen by the frontend; each lender has one loan per session.")]
+    lender: Annotated[
+        IdText, doc("Id chosen by the frontend; each lender has one loan per session.")
+    ]
     mcp_servers: Annotated[
         tuple[LentServer, ...],
         Meta(max_length=LENT_SERVERS_MAX),
         doc(
-            "MCP servers for the turns of this session and its sub-agents, beside the configured "
-            "ones. A configured server of the same name takes precedence."
+            "MCP servers for the turns of this session and its sub-agents, in addition to the "
+            "configured servers. A configured server with the same name takes precedence."
         ),
     ] = ()
     reads_files: Annotated[
         bool,
-        doc("Whether it knows files that are not saved; it is then asked by `FileWanted`."),
+        doc(
+            "Whether the frontend knows the unsaved text of files; if so, it gets `FileWanted` "
+            "questions."
+        ),
     ] = False
 
 
 class LentFile(Op, frozen=True, tag="lent_file"):
-    """Answers a `FileWanted`. Not in the log; an answer that comes too late is dropped."""
+    """Answers a `FileWanted`. This op is not in the log; if it comes too late, it is dropped."""
 
     question_id: IdText
     text: Annotated[
         Annotated[str, Meta(max_length=LENT_TEXT_CHARS_MAX)] | None,
-        doc("All of the file, as it is in the editor; absent: it can't tell."),
+        doc("The whole text in the editor; absent if the frontend can't provide it."),
     ] = None
 
 
 class FileWanted(Struct, frozen=True, omit_defaults=True):
-    """Asks a lender for a file; published under the topic `lender/` and its name.
+    """Asks a lender for a file; published under the topic `lender/` and the lender's id.
 
-    To be answered by `lent_file` within 2 seconds. Then the file on disk is used, and the lender is
-    not asked again until it lends again.
+    The lender should answer with `lent_file` within 2 seconds. After that, the file on disk is
+    used, and the lender is not asked again until it lends again.
     """
 
-    question_id: Annotated[str, doc("For the answer.")]
-    session_id: Annotated[str, doc("The session that it lends to.")]
-    path: Annotated[str, doc("Absolute; below the workspace of the session.")]
+    question_id: Annotated[str, doc("Id for the answer.")]
+    session_id: Annotated[str, doc("Id of the session.")]
+    path: Annotated[str, doc("Absolute path of a file in the session's workspace.")]
 
 
 LENDER_TOPICS = "lender/"
-"""What the topics of questions to lenders begin with; the name of the lender follows."""
+"""Prefix of the topics for questions to lenders; the lender's id follows."""
 
 
 def lender_topic(lender: str) -> str:
-    """The topic of the questions to a lender."""
+    """The topic for questions to a lender."""
     return LENDER_TOPICS + lender

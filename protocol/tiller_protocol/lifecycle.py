@@ -1,14 +1,14 @@
-"""Which event may follow which, within one session.
+"""The rules for the order of events in one session.
 
 A session's log is one sequence that begins with `session_created`. At most one turn is open at a
 time: `turn_started` opens it, `turn_ended` closes it. Steps are open only inside a turn, one at a
 time. An item starts once and completes once, with its deltas and call updates in between. A tool
-call reports its final state by `tool_call_updated` and then completes. A request opens once and is
-resolved once, inside its turn. When a turn ends, none of its steps, items or requests is open.
-Events of the session itself (`queue_changed`, `session_titled` …) may come at any time.
+call reports its final state with `tool_call_updated` and then completes. A request opens once and
+is resolved once, inside its turn. When a turn ends, none of its steps, items or requests is open.
+Events about the session itself (`queue_changed`, `session_titled` …) may happen at any time.
 
-`PRECONDITIONS` lists what must be true before each event; `advance` checks and applies one event.
-The daemon's tests and simulation check its log this way; a frontend can do so at any time.
+`PRECONDITIONS` lists the conditions for each event; `advance` checks and applies one event. The
+daemon's tests and simulation check its log this way; a frontend can do so at any time.
 """
 
 from dataclasses import dataclass, field
@@ -32,27 +32,27 @@ from tiller_protocol.events import (
 
 
 class LifecycleViolation(ValueError):
-    """An event came where the life cycle does not allow it."""
+    """An event came at a point where the life cycle does not allow it."""
 
 
 @dataclass
 class LifecycleState:
-    """What is open in a session after the events so far."""
+    """The open turn, step, items and requests of a session after the events so far."""
 
     seq: int = 0
     """The number of the last event; 0 before the first."""
     turn_id: str | None = None
-    """The open turn, if any."""
+    """The id of the open turn, if any."""
     step: int = 0
-    """The latest step of the turn, counted from 1; 0 before its first."""
+    """The number of the latest step of the turn; 0 before the first step."""
     step_open: bool = False
-    """Whether that step has not ended yet."""
+    """Whether the latest step has not ended yet."""
     open_items: set[str] = field(default_factory=set[str])
     """Ids of items that have started and not completed."""
     open_requests: set[str] = field(default_factory=set[str])
     """Ids of requests that wait for an answer."""
     used_ids: set[str] = field(default_factory=set[str])
-    """Every id of a turn, item or request so far; none may be used twice."""
+    """The ids of all turns, items and requests so far; no id may be used twice."""
 
 
 PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {
@@ -69,7 +69,7 @@ PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {
     RequestResolved: ("open_request",),
     HistoryReverted: ("no_turn",),
 }
-"""Conditions by event; an event not listed here may come at any time after the first one."""
+"""Conditions by event; other events may come at any time after the first event."""
 
 
 def advance(state: LifecycleState, event: Event) -> None:
@@ -120,7 +120,7 @@ def _is_met(condition: str, state: LifecycleState, event: Event) -> bool:
 
 
 def _subject(body: AnyBody) -> str:
-    """Id of the item or request that an event is about; empty for other events."""
+    """The id of the item or request that an event is about; empty for other events."""
     match body:
         case ItemStarted() | ItemCompleted():
             return body.item.id

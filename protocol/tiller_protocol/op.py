@@ -1,4 +1,4 @@
-"""What all ops have in common, and all results. The ops are in `ops` and the modules it imports."""
+"""The bases of all ops and results. The ops are in `ops` and in the modules that it imports."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
 
-SessionRef = Annotated[IdText, doc("The session.")]
+SessionRef = Annotated[IdText, doc("Id of the session.")]
 
 
 class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):

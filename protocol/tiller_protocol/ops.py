@@ -1,7 +1,7 @@
-"""Ops: everything that a frontend can ask of the daemon.
+"""Ops: everything that a frontend can ask the daemon to do.
 
-A frontend sends a `Submission`; the daemon answers `Accepted` or `Rejected` (`answers`). An op with
-an unknown field is refused, so that a misspelt field can't change what the op means.
+A frontend sends a `Submission`; the daemon answers `Accepted` or `Rejected` (see `answers`). An op
+with an unknown field is rejected, so that a misspelt field can't change the meaning of an op.
 """
 
 from typing import Annotated, Literal
@@ -19,10 +19,10 @@ from tiller_protocol.settings import Settings, TurnOverrides
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
 
 REPLAY_LIMIT_MAX = 100_000
-"""Maximum number of events that one `replay` may ask for; the answer's size is limited as well."""
+"""Maximum number of events that one `replay` may ask for; the answer's size is limited, too."""
 
 FOLLOW_LEASE_S = 20.0
-"""How long a frontend counts as a follower of a session after it has asked for its events."""
+"""How long a frontend counts as a follower of a session after a `replay` of the session."""
 
 StepOfTurn = Annotated[
     Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1; absent: the whole turn.")
@@ -32,8 +32,8 @@ StepOfTurn = Annotated[
 class Hello(Op, frozen=True, tag="hello"):
     """Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`."""
 
-    protocol_version: Annotated[int, doc("The version that the frontend speaks.")]
-    name: Annotated[str, doc("The frontend's name, for display.")]
+    protocol_version: Annotated[int, doc("Version of the protocol that the frontend speaks.")]
+    name: Annotated[str, doc("Name of the frontend, for display.")]
 
 
 class SessionCreate(Op, frozen=True, tag="session_create"):
@@ -42,7 +42,7 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
     workspace: Annotated[str, doc("Absolute path of an existing, readable directory.")]
     agent: Annotated[str | None, doc("Short for `settings.agent`, which it overrides.")] = None
     model: Annotated[str | None, doc("Short for `settings.model`, which it overrides.")] = None
-    settings: Annotated[Settings, doc("Settings to begin with.")] = Settings()
+    settings: Annotated[Settings, doc("The initial settings.")] = Settings()
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):
@@ -52,7 +52,7 @@ class SessionGet(Op, frozen=True, tag="session_get"):
 
 
 class SessionDiff(Op, frozen=True, tag="session_diff"):
-    """Returns what a session changed in files. Answered by `SessionDiffResult`."""
+    """Returns the changes that a session made in files. Answered by `SessionDiffResult`."""
 
     session_id: SessionRef
     turn_id: Annotated[IdText | None, doc("Only this turn; absent: all turns.")] = None
@@ -66,25 +66,25 @@ class SessionConfigure(Op, frozen=True, tag="session_configure"):
     settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
         Settings()
     )
-    title: Annotated[str | None, doc("The new title, one line; absent: as it is.")] = None
+    title: Annotated[str | None, doc("The new title, one line; absent: unchanged.")] = None
     clear: Annotated[
         tuple[str, ...],
-        doc("Names of settings to take back, before `settings` apply: the default counts again."),
+        doc("Names of settings to reset to their defaults, before `settings` apply."),
     ] = ()
 
 
 class SessionFork(Op, frozen=True, tag="session_fork"):
-    """Creates a session that shares this one's log up to an event. Answered by `Created`."""
+    """Creates a session that shares another session's log up to an event. Answered by `Created`."""
 
     session_id: SessionRef
     at: Annotated[Seq | None, doc("`seq` of the last shared event; absent: the latest.")] = None
 
 
 class SessionArchive(Op, frozen=True, tag="session_archive"):
-    """Archives a session, or takes it out of the archive."""
+    """Archives a session or takes it out of the archive."""
 
     session_id: SessionRef
-    archived: Annotated[bool, doc("False takes it out of the archive.")] = True
+    archived: Annotated[bool, doc("False: take the session out of the archive.")] = True
 
 
 class SessionDelete(Op, frozen=True, tag="session_delete"):
@@ -106,15 +106,15 @@ class Replay(Op, frozen=True, tag="replay"):
     follower: Annotated[
         IdText | None,
         doc(
-            "For a frontend that has the session open: an id of its choice, the same each time. "
-            "It then counts as a follower for 20 s, under the name in `client`, so it should ask "
-            "at least every 10 s."
+            "An id chosen by a frontend that has the session open, the same in each request. "
+            "The frontend then counts as a follower for 20 s, under the name in `client`, so it "
+            "should ask at least every 10 s."
         ),
     ] = None
 
 
 class UserInput(Op, frozen=True, tag="user_input"):
-    """Input of the user: text, images, files, or any of them.
+    """Input from the user: text, images, files, or several of these.
 
     Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is
     rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`.
@@ -124,7 +124,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
     text: Annotated[str, doc("What the user wrote; may be empty if something is attached.")] = ""
     images: Annotated[
         tuple[Image, ...],
-        doc("Their content tells the format; large ones are scaled down."),
+        doc("Their content tells the format; large images are scaled down."),
     ] = ()
     files: Annotated[
         tuple[str, ...],
@@ -136,33 +136,33 @@ class UserInput(Op, frozen=True, tag="user_input"):
     delivery: Annotated[
         Literal["auto", "start", "steer", "queue"],
         doc(
-            "`start` begins a turn with this input, `steer` joins the running one, `queue` waits "
-            "until it ends; `auto` steers if a turn is running, and otherwise starts one. If no "
-            "turn is running and older input waits, `auto` and `queue` start a turn with the older "
-            "input and queue this one behind it."
+            "`start` begins a turn with this input, `steer` adds it to the running turn, "
+            "`queue` lets it wait until that turn ends; `auto` steers if a turn is running, and "
+            "otherwise starts one. If no turn is running and older input waits, `auto` and "
+            "`queue` start a turn with the older input and queue this input after it."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
         IdText | None, doc("Reject the input unless this turn is running; absent: no check.")
     ] = None
     overrides: Annotated[
-        TurnOverrides, doc("Choices for the turn that this input starts; no effect on others.")
+        TurnOverrides, doc("Choices for the turn that this input starts, if it starts one.")
     ] = TurnOverrides()
     no_reply: Annotated[
         bool,
         doc(
-            "Add the message to history without starting a turn; the answer has no result. A "
-            "running turn is steered with it. Can't be combined with `queue`."
+            "Add the message to history without starting a turn; the answer then has no result. "
+            "If a turn is running, the message steers it. Can't be combined with `queue`."
         ),
     ] = False
     system: Annotated[
-        str, doc("Added to the system prompt of the turn that this input starts, if any.")
+        str, doc("Text to add to the system prompt of the turn that this input starts.")
     ] = ""
     context: Annotated[
         str,
         doc(
-            "Text that comes with the input, such as the output of a program. The model gets it "
-            "after the text, marked as context; commands and sub-agents in it are not called."
+            "Text that accompanies the input, such as the output of a program. The model gets "
+            "it after `text`, marked as context; commands and sub-agents in it are not called."
         ),
     ] = ""
 
@@ -171,12 +171,12 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
     """Changes one queued input. Answered by `Started` if it began a turn."""
 
     session_id: SessionRef
-    input_id: Annotated[IdText, doc("The queued input.")]
+    input_id: Annotated[IdText, doc("Id of the queued input.")]
     action: Annotated[
         Literal["edit", "remove", "promote", "move"],
         doc(
-            "`edit` replaces the text, `remove` drops the input, `promote` steers the running turn "
-            "with it, or starts a turn with it if none runs, `move` changes its position."
+            "`edit` replaces the text, `remove` drops the input, `promote` steers the running "
+            "turn with it, or starts a turn if none is running, `move` changes its position."
         ),
     ]
     text: Annotated[str, doc("The new text, for `edit`.")] = ""
@@ -186,15 +186,15 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 class TurnContinue(Op, frozen=True, tag="turn_continue"):
     """Goes on without a new message. Answered by `Started`, or rejected `busy`.
 
-    If inputs wait, a turn starts with the first of them, and the others follow in order. Otherwise
-    a turn goes on from the end of history: after a failure, an interrupt or a limit, or where a
+    If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a
+    turn goes on from the end of history: after a failure, an interrupt or a limit, or where a
     revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered
     everything.
     """
 
     session_id: SessionRef
     overrides: Annotated[
-        TurnOverrides, doc("Choices for the turn, on top of those of a turn that it goes on from.")
+        TurnOverrides, doc("Choices for the turn, added to those of the turn it continues.")
     ] = TurnOverrides()
 
 
@@ -202,16 +202,16 @@ class Interrupt(Op, frozen=True, tag="interrupt"):
     """Cancels the running turn at once, or ends a background command."""
 
     session_id: SessionRef
-    turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any.")] = None
+    turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any turn.")] = None
     background_id: Annotated[
-        IdText | None, doc("End this background command or sub-agent instead; the turn goes on.")
+        IdText | None, doc("End this background command or sub-agent instead; the turn continues.")
     ] = None
 
 
 class Answer(Op, frozen=True, tag="answer"):
     """Resolves an open request."""
 
-    request_id: Annotated[IdText, doc("The request.")]
+    request_id: Annotated[IdText, doc("Id of the request.")]
     decision: Annotated[
         Decision,
         doc(
@@ -222,7 +222,7 @@ class Answer(Op, frozen=True, tag="answer"):
         ),
     ]
     text: Annotated[
-        str, doc("The reply, for `answer`; for `reject` a reason, which is the call's result.")
+        str, doc("The reply, for `answer`; for `reject`, a reason, which the model gets.")
     ] = ""
 
 
@@ -239,7 +239,7 @@ class Compact(Op, frozen=True, tag="compact"):
 class Revert(Op, frozen=True, tag="revert"):
     """Puts files and history back to before a turn, or before one of its steps.
 
-    A file that was changed by anything else since then stays as it is. Answered by `RevertResult`.
+    A file that anything else has changed since then stays as it is. Answered by `RevertResult`.
     """
 
     session_id: SessionRef
@@ -251,7 +251,7 @@ class Revert(Op, frozen=True, tag="revert"):
 
 
 class Unrevert(Op, frozen=True, tag="unrevert"):
-    """Undoes the last revert, as long as no turn has begun since. Answered by `RevertResult`."""
+    """Undoes the last revert, if no turn has begun since then. Answered by `RevertResult`."""
 
     session_id: SessionRef
 
@@ -265,14 +265,14 @@ class Shell(Op, frozen=True, tag="shell"):
     """
 
     session_id: SessionRef
-    command: Annotated[str, doc("A command line for the shell.")]
+    command: Annotated[str, doc("The command line, for the shell.")]
 
 
 class Catalog(Op, frozen=True, tag="catalog"):
     """Lists models, agents, tools, commands and servers. Answered by `CatalogResult`."""
 
     workspace: Annotated[
-        str | None, doc("Include what this directory defines; absent: only the user's own.")
+        str | None, doc("Include the definitions in this directory; absent: only the user's own.")
     ] = None
     start_servers: Annotated[
         bool, doc("Start every MCP server that is not up, and wait until all have started.")
@@ -287,7 +287,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
 
 
 class Project(Op, frozen=True, tag="project"):
-    """Shows what a workspace's `.tiller` defines, or changes its trust.
+    """Returns the definitions in a workspace's `.tiller`, and may change whether they are trusted.
 
     Answered by `ProjectResult`.
     """
@@ -304,53 +304,53 @@ class Project(Op, frozen=True, tag="project"):
 
 
 class McpLogin(Op, frozen=True, tag="mcp_login"):
-    """Logs in to an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed."""
+    """Logs in to or out of an MCP server. Answered by `McpLoginResult`, or rejected on failure."""
 
-    server: Annotated[str, doc("Its name in the configuration.")]
+    server: Annotated[str, doc("Name of the server in the configuration.")]
     action: Annotated[
         Literal["begin", "check", "finish", "cancel", "logout"],
         doc(
-            "`begin` returns the address to open. `check` says whether the browser has come back; "
-            "`finish` takes the address of its last page, if that can't reach the daemon. `cancel` "
-            "gives up. `logout` forgets the login."
+            "`begin` returns the address to open. `check` tells whether the login is complete. "
+            "`finish` completes it with `redirect`, if the browser can't reach the daemon. "
+            "`cancel` gives up. `logout` forgets the login."
         ),
     ] = "begin"
     redirect: Annotated[
-        str, doc("For `finish`: the address to which the browser was sent, or its `code`.")
+        str, doc("For `finish`: the address of the last page in the browser, or the `code` in it.")
     ] = ""
 
 
 class RulesList(Op, frozen=True, tag="rules_list"):
     """Lists the lasting rules that `always_here` made. Answered by `RulesResult`."""
 
-    workspace: Annotated[str | None, doc("Only those of this directory; absent: all.")] = None
+    workspace: Annotated[str | None, doc("Only rules for this directory; absent: all.")] = None
     session_id: Annotated[
-        IdText | None,
-        doc("Only those of this session's directory, and the session's own rules."),
+        IdText | None, doc("Only rules for this session's directory, and the session's own rules.")
     ] = None
 
 
 class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
-    """Revokes one rule, by its id: `session_configure` could only replace a session's whole list.
+    """Revokes one rule by its id, whereas `session_configure` replaces all rules of a session.
 
     Running turns ask again at once. Rejected `not_found` if there is no such rule.
     """
 
-    rule_id: Annotated[IdText, doc("`id` of the `RuleSummary`.")]
+    rule_id: Annotated[IdText, doc("Id of the rule, from a `RuleSummary`.")]
     session_id: Annotated[
-        IdText | None, doc("The session that the rule belongs to; absent for a lasting rule.")
+        IdText | None, doc("Session that has the rule; absent for a lasting rule.")
     ] = None
 
 
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
-    """Returns figures about the process. Answered by `DaemonStatusResult`."""
+    """Returns figures about the daemon's process. Answered by `DaemonStatusResult`."""
 
 
 class Shutdown(Op, frozen=True, tag="shutdown"):
     """Ends the daemon."""
 
     mode: Annotated[
-        Literal["drain", "now"], doc("`drain` lets turns finish first, `now` interrupts them.")
+        Literal["drain", "now"],
+        doc("`drain` lets running turns finish first, `now` interrupts them."),
     ] = "now"
 
 
@@ -389,11 +389,11 @@ AnyOp = (
 
 
 class Submission(Struct, frozen=True, omit_defaults=True):
-    """An op as a frontend sends it."""
+    """An op, as sent by a frontend."""
 
     id: Annotated[
         IdText, doc("Chosen by the frontend. The same id sent again gets the same answer.")
     ]
-    op: Annotated[AnyOp, doc("What to do.")]
-    client: Annotated[str, doc("The frontend's name; shown with its inputs and answers.")] = ""
+    op: Annotated[AnyOp, doc("The op to execute.")]
+    client: Annotated[str, doc("Name of the frontend; shown with its inputs and answers.")] = ""
     token: Annotated[str, doc("Content of the token file in the runtime directory.")] = ""

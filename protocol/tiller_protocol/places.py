@@ -1,4 +1,4 @@
-"""The directories and file names of tiller, for the daemon and its frontends.
+"""tiller's directories and file names, for the daemon and its frontends.
 
 Pure: callers pass in the environment, platform and uid; no directory is created or read.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOCKET_PATH_BYTES_MAX = 100
-"""Longest path of a socket; nng refuses more than 107 bytes (the size of `sun_path`)."""
+"""Longest path of a socket; nng rejects more than 107 bytes (the size of `sun_path`)."""
 
 OPS_SOCKET = "ops.sock"
 EVENTS_SOCKET = "events.sock"
@@ -16,7 +16,7 @@ TOKEN_FILE = "token"  # noqa: S105 - a file name
 LOCK_FILE = "daemon.lock"
 CONFIG_FILE = "config.toml"
 ENVIRONMENT_FILE = "environment"
-"""Variables for a daemon that is a service, such as keys; beside the configuration."""
+"""File next to the configuration with variables, such as keys, for a daemon that is a service."""
 
 LOG_FILE = "tiller.db"
 DAEMON_OUTPUT_FILE = "daemon.log"
@@ -38,10 +38,10 @@ def find_places(
     state: Path | None = None,
     runtime: Path | None = None,
 ) -> Places:
-    """Find the directories: by `TILLER_HOME`, else by the platform's convention (XDG on Linux).
+    """Find the directories by `TILLER_HOME`, or by the platform's convention (XDG on Linux).
 
-    `platform` is `sys.platform`. `state` and `runtime` override the environment. A `runtime` whose
-    sockets would have too long a path is replaced by a short one below `/tmp`.
+    `platform` is `sys.platform`. `state` and `runtime` override the environment. If the sockets'
+    paths in `runtime` would be too long, a short path below `/tmp` replaces it.
     """
     home = Path(environ.get("HOME") or "/")
     if tiller_home := environ.get("TILLER_HOME"):
@@ -69,7 +69,7 @@ def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
 def _short_enough(runtime: Path, uid: int) -> Path:
     if len(bytes(runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX:
         return runtime
-    import hashlib  # it loads OpenSSL, and few runtime directories need it
+    import hashlib  # this loads OpenSSL, and few runtime directories need it
 
     digest = hashlib.sha256(bytes(runtime)).hexdigest()[:16]
     return Path(f"/tmp/tiller-{uid}-{digest}")  # noqa: S108 - owner and mode are checked at start

@@ -1,4 +1,4 @@
-"""Prices of models in US dollars per million tokens, and the cost of usage. Pure."""
+"""Models' prices in US dollars per million tokens, and the cost of usage. Pure."""
 
 from typing import Annotated
 
@@ -13,33 +13,35 @@ Dollars = Annotated[float, Meta(ge=0)]
 
 
 class PriceTier(Struct, frozen=True, omit_defaults=True):
-    """Prices of a whole request with long input, in US dollars per million tokens."""
+    """Prices for requests with long input, in US dollars per million tokens."""
 
-    above: Annotated[int, Meta(ge=1), doc("Applies if the request has more input tokens.")]
+    above: Annotated[
+        int, Meta(ge=1), doc("The tier applies if the request has more input tokens than this.")
+    ]
     input: Annotated[Dollars, doc("Input tokens.")]
-    output: Annotated[Dollars, doc("Output tokens, reasoning included.")]
+    output: Annotated[Dollars, doc("Output tokens, including reasoning.")]
     cached_input: Annotated[
-        Dollars | None, doc("Tokens read from a cache; absent: as `input`.")
+        Dollars | None, doc("Tokens read from a cache; absent: the price of `input`.")
     ] = None
     cache_write: Annotated[
-        Dollars | None, doc("Tokens written to a cache; absent: as `input`.")
+        Dollars | None, doc("Tokens written to a cache; absent: the price of `input`.")
     ] = None
 
 
 class Price(Struct, frozen=True, omit_defaults=True):
-    """Prices of one model in US dollars per million tokens."""
+    """Prices of a model in US dollars per million tokens."""
 
     input: Annotated[Dollars, doc("Input tokens.")]
-    output: Annotated[Dollars, doc("Output tokens, reasoning included.")]
+    output: Annotated[Dollars, doc("Output tokens, including reasoning.")]
     cached_input: Annotated[
-        Dollars | None, doc("Tokens read from a cache; absent: as `input`.")
+        Dollars | None, doc("Tokens read from a cache; absent: the price of `input`.")
     ] = None
     cache_write: Annotated[
-        Dollars | None, doc("Tokens written to a cache; absent: as `input`.")
+        Dollars | None, doc("Tokens written to a cache; absent: the price of `input`.")
     ] = None
-    # Not `Annotated`: the check of the configuration looks at this type, to check each tier.
+    # Not `Annotated`: the configuration's check looks at this type to check each tier.
     tiers: tuple[PriceTier, ...] = ()
-    """The highest tier that a request reaches applies to all of its tokens."""
+    """Prices for long input; the highest tier that a request reaches applies to all its tokens."""
 
     def cost(self, usage: Usage) -> float | None:
         """Cost of a request in US dollars; `None` if its tokens were not counted."""

@@ -1,6 +1,6 @@
-"""The lines of `tiller rpc`: one JSON object each, whose one main field says what it is.
+"""The lines of `tiller rpc`: each is a JSON object with one main field that names its kind.
 
-They carry submissions, answers and events as the sockets do. The daemon knows nothing of them.
+They carry the same submissions, answers and events as the sockets. The daemon does not use them.
 """
 
 from typing import Annotated, Literal
@@ -20,15 +20,17 @@ Tag = str | int
 class RpcSubmission(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A submission without the token, which `tiller rpc` adds."""
 
-    op: Annotated[AnyOp, doc("What to do.")]
+    op: Annotated[AnyOp, doc("The op to submit.")]
     id: Annotated[
         IdText | None,
         doc(
-            "As in `Submission`: sent again, even by another process, it gets the same answer. "
-            "Absent: a new one is made."
+            "Id as in `Submission`: if the same id is sent again, even by another process, it "
+            "gets the same answer. Absent: `tiller rpc` creates an id."
         ),
     ] = None
-    client: Annotated[str, doc("The frontend's name; absent: that of `tiller rpc --name`.")] = ""
+    client: Annotated[
+        str, doc("Name of the frontend; absent: the name given by `tiller rpc --name`.")
+    ] = ""
 
 
 class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -37,13 +39,13 @@ class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     submit: Annotated[
         RpcSubmission | None,
         doc(
-            "Submit an op: there will be an `answer` or an `error`. Those of one session are "
-            "submitted in order, each after the answer to the one before."
+            "Submit an op; the `answer` or an `error` follows. Ops on the same session are "
+            "submitted in order, each after the previous op was answered."
         ),
     ] = None
     follow: Annotated[
         IdText | None,
-        doc("Send the events of this session; `daemon`: life-cycle events of all sessions."),
+        doc("Send the events of this session; `daemon` means life-cycle events of all sessions."),
     ] = None
     after: Annotated[
         int, Meta(ge=0, description="For `follow`: start after the event with this `seq`.")
@@ -51,23 +53,24 @@ class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     unfollow: Annotated[
         IdText | None, doc("Stop sending the events of this session; `unfollowed` confirms it.")
     ] = None
-    tag: Annotated[Tag | None, doc("Comes back with `answer`, `error` and `unfollowed`.")] = None
+    tag: Annotated[
+        Tag | None, doc("Value that is sent back with `answer`, `error` and `unfollowed`.")
+    ] = None
 
 
 class CaughtUp(Struct, frozen=True):
     """How far a session's events have been sent."""
 
     session_id: Annotated[str, doc("The session.")]
-    seq: Annotated[int, doc("The last event so far.")]
+    seq: Annotated[int, doc("Number of the last event so far.")]
 
 
 class Followers(Struct, frozen=True):
-    """Who else has a followed session open."""
+    """The other frontends that have a followed session open."""
 
     session_id: Annotated[str, doc("The session.")]
     names: Annotated[
-        tuple[str, ...],
-        doc("The other frontends, each by its name; several may have the same."),
+        tuple[str, ...], doc("Names of the other frontends; several may have the same name.")
     ]
 
 
@@ -76,19 +79,23 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
 
     session_id: Annotated[str, doc("The session.")]
     message: Annotated[
-        str, doc("Why, unless it was asked for: perhaps there is no such session.")
+        str,
+        doc(
+            "Why the session is no longer followed, such as that it does not exist; empty after "
+            "`unfollow`."
+        ),
     ] = ""
 
 
 class RpcError(Struct, frozen=True, omit_defaults=True):
     """A line that could not be carried out, or whose answer is unknown."""
 
-    line: Annotated[int, doc("Its number, from 1.")]
-    message: Annotated[str, doc("A sentence for a person.")]
+    line: Annotated[int, doc("Number of the input line, from 1.")]
+    message: Annotated[str, doc("The reason in a sentence, for people.")]
     submission_id: Annotated[
         str,
         doc(
-            "The daemon has not answered in time, and the op may still take effect. Submit it "
+            "Id of an op that was not answered in time and may still take effect. Submit it "
             "again with this `id` to get its answer."
         ),
     ] = ""
@@ -101,8 +108,8 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
         Literal["connected", "reconnecting"] | None,
         doc("`connected` (the first line), or `reconnecting` while there is no daemon."),
     ] = None
-    hello: Annotated[HelloResult | None, doc("With `connected`: the daemon.")] = None
-    message: Annotated[str, doc("With `reconnecting`: why that fails, if it does.")] = ""
+    hello: Annotated[HelloResult | None, doc("With `connected`: the daemon's greeting.")] = None
+    message: Annotated[str, doc("With `reconnecting`: why reconnecting fails, if it does.")] = ""
     answer: Annotated[AnyAnswer | None, doc("The answer to a submission.")] = None
     event: Annotated[
         Event | None, doc("The next event of a followed session, in order and only once.")
@@ -116,25 +123,32 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     ] = None
     caught_up: Annotated[
         CaughtUp | None,
-        doc("Once after `follow`: all events so far were sent, later ones are live."),
+        doc("Sent once after `follow`: all events so far were sent; later ones are live."),
     ] = None
     followers: Annotated[
         Followers | None,
-        doc("Who else has a followed session open: first if anyone has, then at each change."),
+        doc(
+            "Who else has a followed session open: sent at once if there is anyone, and then at "
+            "each change."
+        ),
     ] = None
     started_over: Annotated[
         str | None,
-        doc("The daemon has a new log: forget this session's events; all are sent again."),
+        doc(
+            "Id of a session whose events start over, as the daemon has a new log: forget its "
+            "events; all are sent again."
+        ),
     ] = None
     unfollowed: Annotated[
-        Unfollowed | None, doc("No further event of this session follows this line.")
+        Unfollowed | None,
+        doc("A session that is no longer followed; none of its events comes after this line."),
     ] = None
     file_wanted: Annotated[
         FileWanted | None,
         doc(
-            "A question to a lender whose `session_lend` with `reads_files` was submitted here; "
-            "answer with `lent_file`."
+            "A question to a lender that was registered here by `session_lend` with "
+            "`reads_files`; answer it with `lent_file`."
         ),
     ] = None
-    error: Annotated[RpcError | None, doc("What became of a line that has no answer.")] = None
-    tag: Annotated[Tag | None, doc("`tag` of the line that this is about.")] = None
+    error: Annotated[RpcError | None, doc("Why an input line has no answer.")] = None
+    tag: Annotated[Tag | None, doc("The `tag` of the input line that this answers.")] = None

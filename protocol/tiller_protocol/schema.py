@@ -14,9 +14,9 @@ from tiller_protocol.snapshot import Snapshot
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of submissions, answers, publications and the snapshot.
+    """Make the JSON Schema (2020-12) of submissions, answers, publications and the snapshot.
 
-    `$defs` also has the lines of `tiller rpc`, which are not messages of the sockets.
+    `$defs` also has the lines of `tiller rpc`, which are not messages on the sockets.
     """
     roots = (Submission, AnyAnswer, Event, FileWanted, Snapshot, RpcInput, RpcOutput)
     refs, definitions = msgspec.json.schema_components(roots, ref_template="#/$defs/{name}")

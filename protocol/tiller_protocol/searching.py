@@ -1,4 +1,4 @@
-"""Finding sessions by lists and by their text, and the user's earlier inputs."""
+"""Ops that list sessions, search their texts, and list the user's earlier inputs."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ LIST_LIMIT_MAX = 1_000
 """Maximum number of sessions in one answer to `session_list`."""
 
 QUERY_CHARS_MAX = 1_000
-"""Maximum number of characters of a query; a person types some ten words."""
+"""Maximum number of characters in a query; people type about ten words."""
 
 SEARCH_LIMIT_MAX = 100
 """Maximum number of sessions in one answer to `session_search`."""
@@ -23,8 +23,8 @@ INPUTS_LIMIT_MAX = 1_000
 
 TextKind = Literal["title", "input", "answer", "files"]
 
-OfWorkspace = Annotated[str | None, doc("Only sessions of this directory; absent: all.")]
-NextPage = Annotated[str | None, doc("`after` for the next page; absent if this is the last.")]
+OfWorkspace = Annotated[str | None, doc("Only sessions in this directory; absent: all.")]
+NextPage = Annotated[str | None, doc("`after` for the next page; absent on the last page.")]
 NotIndexed = Annotated[
     int, doc("Sessions that are not indexed yet, as after an upgrade; their text may be missing.")
 ]
@@ -33,23 +33,23 @@ NotIndexed = Annotated[
 class SessionList(Op, frozen=True, tag="session_list"):
     """Lists sessions, newest activity first. Answered by `SessionListResult`.
 
-    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` asks for them.
+    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` includes them.
     """
 
-    workspace: Annotated[str | None, doc("Only sessions of this directory; absent: all.")] = None
-    archived: Annotated[bool, doc("The archived sessions instead of the others.")] = False
+    workspace: Annotated[str | None, doc("Only sessions in this directory; absent: all.")] = None
+    archived: Annotated[bool, doc("List the archived sessions instead of the others.")] = False
     limit: Annotated[
         int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 100
     after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
-    owner_id: Annotated[IdText | None, doc("Only the sub-agents that work for this session.")] = (
-        None
-    )
+    owner_id: Annotated[
+        IdText | None, doc("List only the sub-agents that work for this session.")
+    ] = None
     sub_agents: Annotated[bool, doc("Include the sessions of all sub-agents.")] = False
 
 
 class SessionSearch(Op, frozen=True, tag="session_search"):
-    """Finds sessions by what people read in them. Answered by `SessionSearchResult`.
+    """Finds sessions by the texts that people see in them. Answered by `SessionSearchResult`.
 
     It searches titles, inputs, answers and names of changed files, but not the output of tools or
     the sessions of sub-agents. What a revert has undone is still found. Case and accents make no
@@ -73,9 +73,9 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
 
 
 class InputHistory(Op, frozen=True, tag="input_history"):
-    """Lists what the user wrote in all sessions, newest first. Answered by `InputHistoryResult`.
+    """Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`.
 
-    Of equal inputs only the newest is listed. The prompts of sub-agents are left out.
+    Of equal inputs, only the newest is listed. The prompts of sub-agents are left out.
     """
 
     workspace: OfWorkspace = None
@@ -89,47 +89,53 @@ class FoundText(Struct, frozen=True, omit_defaults=True):
     """A text of a session that matches a query."""
 
     kind: Annotated[
-        TextKind, doc("`files`: names of files that a step changed, separated by blanks.")
+        TextKind,
+        doc("Kind of text. `files`: names of files that a step changed, separated by spaces."),
     ]
     pieces: Annotated[
         tuple[str, ...],
         doc(
-            "An excerpt in one line, cut into pieces that alternate: text outside of a match, "
-            "then a match, and so on. The first may be empty."
+            "An excerpt in one line, in pieces that alternate: text outside a match, then a "
+            "match, and so on. The first piece may be empty."
         ),
     ]
-    time: Annotated[float, doc("Unix seconds; of a title: when the session was created.")]
-    seq: Annotated[int, doc("The event with the text; 0 for a title.")] = 0
-    turn_id: Annotated[str, doc("The turn, if it belongs to one.")] = ""
-    item_id: Annotated[str, doc("The item; empty for a title.")] = ""
+    time: Annotated[
+        float, doc("Time of the text in Unix seconds; for a title, when the session was created.")
+    ]
+    seq: Annotated[int, doc("Number of the event with the text; 0 for a title.")] = 0
+    turn_id: Annotated[str, doc("Id of the turn with the text, if any.")] = ""
+    item_id: Annotated[str, doc("Id of the item with the text; empty for a title.")] = ""
 
 
 class FoundSession(Struct, frozen=True, omit_defaults=True):
     """A session with texts that match a query."""
 
-    session: Annotated[SessionSummary, doc("The session as in lists.")]
-    texts: Annotated[tuple[FoundText, ...], doc("Up to three: the title first, then the newest.")]
+    session: Annotated[SessionSummary, doc("The session, as in `session_list`.")]
+    texts: Annotated[
+        tuple[FoundText, ...],
+        doc("Up to three matching texts: the title first, then the newest ones."),
+    ]
 
 
 class SessionSearchResult(Result, frozen=True, tag="session_search"):
     """A page of the sessions that match a query."""
 
-    found: Annotated[tuple[FoundSession, ...], doc("Newest activity first.")]
+    found: Annotated[tuple[FoundSession, ...], doc("The sessions, newest activity first.")]
     next: NextPage = None
     not_indexed: NotIndexed = 0
 
 
 class PastInput(Struct, frozen=True, omit_defaults=True):
-    """Something that the user wrote."""
+    """An earlier input of the user."""
 
-    text: Annotated[str, doc("What the user wrote.")]
-    time: Annotated[float, doc("Unix seconds.")]
+    text: Annotated[str, doc("Text of the input.")]
+    time: Annotated[float, doc("Time of the input in Unix seconds.")]
     session_id: Annotated[str, doc("The session.")]
 
 
 class InputHistoryResult(Result, frozen=True, tag="input_history"):
     """A page of the user's inputs."""
 
-    inputs: Annotated[tuple[PastInput, ...], doc("Newest first.")]
+    inputs: Annotated[tuple[PastInput, ...], doc("The inputs, newest first.")]
     next: NextPage = None
     not_indexed: NotIndexed = 0

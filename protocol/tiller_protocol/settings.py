@@ -1,4 +1,4 @@
-"""Settings of a session and overrides of a turn, as frontends send them and events show them."""
+"""A session's settings and a turn's overrides, as sent by frontends and shown in events."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,22 +17,28 @@ MAX_STEPS_LIMIT = 10_000
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
 AgentChoice = Annotated[str | None, doc("Name of an agent.")]
-ModelChoice = Annotated[str | None, doc("`provider/model`.")]
+ModelChoice = Annotated[str | None, doc("Model, as `provider/model`.")]
 VariantChoice = Annotated[
-    str | None, doc("Name of a variant of the model; empty: none, whatever is configured.")
+    str | None,
+    doc("Name of a variant of the model; empty: no variant, whatever the configuration says."),
 ]
 ApproveChoice = Annotated[
     Approve | None,
-    doc("If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny."),
+    doc(
+        "What happens to a call about which no rule decides: `ask` the user, `always` allow "
+        "it, or `never` ask and deny it."
+    ),
 ]
 SandboxChoice = Annotated[
     SandboxMode | None,
-    doc("What commands may do: only read, write in the workspace, or whatever the user may."),
+    doc("What commands may do: only read, write in the workspace, or do whatever the user may do."),
 ]
 StepsChoice = Annotated[Steps | None, doc("Maximum number of model requests in one turn.")]
 ToolsChoice = Annotated[
     tuple[str, ...] | None,
-    doc("Names of the tools to offer, or patterns for MCP tools; absent: the agent's, or all."),
+    doc(
+        "Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all."
+    ),
 ]
 TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 
@@ -43,28 +49,35 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     A granted rule is stronger than all others, except those that deny.
     """
 
-    permission: Annotated[str, doc("Such as `bash`, or a glob that matches several.")]
+    permission: Annotated[
+        str, doc("The permission, such as `bash`, or a glob that matches several.")
+    ]
     pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
-    # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
+    # Not `Annotated`: the configuration's check looks at this type to list the choices.
     action: Action
     granted: Annotated[
-        bool, doc("Whether an answer such as `always` made it. It never overrides a denial.")
+        bool,
+        doc(
+            "Whether an answer such as `always` made the rule, which then never overrides a denial."
+        ),
     ] = False
 
 
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Limits on what may be spent; absent means no limit.
+    """Limits on the use of models; absent means no limit.
 
-    The step that would use up a budget is the last one, and gets no tools.
+    The step that is expected to use up a budget is the last one, and gets no tools.
     """
 
-    steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Model requests.")] = None
-    tokens: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Tokens in and out.")] = None
+    steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Number of model requests.")] = None
+    tokens: Annotated[
+        Annotated[int, Meta(ge=1)] | None, doc("Number of tokens sent and received.")
+    ] = None
     cost: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        doc("US dollars; requests without a known price don't count."),
+        doc("Cost in US dollars; requests without a known price don't count."),
     ] = None
-    time_s: Annotated[Annotated[float, Meta(gt=0)] | None, doc("Seconds of work.")] = None
+    time_s: Annotated[Annotated[float, Meta(gt=0)] | None, doc("Working time in seconds.")] = None
 
 
 class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -85,7 +98,8 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     turn_budget: TurnBudgetChoice = None
     session_budget: Annotated[Budget | None, doc("Limit for the whole session.")] = None
     permissions: Annotated[
-        tuple[Rule, ...] | None, doc("Rules of the session; stronger than configured ones.")
+        tuple[Rule, ...] | None,
+        doc("The session's own rules, which are stronger than configured rules."),
     ] = None
     tools: ToolsChoice = None
 
@@ -107,12 +121,12 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     output_schema: Annotated[dict[str, Any] | None, doc("JSON Schema of the final message.")] = None
     options: Annotated[
         dict[str, Any] | None,
-        doc("Fields of the provider's own request; they override configured ones."),
+        doc("Fields for the provider's own request; they override configured fields."),
     ] = None
 
 
 class TurnChoices(Struct, frozen=True, omit_defaults=True):
-    """What was chosen for one turn only."""
+    """Choices for one turn only."""
 
-    overrides: Annotated[TurnOverrides, doc("Choices of its input.")] = TurnOverrides()
-    system: Annotated[str, doc("What its input added to the system prompt.")] = ""
+    overrides: Annotated[TurnOverrides, doc("Choices in the input.")] = TurnOverrides()
+    system: Annotated[str, doc("Text that the input added to the system prompt.")] = ""

@@ -1,4 +1,4 @@
-"""The state of the running turn in a snapshot."""
+"""The running turn's state in a snapshot."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,10 +19,10 @@ from tiller_protocol.items import (
 )
 
 RESUMED = "resumed"
-"""Code of the notice that a turn goes on after a restart of the daemon."""
+"""Code of the notice that a turn continues after a restart of the daemon."""
 
 CUT_OFF = "cut_off"
-"""Code of the notice that asks the model to go on with an answer that reached a length limit."""
+"""Code of the notice that asks the model to continue an answer that reached a length limit."""
 
 EMPTY_RESPONSE = "empty_response"
 """Code of the notice that asks the model again because its response was empty."""
@@ -31,32 +31,32 @@ LAST_STEP = "last_step"
 """Code of the notice that the next step is the last one."""
 
 ASKS_AGAIN = frozenset({CUT_OFF, EMPTY_RESPONSE, LAST_STEP})
-"""Codes of the notices that may come between a cut-off answer and the rest of it."""
+"""Codes of the notices that may come between a cut-off answer and its continuation."""
 
 
 class OpenTurn(Struct, omit_defaults=True):
     """The turn that is running, or that was running when the log ended."""
 
-    turn_id: Annotated[str, doc("The turn.")]
-    started_at: Annotated[float, doc("Unix seconds.")]
-    context: Annotated[TurnContextShown, doc("As in `turn_started`.")]
-    step: Annotated[int, doc("The latest step, from 1; 0 before the first.")] = 0
-    step_open: Annotated[bool, doc("Whether that step has not ended.")] = False
+    turn_id: Annotated[str, doc("Id of the turn.")]
+    started_at: Annotated[float, doc("Start in Unix seconds.")]
+    context: Annotated[TurnContextShown, doc("The turn's context, as in `turn_started`.")]
+    step: Annotated[int, doc("Number of the latest step; 0 before the first.")] = 0
+    step_open: Annotated[bool, doc("Whether the latest step has not ended yet.")] = False
     steps_ended: Annotated[int, doc("Number of steps that have ended.")] = 0
-    delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
-    usage: Annotated[Usage, doc("Tokens so far, sub-agents included.")] = Usage()
+    delegated_steps: Annotated[int, doc("Number of model requests by sub-agents.")] = 0
+    usage: Annotated[Usage, doc("Tokens so far, including sub-agents.")] = Usage()
     cost: UsdCost = None
     last_message: Annotated[str, doc("The model's latest message.")] = ""
     resumed: Annotated[int, doc("How often a restarted daemon resumed the turn.")] = 0
-    away_s: Annotated[float, doc("Seconds in which no daemon ran the turn.")] = 0.0
+    away_s: Annotated[float, doc("Seconds of the turn during which no daemon ran.")] = 0.0
 
     def worked_s(self, now: float) -> float:
-        """Seconds of work until `now` (Unix seconds)."""
+        """The working time until `now` (Unix seconds), in seconds."""
         return max(0.0, now - self.started_at - self.away_s)
 
 
 def is_continued(items: Sequence[Item], position: int) -> bool:
-    """Whether the message at `position` goes on exactly where the one before it was cut off."""
+    """Whether the message at `position` continues the previous message where it was cut off."""
     was_cut_off = False
     for index in range(position - 1, -1, -1):
         item = items[index]

@@ -1,4 +1,4 @@
-"""Exports the protocol as TypeScript types, made from the JSON Schema."""
+"""Exports the protocol as TypeScript types, generated from the JSON Schema."""
 
 import json
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ export type AnyBody = Event["body"];
 /** An entry of a session's history. */
 export type Item = NonNullable<Snapshot["items"]>[number];
 """
-"""Names for the unions, which have none in the schema."""
+"""Names for the unions, which have no names in the schema."""
 
 
 def typescript() -> str:
-    """One module with an interface for every struct of the schema."""
+    """Make a module with an interface for each struct in the schema."""
     schema = json_schema()
     parts = [
         "/** The protocol of tiller; made by `tiller schema --typescript`. */\n",
@@ -48,7 +48,7 @@ def _comment(described: dict[str, Any], indent: str) -> Iterator[str]:
 
 
 def _type_of(kind: dict[str, Any]) -> str:
-    """The type that a schema allows; JSON's numbers are all `number`."""
+    """The TypeScript type for a schema; all JSON numbers are `number`."""
     match kind:
         case {"$ref": ref}:
             return ref.rpartition("/")[2]

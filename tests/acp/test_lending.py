@@ -130,7 +130,7 @@ async def test_servers_over_http_get_the_headers_of_the_editor(
         for event in await frontend.log(session_id)
         if isinstance(event.body, WarningRaised)
     ]
-    assert any("status 401. Its key belongs in the settings of the editor" in w for w in warnings)
+    assert any("status 401. Set its key in the editor that lends this" in w for w in warnings)
     assert SECRET not in str(warnings)
     await editor.ask("session/close", sessionId=session_id)
     peer.close()

@@ -1,5 +1,5 @@
 """`tiller acp`: the Agent Client Protocol (ACP) on stdio, for editors.
 
-One more client of the daemon: an editor speaks JSON-RPC here, and each of its sessions is one of
-the daemon's. Nothing here works on files or talks to a model.
+It is a client of the daemon like the others: an editor speaks JSON-RPC with it, and each of the
+editor's sessions is a session of the daemon. It never edits files or talks to a model.
 """

@@ -1,4 +1,4 @@
-"""The methods of ACP, as a client calls them: one function for each."""
+"""The ACP methods that a client calls, each in a function of its own."""
 
 import contextlib
 import math
@@ -50,14 +50,14 @@ from tiller_protocol.settings import Settings
 NAME = "tiller acp"
 
 NO_LOGIN = (
-    "no login is needed here: the keys of providers are in tiller's configuration or in the "
-    "environment of its daemon; to see what is missing, run: tiller doctor"
+    "no login is needed here: the providers' keys are in tiller's configuration or in the "
+    "environment of its daemon; to see which keys are missing, run: tiller doctor"
 )
 
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
 Connect = Callable[[str], DaemonConnection]
-"""Connects to the daemon under the name of a client."""
+"""Connects to the daemon under the client's name."""
 
 
 class _Method(NamedTuple):
@@ -67,11 +67,11 @@ class _Method(NamedTuple):
 
 
 LATER = object()
-"""The answer comes when a turn has ended."""
+"""Returned by a method whose answer is sent only when a turn has ended."""
 
 
 class Agent:
-    """All sessions of one client. `settings` are those of new sessions."""
+    """All sessions of one client; new sessions get `settings`."""
 
     def __init__(self, peer: Peer, connect: Connect, settings: Settings) -> None:
         self._peer = peer
@@ -113,18 +113,18 @@ class Agent:
         return min((one.wait_s_max for one in self._sessions.values()), default=math.inf)
 
     def close(self) -> None:
-        """Take back what was lent, and close the connection; the turns that run go on."""
+        """End all loans and close the connection; running turns continue."""
         if self._files:
             self._files.close()
         if self._connection:
-            # A daemon that is gone has lost its loans, so none is started to withdraw them.
+            # If the daemon is gone, its loans are gone too: don't start another to end them.
             for session in self._sessions.values():
                 with contextlib.suppress(TillerError):
                     session.take_back()
             self._connection.close()
 
     def advance(self) -> None:
-        """Send what has happened in the sessions, and what is asked."""
+        """Send the updates of all sessions, and the daemon's questions about the editor's files."""
         if self._files:
             self._files.advance(self._sessions.__contains__)
         for session in list(self._sessions.values()):
@@ -162,7 +162,7 @@ class Agent:
         if name not in self._methods:
             raise RpcFailure(METHOD_NOT_FOUND, f"there is no method {name}")
         if self._connection is None:
-            raise RpcFailure(INVALID_REQUEST, f"{name} came before initialize")
+            raise RpcFailure(INVALID_REQUEST, f"{name} was called before initialize")
         method = self._methods[name]
         return method.run(_convert(message, method.params), request_id)
 
@@ -308,13 +308,13 @@ class Agent:
         return structs.replace(session.opened, session_id=session_id)
 
     def _after(self, result: object) -> None:
-        """Send what may only follow an answer."""
+        """Send the updates that the client expects after the answer, not before."""
         if isinstance(result, Opened) and result.session_id:
             self._sessions[result.session_id].announce()
 
     @contextlib.contextmanager
     def _deleted_on_failure(self, session_id: str) -> Generator[None]:
-        """Delete a new session that can't be opened."""
+        """Delete the new session if the block can't open it."""
         try:
             yield
         except (RpcFailure, TillerError):
@@ -324,7 +324,7 @@ class Agent:
             raise
 
     def _configure(self, session_id: str, name: str, value: object) -> None:
-        """Change a setting, and wait until the session here has it too."""
+        """Change a setting, and wait until its event has arrived here."""
         session = self._session(session_id)
         if value == DEFAULT:
             op = SessionConfigure(session_id, clear=(name,))
@@ -339,7 +339,7 @@ class Agent:
 
 
 def _convert(message: Message, params: type[Struct]) -> Any:  # noqa: ANN401 - of that type
-    """The parameters of a message; raises `RpcFailure`."""
+    """Decode the parameters of a message; raises `RpcFailure` if they are invalid."""
     raw = bytes(message.params)
     try:
         return msgspec.json.decode(b"{}" if raw == b"null" else raw, type=params)
@@ -348,7 +348,7 @@ def _convert(message: Message, params: type[Struct]) -> Any:  # noqa: ANN401 - o
 
 
 def _checked(fields: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
-    """A struct of these fields; raises `RpcFailure` if one of them has the wrong type."""
+    """Build a struct from these fields; raises `RpcFailure` if a field has the wrong type."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -356,7 +356,7 @@ def _checked(fields: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - 
 
 
 def _error_of(rejected: RejectedError) -> RpcError:
-    """A rejection of the daemon as an error of JSON-RPC."""
+    """Convert the daemon's rejection to a JSON-RPC error."""
     code = INTERNAL_ERROR
     if rejected.code == "not_found":
         code = RESOURCE_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Asks a client about the open requests of a session, and brings its answers to the daemon."""
+"""Asks a client about a session's open requests, and submits its answers to the daemon."""
 
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +40,7 @@ _Read = Callable[[Request, Raw], Answered | None]
 
 
 class Asking:
-    """The requests of one session that its client was asked about."""
+    """The requests of one session about which the client was asked."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Asking:
         self._client = client
         self._session_id = session_id
         self._asked: dict[str, int] = {}
-        """Numbers of the questions to the client, by the request."""
+        """For each request's id, the number of the JSON-RPC request to the client."""
         self._foreign: set[str] = set()
-        """Requests of sub-agents: the client learned of their calls only by the question."""
+        """Requests about a sub-agent's call, which the client knows only from the question."""
 
     def ask(self, request: Request, snapshot: Snapshot) -> None:
         """Ask the client about a request."""
@@ -86,7 +86,7 @@ class Asking:
         self._asked[request.id] = number
 
     def resolve(self, request_id: str, resolution: Resolution) -> None:
-        """A request was answered, perhaps elsewhere: withdraw the question."""
+        """Withdraw the question: its request was answered, perhaps in another frontend."""
         self._withdraw(request_id)
         if request_id in self._foreign:
             self._foreign.discard(request_id)
@@ -128,7 +128,7 @@ class Asking:
         try:
             self._connection.submit(op)
         except RejectedError:
-            pass  # somebody else was faster
+            pass  # somebody else has answered first
         except TillerError as error:
             complain(f"the answer to {request.title!r} was not sent: {error}")
 
@@ -149,7 +149,7 @@ def _read_form(_request: Request, result: Raw) -> Answered | None:
 
 
 def _answerable(request: Request) -> Request:
-    """A question that only takes text says how to answer it where the client can't."""
+    """Add to a question that needs a text how to answer: a permission request takes no text."""
     if request.kind != "question" or request.choices:
         return request
     how = f"{request.detail or request.title}\n\nTo answer: tiller answer {request.id} answer TEXT"
@@ -157,5 +157,5 @@ def _answerable(request: Request) -> Request:
 
 
 def _stand_in(request: Request) -> ToolCall:
-    """A call for a request without one in this session: it is a sub-agent's, or the turn's own."""
+    """Make a tool call for a request without one in this session: a sub-agent or the turn asks."""
     return ToolCall(ItemId(request.id), CallId(""), request.permission, "", "pending")

@@ -21,10 +21,10 @@ from tiller_client.acp.updates import (
 from tiller_protocol.items import PDF, Image, Request, ToolCall
 
 OUTPUT_CHARS_MAX = 20_000
-"""Maximum number of characters of output in one update, its end; `rawOutput` has the whole text."""
+"""Maximum number of characters of output in an update: the last ones. `rawOutput` has them all."""
 
 DOCUMENT_URI = "attachment:document.pdf"
-"""Address of a document in the conversation: the log has its content, and not its name."""
+"""Address of a document in the conversation; the log has the content but no name."""
 
 _KINDS: dict[str, ToolKind] = {
     "read": "read",
@@ -44,7 +44,7 @@ _KINDS: dict[str, ToolKind] = {
     "web_search": "fetch",
     "plan": "think",
 }
-"""What the built-in tools do; those of MCP servers are `other`."""
+"""Kinds of the built-in tools; MCP servers' tools are `other`."""
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -52,7 +52,7 @@ _TICKS = re.compile(r"`{3,}")
 
 
 def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
-    """All that is known of a call; with `terminal`, a command is shown as a terminal."""
+    """All known fields of a call; with `terminal`, a command is shown as a terminal."""
     return CallFields(
         tool_call_id=call.id,
         title=title_of(call),
@@ -66,7 +66,7 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
 
 
 def fields_asked(request: Request, call: ToolCall, workspace: str) -> CallFields:
-    """A call that needs an answer: what is asked about it, whole and verbatim."""
+    """The fields of a call that needs approval, with the whole question, verbatim."""
     return CallFields(
         tool_call_id=call.id,
         title=request.title,
@@ -79,22 +79,22 @@ def fields_asked(request: Request, call: ToolCall, workspace: str) -> CallFields
 
 
 def kind_of(call: ToolCall) -> ToolKind:
-    """What sort of tool it is."""
+    """The kind of the call's tool."""
     return _KINDS.get(call.name, "other")
 
 
 def title_of(call: ToolCall) -> str:
-    """One line: the command, or the tool and what it is used on."""
+    """One line: the command, or the tool and its subject."""
     return call.title if is_command(call) and call.title else f"{call.name} {call.title}".strip()
 
 
 def is_command(call: ToolCall) -> bool:
-    """Whether it is a command, whose output arrives while it runs."""
+    """Whether the call is a command, whose output arrives while it runs."""
     return call.name == "bash"
 
 
 def raw_input(call: ToolCall) -> Any:  # noqa: ANN401 - whatever the model wrote
-    """The arguments that the call runs with; text if they are not JSON, none if there are none."""
+    """The arguments that the call runs with; text if they are not JSON, `None` if absent."""
     text = call.rewritten_arguments or call.arguments
     try:
         return msgspec.json.decode(text) if text else None
@@ -103,7 +103,7 @@ def raw_input(call: ToolCall) -> Any:  # noqa: ANN401 - whatever the model wrote
 
 
 def locations_of(call: ToolCall, workspace: str) -> tuple[CallLocation, ...]:
-    """The files that the call names or has changed, with the line that matters."""
+    """The files that the call names or has changed, each with its first relevant line."""
     if call.diff:
         changes = diffs_of(call.diff, workspace)
         return tuple(
@@ -122,11 +122,11 @@ def locations_of(call: ToolCall, workspace: str) -> tuple[CallLocation, ...]:
 
 
 def content_of(call: ToolCall, workspace: str, *, terminal: bool) -> tuple[CallContent, ...]:
-    """What the call has produced so far."""
+    """The content that the call has produced so far."""
     if terminal and is_command(call):
         return (TerminalView(call.id),)
     shown: list[CallContent] = [diff for _, _, diff in diffs_of(call.diff, workspace)]
-    # An edit's own words repeat its diff; problems that it caused follow the first blank line.
+    # An edit's output first repeats its diff; after a blank line, it lists problems in the file.
     output = call.output.partition("\n\n")[2] if shown else call.output
     if output.strip():
         shown.append(Shown(TextBlock(fenced(output[-OUTPUT_CHARS_MAX:]))))
@@ -158,7 +158,7 @@ def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]
 
 
 def fenced(text: str) -> str:
-    """A text as a code block of Markdown, which nothing in it can end."""
+    """A text as a Markdown code block, with a fence that the text can't close."""
     longest = max((len(ticks) for ticks in _TICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     end = "" if text.endswith("\n") else "\n"
@@ -166,7 +166,7 @@ def fenced(text: str) -> str:
 
 
 def picture_block(image: Image) -> ImageBlock | ResourceBlock:
-    """An image or a document for clients."""
+    """Convert an image or a document for clients."""
     data = base64.b64encode(image.data).decode()
     if image.media_type == PDF:
         return ResourceBlock(ResourceContents(DOCUMENT_URI, blob=data, mime_type=PDF))
@@ -174,9 +174,9 @@ def picture_block(image: Image) -> ImageBlock | ResourceBlock:
 
 
 class _Hunk:
-    """One hunk of a unified diff, while its lines are read: as many as its header says.
+    """One hunk of a unified diff, while its lines are read.
 
-    The lines of a file may look like headers.
+    Its end is known from the line counts in its header, as lines of a file may look like headers.
     """
 
     def __init__(self, line: int, before: int, after: int) -> None:
@@ -187,7 +187,7 @@ class _Hunk:
         self._last: tuple[list[str], ...] = ()
 
     def take(self, line: str) -> bool:
-        """Add a line; false if it is not part of the hunk."""
+        """Add a line; return false if it is not part of the hunk."""
         sides = {" ": (self._before, self._after), "-": (self._before,), "+": (self._after,)}
         if line.startswith("\\"):
             for side in self._last:
@@ -202,7 +202,7 @@ class _Hunk:
         return True
 
     def _has_left(self, mark: str) -> bool:
-        """Whether the hunk has another such line."""
+        """Whether the hunk has another line of this kind."""
         old, new = self._size[0] - len(self._before), self._size[1] - len(self._after)
         return {" ": min(old, new), "-": old, "+": new}[mark] > 0
 
@@ -236,7 +236,7 @@ def _raw_output(call: ToolCall) -> dict[str, Any] | None:
 
 
 def _asked(request: Request, workspace: str) -> tuple[CallContent, ...]:
-    """What the user has to see before an answer: nothing of it is left out."""
+    """The whole text that the user has to see before answering."""
     if request.detail_kind == "diff" and (changes := diffs_of(request.detail, workspace)):
         return tuple(diff for _, _, diff in changes)
     text = request.detail or "\n".join(request.subjects)

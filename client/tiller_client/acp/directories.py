@@ -1,4 +1,4 @@
-"""The additional directories of a client as permission rules. Pure."""
+"""Converts a client's additional directories to permission rules. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _WILDCARD = re.compile(r"([*?\\])")
 
 
 def rules_for(directories: Iterable[str] | None, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """`rules`, and those that are still missing to open these directories.
+    """Return `rules` with the rules added that are still needed to open these directories.
 
     Raises `RpcFailure` for a path that is not absolute.
     """

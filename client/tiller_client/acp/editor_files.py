@@ -1,4 +1,4 @@
-"""The daemon's questions about files, which the client's editor answers: its unsaved buffers."""
+"""Passes the daemon's questions about files to the editor, whose buffers may be unsaved."""
 
 import contextlib
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _content_of = msgspec.json.Decoder(FileContent).decode
 
 
 class EditorFiles:
-    """Passes questions to `lender` on to its client, and the answers back."""
+    """Passes the daemon's questions for `lender` to the client, and the answers back."""
 
     def __init__(self, connection: DaemonConnection, peer: Peer, lender: str) -> None:
         """Listen for questions, until `close`."""
@@ -35,7 +35,7 @@ class EditorFiles:
         return self._socket.sources
 
     def advance(self, is_open: Callable[[str], bool]) -> None:
-        """Pass on what is asked about sessions that are open here."""
+        """Pass on questions about sessions that are open here; answer the others without a text."""
         for message in self._socket.drain_bodies():
             with contextlib.suppress(BadMessage):
                 wanted = decode_file_wanted(message)
@@ -62,7 +62,7 @@ class EditorFiles:
         self._answer(wanted, text)
 
     def _answer(self, wanted: FileWanted, text: str | None) -> None:
-        # Without a connection the daemon that asked is gone: no other is started for an answer.
+        # Without a connection, the daemon that asked is gone; another one would not need this.
         if self._socket.sources:
             with contextlib.suppress(TillerError), self._connection.starting_only_crashed():
                 self._connection.submit(LentFile(wanted.question_id, text))

@@ -1,4 +1,4 @@
-"""The events of one session, each once and in order, for a loop that waits for many things."""
+"""The events of one session, each once and in order, for a loop with several event sources."""
 
 import time
 
@@ -16,13 +16,13 @@ from tiller_protocol.answers import ReplayResult
 
 
 class Following:
-    """Follows a session, from after an event on.
+    """Follows a session after a given event.
 
-    While it is idle and the daemon was stopped, it waits for the next one instead of starting it.
+    If the daemon is stopped while the session is idle, this waits until someone starts it again.
     """
 
     def __init__(self, connection: DaemonConnection, session_id: str) -> None:
-        """Subscribe; `begin` says from which event on."""
+        """Subscribe; `begin` sets the event to start after."""
         self._connection = connection
         self._session_id = session_id
         self._follower = Follower(connection.hello.log_id)
@@ -32,7 +32,7 @@ class Following:
         self._was_connected = True
 
     def begin(self, after: int) -> None:
-        """Take events after this one; asks for a replay first."""
+        """Start after this event, with a replay."""
         self._follower = Follower(self._connection.hello.log_id, after)
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Following:
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything known to be in the log was taken."""
+        """Whether all events known to be in the log were taken."""
         return self._follower.wanted is None
 
     @property
@@ -56,13 +56,13 @@ class Following:
         return min(self._socket.wait_s_max, SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
 
     def suspect_gap(self) -> None:
-        """Take everything that is in the log before the next `caught_up`."""
+        """Require a replay; `caught_up` is false until it has been taken."""
         self._follower.suspect_gap()
 
     def take(self, *, busy: bool) -> ReplayedEvents:
         """Return the next events, without waiting for any; `busy` if someone waits for a turn.
 
-        Raises as `DaemonConnection.submit` if a replay fails.
+        Raises the same errors as `DaemonConnection.submit` if a replay fails.
         """
         live = self._follower.take_live(self._socket.drain())
         self._note_connection()
@@ -74,7 +74,7 @@ class Following:
         return ReplayedEvents([*live, *replayed.events], replayed.started_over)
 
     def _may_replay(self, *, busy: bool) -> bool:
-        """Whether to ask: an idle session leaves a daemon that was stopped alone."""
+        """Whether to ask for a replay: an idle session does not start a daemon that was stopped."""
         return busy or bool(self._socket.sources)
 
     def _note_connection(self) -> None:

@@ -1,7 +1,6 @@
-"""What an editor lends to a session: MCP servers that it hands in, and reading its files.
+"""An editor's loan to a session: MCP servers, and access to the editor's unsaved files.
 
-The loan is renewed now and then, and before each input: the daemon may be a new one by then, and it
-keeps no loan.
+The loan is renewed from time to time and before each input, because a new daemon has no loans.
 """
 
 import re
@@ -18,11 +17,11 @@ RENEW_S = LEASE_S / 3
 """How often a loan is renewed."""
 
 NAME_CHARS_MAX = 32
-"""The daemon's limit; names of editors are free."""
+"""The daemon's limit for a server's name; an editor's names may be longer."""
 
 
 class Loan:
-    """What is lent to one session by `lender`."""
+    """The loan of `lender` to one session."""
 
     def __init__(
         self,
@@ -45,13 +44,13 @@ class Loan:
         return not is_empty and time.monotonic() - self._renewed_at > RENEW_S
 
     def renew(self) -> None:
-        """Lend, if there is anything; raises as `DaemonConnection.submit`."""
+        """Renew the loan, unless it is empty; raises the errors of `DaemonConnection.submit`."""
         if self._lent != self._taken_back:
             self._renewed_at = time.monotonic()
             try:
                 self._connection.submit(self._lent)
             except RejectedError as error:
-                # Where too many lend, an editor without servers is one that is not asked.
+                # If a session has too many lenders, it can do without this editor's files.
                 if error.code != "overloaded" or self._lent.mcp_servers:
                     raise
 
@@ -62,7 +61,7 @@ class Loan:
 
 
 def lent_servers(servers: Sequence[McpServer]) -> tuple[LentServer, ...]:
-    """Return the servers as the daemon takes them; raises `RpcFailure` for one of another kind."""
+    """Convert the servers for the daemon; raises `RpcFailure` for an unsupported transport."""
     lent: list[LentServer] = []
     for server in servers:
         name = _name(server.name, {one.name for one in lent})
@@ -82,7 +81,7 @@ def lent_servers(servers: Sequence[McpServer]) -> tuple[LentServer, ...]:
 
 
 def _name(name: str, taken: set[str]) -> str:
-    """A name that the daemon takes, and no other server here has."""
+    """A name that the daemon accepts and that no other server here has."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "_"
     number = 1
     unique = plain

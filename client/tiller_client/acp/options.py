@@ -1,4 +1,4 @@
-"""The settings of a session that a client offers: agent, model, variant, approvals. Pure."""
+"""The session settings that a client offers: agent, model, variant, approvals, sandbox. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,15 +19,15 @@ DEFAULT = ":default"
 """The value that unsets a setting; no name of an agent, model or variant begins with a colon."""
 
 DEFAULT_AGENT = "build"
-"""The agent of a session that has chosen none."""
+"""The agent of a session whose settings name none."""
 
 MODE_OPTION = "agent"
-"""The setting that is the mode of a session."""
+"""The setting that a client sees also as the session's mode."""
 
 _APPROVE = (
-    Choice("ask", "Ask", "Asks where no rule decides."),
+    Choice("ask", "Ask", "Asks if no rule decides."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
-    Choice("never", "Never ask", "Denies whatever would need a question."),
+    Choice("never", "Never ask", "Denies everything that it would have to ask about."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),
@@ -37,7 +37,7 @@ _SANDBOX = (
 
 
 class Offer(NamedTuple):
-    """What a workspace offers, as the daemon's catalog lists it."""
+    """The models, agents and commands of a workspace, from the daemon's catalog."""
 
     catalog: CatalogResult
     agents: tuple[Mode, ...]
@@ -45,7 +45,7 @@ class Offer(NamedTuple):
 
 
 def offer_of(catalog: CatalogResult) -> Offer:
-    """What can be chosen: entries with a problem are left out."""
+    """Convert a catalog to an offer; agents and commands with a problem are left out."""
     agents = tuple(
         Mode(one.name, one.name, one.description or None)
         for one in catalog.agents
@@ -60,7 +60,7 @@ def offer_of(catalog: CatalogResult) -> Offer:
 
 
 def modes_of(offer: Offer, settings: Settings) -> Modes:
-    """The agents as modes."""
+    """Convert the agents to modes; an unknown current agent is added."""
     current = settings.agent or DEFAULT_AGENT
     known = {mode.id for mode in offer.agents}
     more = () if current in known else (Mode(current, current),)
@@ -68,7 +68,7 @@ def modes_of(offer: Offer, settings: Settings) -> Modes:
 
 
 def options_of(offer: Offer, snapshot: Snapshot) -> tuple[ConfigOption, ...]:
-    """The options with their values."""
+    """The options of a session, with their current values."""
     settings = snapshot.settings
     modes = modes_of(offer, settings)
     agents = [Choice(one.id, one.name, one.description) for one in modes.available_modes]
@@ -91,7 +91,7 @@ def options_of(offer: Offer, snapshot: Snapshot) -> tuple[ConfigOption, ...]:
 
 
 def window_of(offer: Offer, settings: Settings) -> int:
-    """The context window of the next turn's model in tokens; 0 if it is unknown."""
+    """The context window of the next turn's model, in tokens; 0 if unknown."""
     model = _model_of(offer, settings)
     windows = [one.context_window for one in offer.catalog.models if one.name == model]
     return next(iter(windows), None) or 0
@@ -103,7 +103,7 @@ _DEFAULT = Choice(DEFAULT, "As configured")
 def _option(
     name: str, label: str, current: str, choices: Iterable[Choice], category: str | None = None
 ) -> ConfigOption:
-    """An option. Its value is among the choices, even if it is no longer offered."""
+    """Make an option; the current value is added to its choices if it is no longer offered."""
     offered = tuple(choices)
     if current and current not in {choice.value for choice in offered}:
         offered += (Choice(current, current),)
@@ -111,7 +111,7 @@ def _option(
 
 
 def _model_of(offer: Offer, settings: Settings) -> str:
-    """The model of the next turn: the session's, its agent's, or the default one."""
+    """The model of the next turn: the session's, its agent's or the default model."""
     agent = settings.agent or DEFAULT_AGENT
     of_agent = next((one.model for one in offer.catalog.agents if one.name == agent), None)
     default = next((one.name for one in offer.catalog.models if one.default), "")

@@ -1,4 +1,4 @@
-"""The prompts of a client that have not been answered: which turn each of them belongs to."""
+"""A client's unanswered prompts, and the turn that each prompt belongs to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _STOP_REASONS: dict[Outcome, StopReason] = {
     "interrupted": "cancelled",
     "limit_reached": "max_turn_requests",
 }
-"""How turns end for a client; a failed one is an error."""
+"""The stop reason for each outcome of a turn; a failed turn is an error instead."""
 
 NOT_SENT = (
     "The turn before this message did not complete, so the message was not sent. Send it again to "
@@ -29,15 +29,15 @@ class _Prompt:
 
     request_id: RequestId
     turn_id: str = ""
-    """The turn that it is in; empty while it is queued."""
+    """The turn that took the prompt; empty while the prompt is queued."""
     input_id: str = ""
     """The queued input; empty if the prompt was never queued."""
     left_queue: bool = False
-    """No longer queued, and not seen in history yet."""
+    """Whether the prompt has left the queue, but is not in the history yet."""
 
 
 class PendingPrompts:
-    """Prompts, in the order in which they came. `unqueue` takes a queued input back."""
+    """Unanswered prompts, in the order of arrival; `unqueue` removes an input from the queue."""
 
     def __init__(self, peer: Peer, unqueue: Callable[[str], None]) -> None:
         self._peer = peer
@@ -52,11 +52,11 @@ class PendingPrompts:
 
     @property
     def may_be_removed(self) -> bool:
-        """Whether a prompt has left the queue; the rest of the log must tell where it went."""
+        """Whether a prompt has left the queue; later events tell whether a turn took it."""
         return any(prompt.left_queue for prompt in self._prompts)
 
     def add(self, request_id: RequestId, result: Started | Queued) -> None:
-        """Take a prompt that the daemon has accepted."""
+        """Add a prompt that the daemon has accepted."""
         match result:
             case Started(turn_id):
                 self._prompts.append(_Prompt(request_id, turn_id=turn_id))
@@ -79,23 +79,26 @@ class PendingPrompts:
         return False
 
     def drop_removed(self) -> None:
-        """Answer those that somebody else has removed; none of their messages can follow now."""
+        """Answer the prompts that have left the queue: somebody else has removed them.
+
+        Call this when all events are known, so that no turn can have taken them.
+        """
         for prompt in self._pop(lambda prompt: prompt.left_queue):
             self._stop(prompt, "cancelled")
 
     def cancel_queued(self) -> None:
-        """Take back those that wait in the queue."""
+        """Remove the queued prompts from the queue, and answer them as cancelled."""
         for prompt in self._pop(lambda prompt: not prompt.turn_id):
             self._unqueue(prompt.input_id)
             self._stop(prompt, "cancelled")
 
     def fail(self, message: str) -> None:
-        """Answer all of them with an error."""
+        """Answer all prompts with an error."""
         for prompt in self._pop(lambda _: True):
             self._peer.fail(prompt.request_id, RpcError(INTERNAL_ERROR, message))
 
     def end(self) -> None:
-        """Answer all of them: the session was closed."""
+        """Answer all prompts as cancelled, because the session was closed."""
         self.cancel_queued()
         for prompt in self._pop(lambda _: True):
             self._stop(prompt, "cancelled")
@@ -105,7 +108,7 @@ class PendingPrompts:
         if message.delivery == "start" and not entering:
             return any(prompt.turn_id == turn_id for prompt in self._prompts)
         if message.delivery == "queue":
-            # A follow-up goes on in the turn of the prompt before, which is answered by now.
+            # A queued prompt continues the turn of the previous prompt, whose answer is complete.
             for done in self._pop(lambda prompt: prompt.turn_id == turn_id):
                 self._stop(done, "end_turn")
         for prompt in entering:
@@ -124,7 +127,7 @@ class PendingPrompts:
             message = body.error.message if body.error else "The turn failed."
             self._peer.fail(prompt.request_id, RpcError(INTERNAL_ERROR, message, {"code": code}))
         if body.queued:
-            # What still waits was not sent; what left the queue without a message was removed.
+            # Prompts still in the queue were not sent; others without a turn were removed.
             self.drop_removed()
             for prompt in self._pop(lambda prompt: not prompt.turn_id):
                 self._unqueue(prompt.input_id)

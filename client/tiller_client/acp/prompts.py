@@ -1,7 +1,7 @@
-"""A client's prompt as input for the daemon. Pure.
+"""Converts a client's prompt to input for the daemon. Pure.
 
-The user's own words come first, as commands begin with them. What an editor attaches follows as
-code blocks, in which nothing calls a command or a sub-agent.
+The user's words come first, so that they may begin with a command. An editor's attachments follow
+as code blocks, in which nothing is read as a command or as the name of a sub-agent.
 """
 
 import base64
@@ -35,7 +35,7 @@ class PromptInput(Struct, frozen=True):
 
 
 def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
-    """Return the input; raises `RpcFailure` if a block can't be used."""
+    """Convert the blocks of a prompt; raises `RpcFailure` if a block can't be used."""
     words: list[str] = []
     attached: list[str] = []
     images: list[Image] = []
@@ -48,7 +48,7 @@ def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
                 images.append(Image(block.mime_type, _bytes_of(block.data)))
             case AudioBlock():
                 raise RpcFailure(
-                    INVALID_PARAMS, "audio can't be used: no model here takes it; send text"
+                    INVALID_PARAMS, "audio can't be used: no model here accepts it; send text"
                 )
             case ResourceLink():
                 path = path_of(block.uri)
@@ -63,13 +63,13 @@ def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
 
 
 def path_of(uri: str) -> str | None:
-    """The path that a `file:` address names; none for any other address."""
+    """The path in a `file:` address; `None` for any other address."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" and parts.path else None
 
 
 def _named(path: str, workspace: str) -> str:
-    """How the text mentions a file: relative to the workspace, if it is in there."""
+    """The path that the text mentions, relative to the workspace if the file is inside."""
     if Path(path).is_relative_to(workspace):
         return str(Path(path).relative_to(workspace))
     return path
@@ -89,7 +89,7 @@ def _attach(resource: ResourceContents, attached: list[str], images: list[Image]
 
 
 def _is_shown(media_type: str) -> bool:
-    """Whether models may be shown such a file."""
+    """Whether models can see files of this type."""
     return media_type == PDF or media_type.startswith("image/")
 
 

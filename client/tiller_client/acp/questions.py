@@ -1,4 +1,4 @@
-"""Requests of the daemon as questions of an editor, and its answers. Pure."""
+"""Converts the daemon's requests to an editor's questions, and its answers back. Pure."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from tiller_protocol.items import Decision, Request
 
 FORM_FIELD = "answer"
 OTHER_FIELD = "other"
-"""The fields of the form for a question of the model."""
+"""The fields of the form for the model's question."""
 
 CHOICE_PREFIX = "choice:"
 
@@ -21,7 +21,7 @@ class Answered(NamedTuple):
 
 
 def options_for(request: Request) -> tuple[PermissionOption, ...]:
-    """The ways to answer; what `always` would allow is in the option's own words."""
+    """The options to answer a request; their labels name what `always` would allow."""
     if request.kind == "question":
         choices = [
             PermissionOption(f"{CHOICE_PREFIX}{number}", choice, "allow_once")
@@ -40,7 +40,7 @@ def options_for(request: Request) -> tuple[PermissionOption, ...]:
 
 
 def read_outcome(request: Request, outcome: Outcome) -> Answered | None:
-    """The answer that the user chose; none if the question was dismissed or the choice unknown."""
+    """The user's answer; `None` if the question was dismissed or the choice is unknown."""
     match outcome.option_id if outcome.outcome == "selected" else "":
         case ("once" | "always" | "always_here" | "reject") as decision:
             return Answered(decision)
@@ -54,7 +54,7 @@ def read_outcome(request: Request, outcome: Outcome) -> Answered | None:
 
 
 def form_for(request: Request) -> dict[str, Any]:
-    """The schema of a form for a question of the model: a choice, or any text."""
+    """The schema of a form for the model's question: a choice, or any text."""
     if not request.choices:
         answer = {"type": "string", "title": "Answer"}
         return {"type": "object", "properties": {FORM_FIELD: answer}, "required": [FORM_FIELD]}
@@ -64,7 +64,7 @@ def form_for(request: Request) -> dict[str, Any]:
 
 
 def read_form(result: FormResult) -> Answered | None:
-    """The answer that a form brought; none if it was dismissed."""
+    """The user's answer in a form; `None` if the form was dismissed."""
     if result.action == "decline":
         return Answered("reject")
     content = result.content or {}

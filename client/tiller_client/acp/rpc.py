@@ -1,6 +1,6 @@
 """JSON-RPC 2.0 in lines over two descriptors; knows nothing about ACP.
 
-One thread: `read` never blocks, `write` blocks until the client takes what is written.
+For one thread. `read` never blocks; writing blocks until the client has taken the line.
 """
 
 import os
@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from tiller_client.streams import put_bytes
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
-"""Longest message that is read: the largest input of the daemon in base64, and much around it."""
+"""Longest message from the client: the daemon's largest input in base64, and ample room."""
 
 READ_BYTES = 256 * 1024
 
@@ -48,15 +48,15 @@ class Message(Struct, frozen=True):
     """A request, a notification (no `id`) or a response (no `method`)."""
 
     id: RequestId | UnsetType = UNSET
-    """Joins a response to its request; absent in a notification."""
+    """An id that is the same in a request and its response; absent in a notification."""
     method: str | None = None
-    """What is asked or notified; None in a response."""
+    """The method called; `None` in a response."""
     params: Raw = Raw(b"null")
     """The parameters of a request or notification."""
     result: Raw = Raw()
-    """The result of a successful request; else empty."""
+    """The result of a successful request; otherwise empty."""
     error: RpcError | None = None
-    """Why a request failed."""
+    """Why a request failed; `None` if it did not."""
 
 
 class _Response(Struct, frozen=True):
@@ -79,14 +79,14 @@ class _Request(Struct, frozen=True, omit_defaults=True):
 
 
 Answered = Callable[[Raw | None, RpcError | None], None]
-"""Takes the result of a request, or why it failed."""
+"""Called with the result of a request, or with its error."""
 
 _decode = msgspec.json.Decoder(Message).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Peer:
-    """The client on the other side of two descriptors."""
+    """The client at the other end of two descriptors."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self.reading = reading
@@ -96,12 +96,12 @@ class Peer:
         self._number = 0
         self._waiting: dict[int, Answered] = {}
         self.ended = False
-        """Whether the client has closed its side."""
+        """Whether the client has closed its end."""
 
     def read(self) -> list[Message]:
-        """Return the messages of one read; call it when `reading` is readable.
+        """Read once, and return the requests and notifications; for a readable `reading`.
 
-        Anything that is not a message is answered with an error. Responses go to whoever asked.
+        Responses go to the functions given to `request`. An invalid line is answered with an error.
         """
         try:
             piece = os.read(self.reading, READ_BYTES)
@@ -129,14 +129,14 @@ class Peer:
         self._write(_Request("2.0", method, params))
 
     def request(self, method: str, params: object, answered: Answered) -> int:
-        """Send a request; `answered` is called with its answer by `read`."""
+        """Send a request and return its number; `read` calls `answered` with the answer."""
         self._number += 1
         self._waiting[self._number] = answered
         self._write(_Request("2.0", method, params, self._number))
         return self._number
 
     def forget(self, number: int) -> None:
-        """Ignore the answer to a request from now on."""
+        """Ignore the answer to this request if it still comes."""
         self._waiting.pop(number, None)
 
     def _append(self, piece: bytes) -> None:

@@ -1,6 +1,6 @@
-"""What clients send: the parameters of ACP v1, as far as they are used.
+"""The messages from clients: the parameters of ACP v1 that tiller uses.
 
-The names are those of the protocol; unknown fields are ignored, as it asks for.
+Names are as in ACP. Unknown fields are ignored, as ACP requires.
 """
 
 from typing import Any
@@ -15,26 +15,26 @@ class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class SessionSupport(Wire, frozen=True):
-    """What the client can show of a session; absent: it can't."""
+    """What the client can show of a session; it can't show what an absent field names."""
 
     compaction: dict[str, Any] | None = None
     notices: dict[str, Any] | None = None
 
 
 class ElicitationSupport(Wire, frozen=True):
-    """How the client can ask the user for text; absent: it can't."""
+    """How the client can ask the user for text; without `form`, it can't."""
 
     form: dict[str, Any] | None = None
 
 
 class FileSupport(Wire, frozen=True):
-    """What the client does with files; it can't where a field is absent."""
+    """Whether the client can read files; if the field is absent, it can't."""
 
     read_text_file: bool = False
 
 
 class ClientCapabilities(Wire, frozen=True):
-    """What the client can do."""
+    """The client's capabilities, as in `initialize`."""
 
     fs: FileSupport | None = None
     session: SessionSupport | None = None
@@ -43,41 +43,41 @@ class ClientCapabilities(Wire, frozen=True):
 
     @property
     def terminal_output(self) -> bool:
-        """Whether it shows output of commands that agents run themselves, as a terminal.
+        """Whether the client shows the output of an agent's commands as a terminal.
 
-        Not part of the protocol; Zed and others agree on it.
+        This is not in ACP, but a convention of Zed and other clients.
         """
         return (self.meta or {}).get("terminal_output") is True
 
     @property
     def reads_files(self) -> bool:
-        """Whether it reads files, as they are in its editor."""
+        """Whether the client reads files for us, with the editor's unsaved changes."""
         return self.fs is not None and self.fs.read_text_file
 
     @property
     def forms(self) -> bool:
-        """Whether it can ask the user for text."""
+        """Whether the client can ask the user for text."""
         return self.elicitation is not None and self.elicitation.form is not None
 
     @property
     def notices(self) -> bool:
-        """Whether it shows notices."""
+        """Whether the client shows notices."""
         return self.session is not None and self.session.notices is not None
 
     @property
     def compaction(self) -> bool:
-        """Whether it shows compactions."""
+        """Whether the client shows compactions."""
         return self.session is not None and self.session.compaction is not None
 
 
 class ClientInfo(Wire, frozen=True):
-    """Which client it is."""
+    """The client's name and version."""
 
     name: str = ""
 
 
 class InitializeParams(Wire, frozen=True):
-    """`initialize`."""
+    """Parameters of `initialize`."""
 
     protocol_version: int
     client_capabilities: ClientCapabilities = ClientCapabilities()
@@ -92,26 +92,26 @@ class NamedValue(Wire, frozen=True):
 
 
 class McpServer(Wire, frozen=True):
-    """An MCP server that the editor hands in."""
+    """An MCP server that the editor lends to a session."""
 
     name: str
-    """What its tools are prefixed with."""
+    """The name of the server, which prefixes the names of its tools."""
     type: str = "stdio"
-    """How it is reached; absent for a program."""
+    """The server's transport; absent for a program that speaks over stdio."""
     command: str = ""
-    """Its program."""
+    """The program to run, for `stdio`."""
     args: tuple[str, ...] = ()
     """The arguments of the program."""
     env: tuple[NamedValue, ...] = ()
     """The variables of the program."""
     url: str = ""
-    """Its address."""
+    """The address of a server that is not a program."""
     headers: tuple[NamedValue, ...] = ()
-    """Sent with each request."""
+    """Headers to send with each HTTP request."""
 
 
 class NewParams(Wire, frozen=True):
-    """`session/new`."""
+    """Parameters of `session/new`."""
 
     cwd: str
     additional_directories: tuple[str, ...] | None = None
@@ -119,7 +119,7 @@ class NewParams(Wire, frozen=True):
 
 
 class OpenParams(Wire, frozen=True):
-    """`session/load`, `session/resume` and `session/fork`."""
+    """Parameters of `session/load`, `session/resume` and `session/fork`."""
 
     session_id: str
     cwd: str = ""
@@ -128,27 +128,27 @@ class OpenParams(Wire, frozen=True):
 
 
 class SessionParams(Wire, frozen=True):
-    """A method that needs only the session, such as `session/cancel`."""
+    """Parameters of a method that needs only the session, such as `session/cancel`."""
 
     session_id: str
 
 
 class ListParams(Wire, frozen=True):
-    """`session/list`."""
+    """Parameters of `session/list`."""
 
     cwd: str | None = None
     cursor: str | None = None
 
 
 class SetModeParams(Wire, frozen=True):
-    """`session/set_mode`."""
+    """Parameters of `session/set_mode`."""
 
     session_id: str
     mode_id: str
 
 
 class SetOptionParams(Wire, frozen=True):
-    """`session/set_config_option`."""
+    """Parameters of `session/set_config_option`."""
 
     session_id: str
     config_id: str
@@ -156,7 +156,7 @@ class SetOptionParams(Wire, frozen=True):
 
 
 class CancelRequestParams(Wire, frozen=True):
-    """`$/cancel_request`."""
+    """Parameters of `$/cancel_request`."""
 
     request_id: int | str | None
 
@@ -176,11 +176,11 @@ class ImageBlock(Wire, frozen=True, tag_field="type", tag="image"):
 
 
 class AudioBlock(Wire, frozen=True, tag_field="type", tag="audio"):
-    """Audio, which no model here takes."""
+    """Audio, which is rejected, as no supported model takes it."""
 
 
 class ResourceLink(Wire, frozen=True, tag_field="type", tag="resource_link"):
-    """A file or another resource by its address."""
+    """A file or another resource, given by its address."""
 
     uri: str
     name: str = ""
@@ -205,29 +205,29 @@ ContentBlock = TextBlock | ImageBlock | AudioBlock | ResourceLink | ResourceBloc
 
 
 class PromptParams(Wire, frozen=True):
-    """`session/prompt`, and our `_tiller/steer` and `_tiller/queue`."""
+    """Parameters of `session/prompt`, and of our `_tiller/steer` and `_tiller/queue`."""
 
     session_id: str
     prompt: tuple[ContentBlock, ...]
 
 
 class QueueEditParams(Wire, frozen=True):
-    """Our `_tiller/queue_edit`; the fields are those of the op `queue_edit`."""
+    """Parameters of our `_tiller/queue_edit`, with the same fields as the op `queue_edit`."""
 
     session_id: str
     """The session with the queue."""
     input_id: str
     """The queued input to change."""
     action: str
-    """What to do with it."""
+    """What to do with the queued input."""
     text: str = ""
-    """Its new text, where the action takes one."""
+    """The new text, if the action takes a text."""
     position: int = 0
-    """Its new position, where the action takes one; 0 is next."""
+    """The new position, if the action takes a position; 0 is next."""
 
 
 class Outcome(Wire, frozen=True):
-    """How the user dealt with a permission request: `selected` or `cancelled`."""
+    """How a permission request ended: an option was `selected`, or it was `cancelled`."""
 
     outcome: str
     option_id: str = ""

@@ -1,4 +1,4 @@
-"""One session that a client has open: its events go out as updates, its prompts come in."""
+"""One session that a client has open: sends its events as updates, and takes prompts."""
 
 import contextlib
 import time
@@ -60,7 +60,10 @@ class EditorSession:
         loan: Loan,
         session_id: str,
     ) -> None:
-        """Lend, subscribe, and take the session as it is; raises as `DaemonConnection.submit`."""
+        """Lend, subscribe and read the session.
+
+        Raises the same errors as `DaemonConnection.submit`.
+        """
         self.id = session_id
         self._loan = loan
         self._connection = connection
@@ -103,7 +106,7 @@ class EditorSession:
             self._send(update)
 
     def announce(self) -> None:
-        """Send what may only follow the answer that opened the session."""
+        """Send the first updates; call this after the answer that opened the session."""
         self._send(CommandsShown(self._offer.commands))
         if self.snapshot.title:
             self._send(InfoShown(self.snapshot.title, iso_time(self.snapshot.updated_at)))
@@ -113,7 +116,7 @@ class EditorSession:
             self._asking.ask(request, self.snapshot)
 
     def advance(self) -> None:
-        """Send what has happened since the last time; raises if the session can't be followed."""
+        """Send the updates since the last call; raises if the session can't be followed."""
         if self._loan.is_due and self._following.sources:
             with self._connection.unless_stopped():
                 self._loan.renew()
@@ -127,26 +130,26 @@ class EditorSession:
                 self._send(update)
 
     def catch_up(self) -> None:
-        """Take and send everything that is in the log now."""
+        """Read the log up to its present end, and send the updates."""
         self._following.suspect_gap()
         while not self._following.caught_up:
             time.sleep(self._following.wait_s_max(busy=True))
             self._take(busy=True)
 
     def prompt(self, request_id: RequestId, blocks: tuple[ContentBlock, ...]) -> None:
-        """Start a turn, or wait for the running one; answered when that of the prompt ends."""
+        """Start a turn, or wait for the running one; answered when the prompt's own turn ends."""
         result = self._input(blocks, "queue")
         assert isinstance(result, Started | Queued)
         self._prompts.add(request_id, result)
 
     def steer(self, blocks: tuple[ContentBlock, ...]) -> dict[str, object]:
-        """Give input to the running turn."""
+        """Send input to the running turn."""
         result = self._input(blocks, "steer")
         assert isinstance(result, Steered)
         return {"turnId": result.turn_id, "inputId": result.input_id}
 
     def queue(self, blocks: tuple[ContentBlock, ...]) -> dict[str, object]:
-        """Queue input behind the running turn; without one it starts a turn."""
+        """Queue input for after the running turn; if no turn is running, start one."""
         match self._input(blocks, "queue"):
             case Queued(input_id, position):
                 return {"inputId": input_id, "position": position}
@@ -158,22 +161,22 @@ class EditorSession:
     def cancel(self) -> None:
         """Interrupt the running turn, and take back the prompts that wait for its end."""
         self._prompts.cancel_queued()
-        with contextlib.suppress(RejectedError):  # it may have ended just now
+        with contextlib.suppress(RejectedError):  # the turn may have ended just now
             self._connection.submit(Interrupt(self.id))
 
     def cancel_prompt(self, request_id: RequestId) -> bool:
-        """Cancel the turn if this prompt is one of the session's; return whether it is."""
+        """Cancel the turn if this prompt belongs to the session; return whether it does."""
         found = request_id in self._prompts
         if found:
             self.cancel()
         return found
 
     def fail(self, message: str) -> None:
-        """Answer what waits with an error, as the session can't be followed."""
+        """Answer all waiting prompts with an error, as the session can't be followed."""
         self._prompts.fail(message)
 
     def take_back(self) -> None:
-        """End what is lent, unless the daemon that it was lent to is gone."""
+        """End the loan, unless the daemon that has it is gone."""
         if self._following.sources:
             with self._connection.unless_stopped():
                 self._loan.take_back()
@@ -205,7 +208,7 @@ class EditorSession:
         return self._connection.submit(op).result
 
     def _unqueue(self, input_id: str) -> None:
-        with contextlib.suppress(RejectedError):  # it was taken or removed just now
+        with contextlib.suppress(RejectedError):  # the input was taken or removed just now
             self._connection.submit(QueueEdit(self.id, input_id, "remove"))
 
     def _show(self, event: Event) -> None:
@@ -224,13 +227,13 @@ class EditorSession:
                 self._show_queue()
                 if self._prompts.may_be_removed:
                     self._following.suspect_gap()
-            case TurnEnded(outcome="completed"):  # any other may mean that the daemon stops
+            case TurnEnded(outcome="completed"):  # other outcomes may mean that the daemon stops
                 self._refresh_offer()
             case _:
                 pass
 
     def _refresh_offer(self) -> None:
-        """Tell about commands that have come or gone, such as prompts of an MCP server."""
+        """Tell the client if commands were added or removed, such as an MCP server's prompts."""
         before = self._offer
         with contextlib.suppress(RejectedError), self._connection.unless_stopped():
             self._offer = self._ask_offer()

@@ -1,4 +1,4 @@
-"""What is sent to clients: results and session updates of ACP v1."""
+"""The messages to clients: results and session updates of ACP v1."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ class Shown(Wire, frozen=True, tag_field="type", tag="content"):
 
 
 class FileDiff(Wire, frozen=True, tag_field="type", tag="diff"):
-    """A change of a file, or one place of it; without old text the file is new."""
+    """A change of a file, or of one part of it; without `old_text`, the file is new."""
 
     path: str
     new_text: str
@@ -46,7 +46,7 @@ class Update(Struct, frozen=True, omit_defaults=True, rename="camel", tag_field=
 
 
 class UserChunk(Update, frozen=True, tag="user_message_chunk"):
-    """A piece of what the user said."""
+    """A piece of the user's message."""
 
     content: TextBlock | ImageBlock | ResourceBlock
     message_id: str | None = None
@@ -67,22 +67,22 @@ class ThoughtChunk(Update, frozen=True, tag="agent_thought_chunk"):
 
 
 class CallFields(Wire, frozen=True):
-    """What a permission request says about a call."""
+    """The description of a tool call, for updates and permission requests."""
 
     tool_call_id: str
-    """The id of its item."""
+    """The id of the call's item."""
     title: str | None = None
-    """One line."""
+    """The call in one line."""
     kind: ToolKind | None = None
-    """Chooses an icon."""
+    """The kind of tool, by which the client chooses an icon."""
     status: ToolStatus | None = None
-    """`completed` and `failed` are final."""
+    """The state of the call; `completed` and `failed` are final."""
     content: tuple[CallContent, ...] | None = None
-    """All that the call has produced."""
+    """Everything that the call has produced so far."""
     locations: tuple[CallLocation, ...] | None = None
-    """Files that an editor may show."""
+    """The files that the call works on, which an editor may open."""
     raw_input: Any = None
-    """The arguments."""
+    """The arguments of the call."""
     raw_output: Any = None
     """The result as the model gets it."""
     meta: dict[str, Any] | None = field(default=None, name="_meta")
@@ -94,7 +94,7 @@ class CallStarted(CallFields, frozen=True, tag_field="sessionUpdate", tag="tool_
 
 
 class CallChanged(CallFields, frozen=True, tag_field="sessionUpdate", tag="tool_call_update"):
-    """What is new about a tool call; absent fields stay as they are."""
+    """A change of a tool call; absent fields stay as they are."""
 
 
 class PlanLine(Wire, frozen=True):
@@ -112,7 +112,7 @@ class PlanShown(Update, frozen=True, tag="plan"):
 
 
 class CommandHint(Wire, frozen=True):
-    """What to type after a command."""
+    """A hint at what to type after a command's name."""
 
     hint: str
 
@@ -126,7 +126,7 @@ class Command(Wire, frozen=True):
 
 
 class CommandsShown(Update, frozen=True, tag="available_commands_update"):
-    """All commands."""
+    """All commands of the workspace, after a change."""
 
     available_commands: tuple[Command, ...]
 
@@ -151,17 +151,17 @@ class ConfigOption(Wire, frozen=True, tag_field="type", tag="select"):
     id: str
     """Name of the setting."""
     name: str
-    """For people."""
+    """The label that users see."""
     current_value: str
-    """One of `options`."""
+    """The value that is set, one of `options`."""
     options: tuple[Choice, ...]
-    """What there is to choose from."""
+    """The values that the user may choose."""
     category: str | None = None
-    """What the setting is about, for the client's keys and icons."""
+    """The topic of the setting, by which the client chooses a key and an icon."""
 
 
 class OptionsShown(Update, frozen=True, tag="config_option_update"):
-    """All options with their values."""
+    """All options of the session, with their values, after a change."""
 
     config_options: tuple[ConfigOption, ...]
 
@@ -236,7 +236,7 @@ class Mode(Wire, frozen=True):
 
 
 class Modes(Wire, frozen=True):
-    """All modes."""
+    """All modes, and the current one."""
 
     current_mode_id: str
     available_modes: tuple[Mode, ...]
@@ -300,15 +300,15 @@ class FormParams(Wire, frozen=True):
     """Parameters of `elicitation/create`."""
 
     session_id: str
-    """The session."""
+    """The session with the question."""
     mode: Literal["form"]
-    """The only one that is used."""
+    """The way to ask: always a form."""
     message: str
     """The question."""
     requested_schema: dict[str, Any]
-    """What the form asks for."""
+    """The JSON Schema of the form's fields."""
     tool_call_id: str | None = None
-    """The call that asks."""
+    """The tool call that asks the question."""
 
 
 class WithdrawParams(Wire, frozen=True):

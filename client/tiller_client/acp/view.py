@@ -1,4 +1,4 @@
-"""Events of a session as updates for a client. Pure; the state of the session is its snapshot."""
+"""Converts a session's events to updates for a client. Pure; works on the session's snapshot."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -57,21 +57,21 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.snapshot import Snapshot
 
-REVERTED = "History and files were taken back to before a turn. What is shown after it is undone."
-COMPACTED = "The history was summarised, to fit into the context window."
+REVERTED = "History and files were put back to before a turn. Everything since then is undone."
+COMPACTED = "The history was summarised, so that it fits into the context window."
 
 
 class SessionView:
-    """What a client has been shown of one session."""
+    """The parts of one session that the client has been shown."""
 
     def __init__(self, client: ClientCapabilities) -> None:
         self._client = client
         self._said: dict[str, str] = {}
-        """What was shown of open messages."""
+        """For each open message, the text shown so far."""
         self._growing: set[str] = set()
-        """Calls with output that was not shown yet."""
+        """Calls with output that has not been shown yet."""
         self._streamed: set[str] = set()
-        """Calls whose output goes to a terminal of the client."""
+        """Calls whose output was streamed to one of the client's terminals."""
 
     @property
     def has_output(self) -> bool:
@@ -79,7 +79,7 @@ class SessionView:
         return bool(self._growing)
 
     def history(self, snapshot: Snapshot) -> list[AnyUpdate]:
-        """The whole conversation so far."""
+        """The updates that show the whole conversation so far."""
         updates: list[AnyUpdate] = []
         for item in snapshot.items:
             if getattr(item, "state", "") == "discarded" or getattr(item, "discarded", False):
@@ -94,7 +94,10 @@ class SessionView:
         return updates
 
     def updates(self, event: Event, snapshot: Snapshot, *, own: bool) -> list[AnyUpdate]:
-        """What an event changes; `snapshot` includes it. The client has shown an `own` item."""
+        """The updates for an event, which `snapshot` includes.
+
+        `own`: the client has sent this message itself, and shows it already.
+        """
         match event.body:
             case ItemStarted(item):
                 return [] if own else self._started(item, snapshot.workspace)
@@ -117,7 +120,7 @@ class SessionView:
             case WarningRaised(_, message):
                 return [self.notice("warning", message)]
             case ErrorRaised(_, message):
-                # The answer to the prompt says it too; a thought would repeat it.
+                # The answer to the prompt reports the error too; a thought would repeat it.
                 return [self.notice("error", message)] if self._client.notices else []
             case HistoryReverted(undone=False):
                 return [self.notice("info", REVERTED)]
@@ -125,13 +128,13 @@ class SessionView:
                 return []
 
     def take_output(self, snapshot: Snapshot) -> list[AnyUpdate]:
-        """The output that calls have produced since the last time."""
+        """The updates with the output that calls have produced since the last time."""
         growing, self._growing = self._growing, set()
         calls = [find_call(snapshot, item_id) for item_id in growing]
         return [self._changed(call, snapshot.workspace) for call in calls if call]
 
     def notice(self, severity: str, text: str) -> AnyUpdate:
-        """Something for the user; a client without notices shows it as a thought."""
+        """A notice for the user; a client without notices gets it as a thought."""
         if self._client.notices:
             return structs.replace(NoticeShown("info", text), severity=severity)
         return ThoughtChunk(TextBlock(f"{text}\n\n"))
@@ -199,7 +202,7 @@ class SessionView:
         return [*output, structs.replace(changed, meta={"terminal_exit": exited})]
 
     def _in_terminal(self, item: Item) -> bool:
-        """Whether the client shows its output as a terminal."""
+        """Whether the item is a command whose output the client shows as a terminal."""
         return self._client.terminal_output and isinstance(item, ToolCall) and is_command(item)
 
     def _changed(self, call: ToolCall, workspace: str) -> CallChanged:
@@ -213,7 +216,7 @@ class SessionView:
 
 
 def find_call(snapshot: Snapshot, item_id: str) -> ToolCall | None:
-    """A tool call of the session; searches from the end, where open items are."""
+    """Find a tool call in the session; searches from the end, where open items are."""
     for item in reversed(snapshot.items):
         if item.id == item_id:
             return item if isinstance(item, ToolCall) else None
@@ -221,7 +224,7 @@ def find_call(snapshot: Snapshot, item_id: str) -> ToolCall | None:
 
 
 def usage(snapshot: Snapshot, context_window: int) -> list[AnyUpdate]:
-    """How full the context window is, and what the session has cost; nothing if that is unknown."""
+    """An update with the use of the context window and the cost; empty if the use is unknown."""
     if not (context_window and snapshot.context_tokens):
         return []
     cost = None if snapshot.cost is None else Cost(snapshot.cost, "USD")
@@ -229,7 +232,7 @@ def usage(snapshot: Snapshot, context_window: int) -> list[AnyUpdate]:
 
 
 def iso_time(seconds: float) -> str:
-    """Unix seconds in ISO 8601."""
+    """Format Unix seconds as ISO 8601."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -247,7 +250,7 @@ def _chunks(item: AssistantMessage | Reasoning, text: str) -> list[AnyUpdate]:
 
 
 def _call_moves(call: ToolCall, workspace: str) -> CallChanged:
-    """A call that begins to run, or whose title is known now."""
+    """The update for a call that begins to run, or whose title has become known."""
     return CallChanged(
         tool_call_id=call.id,
         title=title_of(call),

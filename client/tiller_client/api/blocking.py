@@ -1,4 +1,4 @@
-"""A frontend in plain Python; its objects may be used by several threads.
+"""A frontend in plain Python, whose objects may be used by several threads.
 
 Run a turn and print its text as it comes::
 
@@ -52,7 +52,7 @@ from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 Sent = Started | Steered | Queued
-"""What becomes of input: it starts a turn, steers the running one, or waits."""
+"""The result of sending input: it starts a turn, steers the running turn, or waits."""
 
 Delivery = Literal["auto", "start", "steer", "queue"]
 
@@ -63,9 +63,10 @@ Kind = TypeVar("Kind", bound=AnyResult)
 
 
 class Client:
-    """A frontend; a context manager. Starts a daemon if none is running, now or at a submission.
+    """A frontend; a context manager that connects when it is entered.
 
-    Entering connects. Every method may raise a `TillerError`, whose message says what to do.
+    Entering and each submission start a daemon if none is running. Every method may raise a
+    `TillerError`, whose message says what to do.
     """
 
     hello: HelloResult
@@ -76,8 +77,8 @@ class Client:
     ) -> None:
         """Do not connect yet.
 
-        Other frontends see `name`; the variables that tell `tiller` where the daemon is are taken
-        from `environ`, unless `places` tell it.
+        Other frontends see `name`. The variables in `environ` tell where the daemon is, unless
+        `places` is given.
         """
         places = places or find_places(environ, sys.platform, os.getuid())
         self.pool = ConnectionPool(places, name, environ=environ)
@@ -111,14 +112,14 @@ class Client:
     def submit(self, op: AnyOp, *, submission_id: str = "") -> AnyResult | None:
         """Submit any op and return the result, if it has one.
 
-        With a `submission_id` of your own it may be repeated, even by another process: it is
-        executed once. Raises `RejectedError` with the daemon's answer, or `NoAnswer`.
+        If you pass your own `submission_id`, the call may be repeated, even by another process, but
+        the op is executed once. Raises `RejectedError` with the daemon's answer, or `NoAnswer`.
         """
         with self.pool.connection() as connection:
             return connection.submit(op, submission_id=submission_id).result
 
     def ask(self, op: AnyOp, kind: type[Kind]) -> Kind:
-        """Submit an op that has a result of type `kind`; raises as `submit`."""
+        """Submit an op with a result of type `kind`; raises the same errors as `submit`."""
         with self.pool.connection() as connection:
             return connection.ask(op, kind)
 
@@ -130,16 +131,16 @@ class Client:
         return Session(self, self.ask(op, Created).session_id)
 
     def session(self, session_id: str) -> "Session":
-        """A session that exists; nothing is checked until it is used."""
+        """Return an existing session; its id is checked only when the session is used."""
         return Session(self, session_id)
 
     def opened(self, stream: "EventStream") -> None:
-        """Remember a stream, to close it with the client."""
+        """Remember a stream, so that `close` closes it, too."""
         with self._lock:
             self._open.add(stream)
 
     def closed(self, stream: "EventStream") -> None:
-        """Forget a stream."""
+        """Forget a stream that was closed."""
         with self._lock:
             self._open.discard(stream)
 
@@ -154,9 +155,9 @@ class Session:
     def send(
         self, text: str, delivery: Delivery = "auto", overrides: TurnOverrides = NO_OVERRIDES
     ) -> Sent:
-        """Send input: by default it starts a turn, or steers the running one.
+        """Send input, which by default starts a turn, or steers the running turn.
 
-        Input with more than text is a `UserInput` for `Client.submit`.
+        To send more than text, submit a `UserInput` with `Client.submit`.
         """
         result = self.client.submit(
             UserInput(self.session_id, text, delivery=delivery, overrides=overrides)
@@ -165,7 +166,7 @@ class Session:
         return result
 
     def snapshot(self) -> Snapshot:
-        """The session as it is now; follow it after the snapshot's `seq`."""
+        """Return the session as it is now; later events have numbers above the snapshot's `seq`."""
         return read_snapshot(self.client.ask, self.session_id)
 
     def interrupt(self) -> None:
@@ -173,21 +174,21 @@ class Session:
         self.client.submit(Interrupt(self.session_id))
 
     def answer(self, request_id: str, decision: Decision, text: str = "") -> None:
-        """Answer an open request of this session, or of any other."""
+        """Answer an open request, of this session or any other."""
         self.client.submit(Answer(request_id, decision, text))
 
     def follow(self, after: int = 0) -> "EventStream":
-        """The events after the one with the number `after`: those so far, then each new one."""
+        """Return the events after number `after`: past events, then each new one."""
         return EventStream(self.client, self.session_id, after)
 
 
 class EventStream:
-    """An iterator over events that waits for the next one; closed with its client at the latest.
+    """An iterator over a session's events that waits for new ones; closing the client closes it.
 
-    It survives restarts of the daemon: it starts one that has crashed, and waits for one that was
-    stopped. Each event comes once, in order. After any exception you may go on iterating:
-    `StartedOver` if the daemon has a new log, whose events then follow from the first one;
-    `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
+    Each event comes once, in order, even if the daemon restarts. A daemon that has crashed is
+    started; if it was stopped, the iterator waits until someone starts it. You may go on iterating
+    after any exception: `StartedOver` if the daemon has a new log, whose events follow from the
+    first one; `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
     """
 
     def __init__(self, client: Client, session_id: str, after: int) -> None:
@@ -215,12 +216,12 @@ class EventStream:
 
     @property
     def caught_up(self) -> bool:
-        """Whether every event that is known to be in the log was returned."""
+        """Whether all events known to be in the log were returned."""
         return self.feed.caught_up and not self._events
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self.feed.connected
 
     @property
@@ -240,6 +241,6 @@ class EventStream:
         return self._events.popleft() if self._events else None
 
     def close(self) -> None:
-        """End the iteration, even if it waits in another thread."""
+        """End the iteration, even while another thread waits for an event."""
         self.feed.close()
         self._client.closed(self)

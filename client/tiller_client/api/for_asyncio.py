@@ -1,4 +1,4 @@
-"""A frontend in asyncio. How it works is in `threaded`.
+"""A frontend for asyncio; `threaded` explains how it works.
 
 Run a turn and print its text as it comes::
 
@@ -39,9 +39,9 @@ class Client(ThreadedClient):
     """A frontend; an asynchronous context manager."""
 
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
-        """Do blocking work in a thread; cancellation leaves it there.
+        """Do blocking work in a thread; it goes on there if the task is cancelled.
 
-        The threads of `asyncio.to_thread` are few, and the loop waits for all of them at its end.
+        `asyncio.to_thread` has few threads, and the loop waits for all of them when it ends.
         """
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
@@ -53,7 +53,7 @@ class Client(ThreadedClient):
                 results.append(work())
             except BaseException as error:  # raised again below
                 errors.append(error)
-            with contextlib.suppress(RuntimeError):  # the loop has ended since
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(done.set)
 
         threading.Thread(target=run, daemon=True).start()

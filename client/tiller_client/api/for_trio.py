@@ -1,4 +1,4 @@
-"""A frontend in trio. How it works is in `threaded`.
+"""A frontend for trio; `threaded` explains how it works.
 
 Run a turn and print its text as it comes::
 
@@ -39,7 +39,7 @@ class Client(ThreadedClient):
     """A frontend; an asynchronous context manager."""
 
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
-        """Do blocking work in a thread; cancellation leaves it there."""
-        # Streams wait in threads for as long as nothing happens: they may not use up trio's own.
+        """Do blocking work in a thread; it goes on there if the task is cancelled."""
+        # Waiting streams keep their threads, so they must not use up trio's default limit.
         limiter = trio.CapacityLimiter(math.inf)
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)

@@ -1,9 +1,9 @@
-"""What the clients for trio and asyncio share: the blocking client, each call of it in a thread.
+"""The base of the clients for trio and asyncio: makes each call of the blocking client in a thread.
 
-So there is one implementation of tokens, locks, restarts and catch-up for everybody. Threads cost
-less here than a second one would: a submission takes a millisecond, and a stream of events hands
-over what has arrived as a whole. A task that is cancelled stops waiting at once; its thread ends
-by itself, within a second for events. An op whose submission was cancelled may still take effect.
+So tokens, locks, restarts and catch-up are implemented only once. The threads cost little: a
+submission takes a millisecond, and a stream hands over all arrived events at once. A cancelled task
+stops waiting immediately; its thread ends by itself, within a second if it waits for events. An op
+whose submission was cancelled may still take effect.
 """
 
 import os
@@ -44,7 +44,7 @@ class ThreadedClient(ABC):
 
     @abstractmethod
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
-        """Do blocking work in a thread; cancellation leaves it there."""
+        """Do blocking work in a thread; it goes on there if the task is cancelled."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -67,7 +67,7 @@ class ThreadedClient(ABC):
         return await self.in_thread(partial(self.blocking.submit, op, submission_id=submission_id))
 
     async def ask(self, op: AnyOp, kind: type[Kind]) -> Kind:
-        """Submit an op that has a result of type `kind`."""
+        """Submit an op with a result of type `kind`."""
         return await self.in_thread(partial(self.blocking.ask, op, kind))
 
     async def create_session(
@@ -78,7 +78,7 @@ class ThreadedClient(ABC):
         return ThreadedSession(self, await self.in_thread(create))
 
     def session(self, session_id: str) -> "ThreadedSession":
-        """A session that exists; nothing is checked until it is used."""
+        """Return an existing session; its id is checked only when the session is used."""
         return ThreadedSession(self, self.blocking.session(session_id))
 
 
@@ -93,11 +93,11 @@ class ThreadedSession:
     async def send(
         self, text: str, delivery: Delivery = "auto", overrides: TurnOverrides = NO_OVERRIDES
     ) -> Sent:
-        """Send input: by default it starts a turn, or steers the running one."""
+        """Send input, which by default starts a turn, or steers the running turn."""
         return await self.client.in_thread(partial(self._session.send, text, delivery, overrides))
 
     async def snapshot(self) -> Snapshot:
-        """The session as it is now; follow it after the snapshot's `seq`."""
+        """Return the session as it is now; later events have numbers above the snapshot's `seq`."""
         return await self.client.in_thread(self._session.snapshot)
 
     async def interrupt(self) -> None:
@@ -109,14 +109,14 @@ class ThreadedSession:
         await self.client.in_thread(partial(self._session.answer, request_id, decision, text))
 
     def follow(self, after: int = 0) -> "ThreadedEventStream":
-        """The events after the one with the number `after`: those so far, then each new one."""
+        """Return the events after number `after`: past events, then each new one."""
         return ThreadedEventStream(self.client, self._session.follow(after))
 
 
 class ThreadedEventStream:
-    """An asynchronous iterator; otherwise as `blocking.EventStream`.
+    """An asynchronous iterator, otherwise like `blocking.EventStream`; for one task at a time.
 
-    No event is lost if a task is cancelled while it waits for one. For one task at a time.
+    No event is lost if a task is cancelled while it waits.
     """
 
     def __init__(self, client: ThreadedClient, stream: EventStream) -> None:
@@ -142,12 +142,12 @@ class ThreadedEventStream:
 
     @property
     def caught_up(self) -> bool:
-        """Whether every event that is known to be in the log was returned."""
+        """Whether all events known to be in the log were returned."""
         return self._stream.caught_up
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self._stream.connected
 
     @property
@@ -156,5 +156,5 @@ class ThreadedEventStream:
         return self._stream.others
 
     def close(self) -> None:
-        """End the iteration, even if it waits in another task."""
+        """End the iteration, even while another task waits for an event."""
         self._stream.close()

@@ -1,5 +1,5 @@
-"""`tiller chat`: a session in a terminal, to read, to write and to answer in.
+"""`tiller chat`: a session in a terminal, where the user reads, writes and answers.
 
-What is finished goes to the terminal's own scrollback; only what still changes is redrawn.
-`conversation` decides what that is, `app` runs it, `reading` makes lines of items.
+Finished lines go to the terminal's own scrollback; only lines that still change are redrawn.
+`conversation` decides which lines are finished, `app` runs the chat, `reading` renders items.
 """

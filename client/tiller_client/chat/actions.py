@@ -1,4 +1,4 @@
-"""What keys and commands do: they submit ops, whose effects come back as events."""
+"""The actions of keys and commands. They submit ops, whose effects arrive as events."""
 
 from collections.abc import Callable
 from functools import partial
@@ -47,14 +47,14 @@ SANDBOX = ("read_only", "workspace_write", "full_access")
 
 
 class Actions:
-    """Everything that the user can do to the session."""
+    """All actions of the user on the session."""
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
         self.menus = menus = Menus(chat)
         self.outside = outside = Outside(chat)
         self._agent_asked = ""
-        """The agent that the keyboard has chosen and the session does not have yet."""
+        """The agent that a key has chosen, until the session has it."""
         self._commands: dict[str, Callable[[str], None]] = {
             "help": lambda _: self._help(),
             "new": lambda _: self._new(),
@@ -79,14 +79,14 @@ class Actions:
         }
 
     def send(self, *, queue: bool) -> None:
-        """Send what is written: an answer, a command, the user's own command, or input."""
+        """Send the text in the editor as an answer, a chat command, a shell command or input."""
         chat = self._chat
         if chat.asking.typing is not None:
             self.answer(chat.asking.finish(chat.editor.take()))
             return
         text = chat.editor.whole().strip()
         if text == "!":
-            chat.say("which command? !COMMAND")
+            chat.say("to run a command, type it after the !")
         elif text.startswith("!"):
             self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
         elif name := _command(text):
@@ -97,7 +97,7 @@ class Actions:
             self._input(text, chat.editor.take(), queue=queue)
 
     def run(self, name: str, rest: str = "") -> None:
-        """Run one of our own commands."""
+        """Run a chat command."""
         self._commands[name](rest)
 
     def answer(self, choice: Choice | None) -> None:
@@ -110,7 +110,8 @@ class Actions:
     def interrupt_or_go_back(self) -> None:
         """Interrupt the running turn; the second time, choose a turn to go back to.
 
-        While something is asked, an Esc may be meant for that, so it takes two to interrupt.
+        While a request is open, an Esc may be meant for the request, so only a second Esc
+        interrupts.
         """
         chat = self._chat
         said, is_asked = chat.notes.said_before, chat.asking.request is not None
@@ -125,7 +126,7 @@ class Actions:
         chat.say(BACK)
 
     def clear_or_leave(self) -> None:
-        """Clear what is written; the second time, leave."""
+        """Clear the editor; the second time, leave."""
         chat = self._chat
         chat.asking.cancel()
         if not chat.editor.is_empty:
@@ -137,7 +138,7 @@ class Actions:
             chat.say(LEAVE_BUSY if chat.is_busy else LEAVE)
 
     def next_agent(self) -> None:
-        """Choose the agent after the present one."""
+        """Switch to the next agent."""
         self._with_catalog(self._choose_next_agent)
 
     def _choose_next_agent(self) -> None:
@@ -167,15 +168,15 @@ class Actions:
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> None:
-        """Submit an op; `written`, what the user wrote, goes back to the editor if it fails.
+        """Submit an op; if it fails, put `written`, the user's text, back into the editor.
 
-        Without `failed` the user is told why.
+        Without `failed`, the user is told why it failed.
         """
         failed = failed or partial(self._failed, written)
         self._chat.session.submit(op, done or self._said, failed)
 
     def configure(self, **fields: object) -> None:
-        """Change settings of the session, from the next turn on."""
+        """Change the session's settings, from the next turn on."""
         self.submit(SessionConfigure(self._id, Settings(**fields)))  # type: ignore[arg-type]
 
     def open(self, session_id: str) -> None:
@@ -184,7 +185,7 @@ class Actions:
         self._chat.leave()
 
     def fork(self, at: int | None) -> None:
-        """Go on in a session that shares the history up to an event, or all of it."""
+        """Fork the session, at an event or at its end, and switch to the fork."""
         self.submit(SessionFork(self._id, at), done=self._created)
 
     @property
@@ -192,7 +193,7 @@ class Actions:
         return self._chat.session.id
 
     def _with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
-        """Call this once the catalog is here, as it is now: configuration may have changed."""
+        """Load the current catalog, as the configuration may have changed, then `call`."""
 
         def loaded(result: AnyResult | None) -> None:
             assert isinstance(result, CatalogResult)

@@ -1,7 +1,7 @@
 """The application: one session in one terminal, from its first frame until the user leaves.
 
-prompt-toolkit reads the keyboard and edits the text; `Screen` draws, as a function of the
-conversation, the editor and what is asked.
+prompt-toolkit reads the keyboard and edits the text. `Screen` draws the conversation, the editor
+and the open request.
 """
 
 import asyncio
@@ -42,28 +42,28 @@ from tiller_protocol.searching import InputHistory, InputHistoryResult
 from tiller_protocol.snapshot import Snapshot
 
 TICK_S = 0.25
-"""Time between two frames in which only clocks move, while a turn is running."""
+"""Time between two frames during a turn, so that its clocks advance."""
 
 ESCAPE_S = 0.05
-"""How long a lone Esc may be the beginning of another key."""
+"""How long to wait after Esc, which may be the beginning of another key."""
 
 HISTORY_INPUTS = 500
-"""How many earlier inputs of all sessions Up and Ctrl-R go through."""
+"""Number of earlier inputs, from all sessions, for Up and Ctrl-R."""
 
 
 class _Undrawn(Renderer):
-    """In place of the one of prompt-toolkit, which would lay out cells that nobody sees."""
+    """Replaces prompt-toolkit's renderer, which would lay out cells that nobody sees."""
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Draw nothing: `Screen` does, right after this."""
-        app.current_buffer.load_history_if_not_yet_loaded()  # as a control does that is drawn
+        """Draw nothing: `Screen` draws right after this."""
+        app.current_buffer.load_history_if_not_yet_loaded()  # as drawing a control would do
 
 
 class Chat:
     """One session on the screen, until the user leaves it."""
 
     def __init__(self, client: Client, opening: Opening, keyboard: Keyboard) -> None:
-        """The session is on the screen already."""
+        """Take over a session that `opening` has put on the screen."""
         self.client = client
         self.conversation = opening.conversation
         self.session = LiveSession(client, self.snapshot.session_id)
@@ -93,7 +93,7 @@ class Chat:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The session as the events so far make it."""
+        """The session after the events so far."""
         return self.conversation.snapshot
 
     @property
@@ -116,7 +116,7 @@ class Chat:
         tasks.start(self._tick())
         tasks.start(self._load())
         try:
-            with self.app.input.raw_mode():  # or what the terminal answers would be echoed
+            with self.app.input.raw_mode():  # or the terminal's answers would be echoed
                 screen.begin()
                 await self.app.run_async(set_exception_handler=False, handle_sigint=False)
         finally:
@@ -149,7 +149,7 @@ class Chat:
         await self.screen.pace.rest()
 
     def away(self, text: str) -> None:
-        """Say why no events come; an empty text says that they come again."""
+        """Show why no events arrive; `text` is empty once they arrive again."""
         self.notes.away = one_line(text)
         self.app.invalidate()
 
@@ -165,12 +165,12 @@ class Chat:
         self.leave()
 
     def say(self, text: str) -> None:
-        """Say a sentence in the status line, until the next key."""
+        """Show a sentence in the status line, until the next key."""
         self.notes.said = one_line(text)
         self.app.invalidate()
 
     def print(self, lines: Sequence[str]) -> None:
-        """Print lines that stay; their text is safe already."""
+        """Print lines that stay; their text must be safe."""
         self.screen.add(["", *lines])
         self.app.invalidate()
 
@@ -180,7 +180,7 @@ class Chat:
         self.app.invalidate()
 
     def leave(self) -> None:
-        """End the application; a running turn goes on."""
+        """End the application; a running turn continues."""
         if self.app.is_running and not self.keyboard.is_ignored:
             self.keyboard.is_ignored = True
             self.app.create_background_task(self._leave())
@@ -196,7 +196,7 @@ class Chat:
         self.screen.pace.key_came()
 
     def _ask(self) -> None:
-        """Ask the oldest open request, if another one was asked before."""
+        """Ask the oldest open request, unless it is being asked already."""
         request = next(iter(self.snapshot.requests), None)
         before = self.asking.request
         self.asking.show(request)
@@ -210,12 +210,12 @@ class Chat:
                 self.app.invalidate()
 
     async def _load(self) -> None:
-        """What completions, menus and answers need, and the first frame does not."""
+        """Load the catalog, past inputs and the file list, which the first frame does not need."""
         await self._load_catalog()
         op = InputHistory(limit=HISTORY_INPUTS)
         written = await self.session.look_up(op, InputHistoryResult)
         await self.catalog.refresh_files(self.snapshot.workspace)
-        # What is being written is completed anew by this, so everything else must be here.
+        # `recall` completes the text in the editor anew, so everything else must be loaded by then.
         self.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
         self.app.invalidate()
         await asyncio.to_thread(parser)
@@ -226,9 +226,9 @@ class Chat:
             self.catalog.load(catalog)
 
     async def _refresh(self) -> None:
-        """What a turn may have changed."""
+        """Reload the data that a turn may have changed."""
         await self.catalog.refresh_files(self.snapshot.workspace)
-        if not self.catalog.models:  # there is one now, as a turn has run
+        if not self.catalog.models:  # a model exists now, as a turn has run
             await self._load_catalog()
             self.app.invalidate()
 

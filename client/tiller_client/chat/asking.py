@@ -1,7 +1,7 @@
-"""Answering requests by keys, so that nothing typed for another purpose can answer one.
+"""Answers requests by keys, so that text typed for another purpose never answers a request.
 
-A letter chooses an answer, Enter gives it. Letters count only while the editor is empty and the
-request is on the screen; where more than that letter is typed, all of it goes to the editor.
+A letter chooses an answer, Enter gives it. A letter counts only while the editor is empty and the
+request is on the screen. If another letter follows, both go to the editor.
 """
 
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ from typing import NamedTuple
 from tiller_protocol.items import Decision, Request
 
 SEEN_S_MIN = 0.3
-"""How long a request is on the screen before a key can be about it: faster than anyone reads."""
+"""How long a request must be on the screen before keys count: nobody reads it faster."""
 
 
 class Choice(NamedTuple):
-    """One answer to choose from."""
+    """An answer that the user can choose."""
 
     key: str
-    """The key that gives it."""
+    """The key that chooses the answer."""
     label: str
-    """What it is called on the screen."""
+    """The answer's name on the screen."""
     decision: Decision
-    """What it decides."""
+    """The decision to submit."""
     text: str = ""
-    """The text that goes with it; empty for none, or if it is typed."""
+    """The text to submit; empty if there is none, or if the user types it."""
     wants_text: bool = False
-    """Whether a text is typed before the answer is given."""
+    """Whether the user types a text before the answer is given."""
 
 
 def choices(request: Request) -> list[Choice]:
-    """The answers to a request."""
+    """The possible answers to a request."""
     if request.kind == "question":
         suggested = [
             Choice(str(number), text, "answer", text)
@@ -49,7 +49,7 @@ def choices(request: Request) -> list[Choice]:
 
 
 class Asking:
-    """Which request is asked now, and which answer is chosen. `request` is the oldest open one."""
+    """The request that is asked now, which is the oldest open one, and the chosen answer."""
 
     def __init__(self) -> None:
         self.request: Request | None = None
@@ -58,12 +58,12 @@ class Asking:
         """The answer whose text is being typed in the editor."""
         self._seen_at: float | None = None
         self._answered = ""
-        """The request that was answered here."""
+        """The id of the request that was answered here."""
         self._late: Sequence[str] = ()
-        """The keys of a request that was not answered here: the user may be about to press one."""
+        """The keys of a request that others answered, as the user may be about to press one."""
 
     def show(self, request: Request | None) -> None:
-        """Ask this request from now on; what was chosen for another one is forgotten."""
+        """Ask this request from now on, and forget the answer chosen for another request."""
         if (request and request.id) == (self.request and self.request.id):
             return
         if self.request is not None and self.request.id != self._answered:
@@ -73,27 +73,27 @@ class Asking:
         self._seen_at = None
 
     def seen(self, now: float) -> None:
-        """Note when (seconds of any clock) the request was on the screen for the first time."""
+        """Note when (in seconds of any clock) the request was first on the screen."""
         if self.request and self._seen_at is None:
             self._seen_at = now
 
     def answered(self) -> None:
-        """The request was answered here."""
+        """Note that the request was answered here."""
         self._answered = self.request.id if self.request is not None else ""
 
     def is_late(self, text: str) -> bool:
-        """Whether a text seems to answer what is asked no more; says so only once."""
+        """Whether a text seems to answer a request that is no longer open; true only once."""
         late, self._late = self._late, ()
         return text in late
 
     def takes_keys(self, now: float, *, editor_is_empty: bool) -> bool:
-        """Whether a key may be about the request."""
+        """Whether keys can answer the request now."""
         if self._seen_at is None or self.typing is not None:
             return False
         return editor_is_empty and now - self._seen_at >= SEEN_S_MIN
 
     def press(self, key: str) -> str:
-        """Take a key; returns what goes to the editor instead if it is about no answer."""
+        """Choose an answer by its key; otherwise return the text that goes to the editor."""
         assert self.request is not None
         found = next((one for one in choices(self.request) if one.key == key), None)
         if self.chosen is None and found is not None:
@@ -103,14 +103,14 @@ class Asking:
         return (before.key if before else "") + key
 
     def move(self, step: int) -> None:
-        """Choose the next answer, or the one before."""
+        """Choose the next or the previous answer."""
         assert self.request is not None
         answers = choices(self.request)
         at = answers.index(self.chosen) + step if self.chosen else min(0, step)
         self.chosen = answers[at % len(answers)]
 
     def confirm(self) -> Choice | None:
-        """Enter was pressed: return the answer to give, if one is chosen that needs no text."""
+        """Return the chosen answer, for Enter; if it needs a text, let the user type the text."""
         chosen, self.chosen = self.chosen, None
         if chosen is not None and chosen.wants_text:
             self.typing = chosen
@@ -118,13 +118,13 @@ class Asking:
         return chosen
 
     def finish(self, text: str) -> Choice:
-        """The answer whose text was typed."""
+        """Return the answer with the typed text."""
         assert self.typing is not None
         answer, self.typing = self.typing._replace(text=text), None
         return answer
 
     def cancel(self) -> bool:
-        """Choose nothing; return whether something was chosen or was being typed."""
+        """Forget the chosen answer; return whether there was one."""
         was = self.chosen is not None or self.typing is not None
         self.chosen = self.typing = None
         return was

@@ -1,4 +1,4 @@
-"""Finds the files that a text names, to send them along: images as they are, others as paths."""
+"""Finds the files that a text mentions, to attach the content of images and the paths of others."""
 
 import re
 from pathlib import Path
@@ -8,19 +8,19 @@ from tiller_client.connecting.runtime import chosen_remote
 from tiller_protocol.items import Image
 
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
-"""A path behind an @ at the beginning of a word."""
+"""Matches a path after an @ at the beginning of a word."""
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
-"""Names of files that are attached with their content."""
+"""Endings of the names of files that are attached with their content."""
 
 
 def attachments(text: str, workspace: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
-    """The images and files that a text names; raises `UsageError` if an image can't be read.
+    """The images and files that a text mentions; raises `UsageError` if an image can't be read.
 
-    A name of no existing file stays a word.
+    A mention of a file that does not exist is ignored.
     """
     if chosen_remote():
-        return (), ()  # the workspace is on the other machine, where the model looks for itself
+        return (), ()  # the workspace is on the far machine, where the model reads the files itself
     images: list[str] = []
     files: list[str] = []
     for name in dict.fromkeys(_MENTION.findall(text)):

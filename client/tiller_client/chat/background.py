@@ -1,4 +1,4 @@
-"""What runs beside the keyboard: tasks that end with the application."""
+"""Runs tasks in the background of an application, until it ends."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,14 +7,14 @@ from prompt_toolkit.application import Application
 
 
 class BackgroundTasks:
-    """Tasks of an application. One that fails ends it, and the application raises its error."""
+    """An application's tasks. If a task fails, the application ends and raises the task's error."""
 
     def __init__(self, app: Application[None]) -> None:
         self._app = app
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """Do this until it is done or `end` is called."""
+        """Run this task until it is done or `end` is called."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._finished)
         self._tasks.append(task)

@@ -1,4 +1,4 @@
-"""What there is to choose from, which is loaded after the first frame, and anew for each menu."""
+"""The daemon's catalog for the chat; loaded after the first frame, and anew for each menu."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ class LoadedCatalog:
         self.agents: tuple[AgentSummary, ...] = ()
         self.commands: tuple[CommandSummary, ...] = ()
         self.sandbox = ""
-        """What commands may do, unless the session says otherwise."""
+        """The sandbox mode, unless the session has its own."""
         self._files: WorkspaceFiles | None = None
 
     def load(self, catalog: CatalogResult) -> None:
@@ -32,5 +32,5 @@ class LoadedCatalog:
         await self._files.refresh()
 
     def files(self, typed: str, limit: int) -> list[str]:
-        """The files that fit best to what was typed."""
+        """The files that match the typed text best."""
         return self._files.matches(typed, limit) if self._files else []

@@ -1,4 +1,4 @@
-"""The menus: sessions, turns, models, agents, queued input, and what was written before."""
+"""The menus: sessions, turns, models, agents, queued inputs, and earlier texts."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
 LISTED = 200
-"""Sessions in the menu, the newest; all of them are found by their words."""
+"""Number of newest sessions in the menu; a search finds the others, too."""
 
 _QueueAction = Literal["remove", "promote", "move"]
 
 
 class Menus:
-    """Opens menus of one chat; what is chosen takes effect by its actions."""
+    """Opens the menus of one chat, and carries out the user's choice."""
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
         self._words = ""
-        """The words by which the listed sessions were found."""
+        """The words of the search that found the listed sessions; empty if there was none."""
         self._searched: str | None = None
-        """The words of the search that is under way."""
+        """The words of the running search."""
         self._acts = {
             "c-r": Act("Ctrl-R renames", self._rename),
             "c-a": Act("Ctrl-A archives", self._archive),
         }
 
     def sessions(self, words: str) -> None:
-        """Choose another session: the newest ones, or those that contain the words."""
+        """Choose another session, among the newest or among those that contain the words."""
         self._words = words
         op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
         self._chat.actions.submit(op, done=self._show_sessions)
@@ -71,7 +71,7 @@ class Menus:
         return self._entries((one.session, "".join(one.texts[0].pieces)) for one in result.found)
 
     def _entries(self, sessions: Iterable[tuple[SessionSummary, str]]) -> list[Entry]:
-        """Other sessions, each with what is said about it."""
+        """Make entries for sessions other than this one, each with a text about it."""
         now = time.time()
         return [
             Entry(
@@ -84,7 +84,7 @@ class Menus:
         ]
 
     def _search(self, menu: Menu) -> None:
-        """Find the sessions that contain the typed words; one search at a time."""
+        """Search for sessions that contain the typed words; run one search at a time."""
         if self._searched is not None:
             return
         self._searched = typed = menu.typed
@@ -103,7 +103,7 @@ class Menus:
             ended()
 
         op = SessionSearch(typed, limit=SEARCH_LIMIT_MAX)
-        # Words that can't be searched for are not a mistake: they still narrow the titles.
+        # A failed search is no mistake of the user: the words still narrow the titles.
         self._chat.actions.submit(op, done=done, failed=lambda _: ended())
 
     def _rename(self, entry: Entry) -> None:
@@ -118,11 +118,11 @@ class Menus:
         self._change(SessionArchive(entry.value))
 
     def _change(self, op: AnyOp) -> None:
-        """Change another session, then show the list as it is then."""
+        """Change another session, and show the updated list."""
         self._chat.actions.submit(op, done=lambda _: self.sessions(self._words))
 
     def written_before(self) -> None:
-        """Choose among the texts of the history."""
+        """Choose an earlier text from the history."""
         texts = dict.fromkeys(reversed(self._chat.editor.history))
         entries = [Entry(text, one_line(text)) for text in texts]
         self._chat.choose(Menu("written before", entries, self._chat.editor.put))
@@ -154,7 +154,7 @@ class Menus:
         self._configure(name, entries, getattr(self._chat.snapshot.settings, name) or configured)
 
     def queued(self) -> None:
-        """Choose a queued input, and what to do with it."""
+        """Choose a queued input, and an action on it."""
         queue = self._chat.snapshot.queue
         if not queue:
             self._chat.say("nothing is queued")
@@ -180,9 +180,9 @@ class Menus:
         self._chat.choose(Menu("go back to before turn", entries[::-1], back_to))
 
     def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
-        """Choose the value of a setting; the present one is chosen first.
+        """Choose the value of a setting; the present value is selected at first.
 
-        What is left to the configuration is the first entry.
+        The first entry leaves the setting to the configuration.
         """
         configure = self._chat.actions.configure
         at = next((at for at, one in enumerate(entries) if one.value == now), 0)
@@ -215,7 +215,7 @@ class Menus:
             chat.actions.submit(op)
 
     def _back_to(self, seqs: Mapping[str, int], turn_id: str) -> None:
-        """Choose how to go back to before a turn; `seqs` has the event before each turn."""
+        """Choose between revert and fork; `seqs` has the number of the event before each turn."""
         chat = self._chat
         entries = (
             Entry("revert", "revert", "history and files go back; /unrevert undoes it"),

@@ -1,4 +1,4 @@
-"""The commands that a line may begin with: their names, and what help says of them."""
+"""The commands that a line may begin with: their names, and their texts in the help."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Command(NamedTuple):
     name: str
     help: str
     argument: str = ""
-    """What follows its name, for help; empty: nothing."""
+    """The argument after the name, for the help; empty if there is none."""
 
 
 COMMANDS = (
@@ -26,7 +26,7 @@ COMMANDS = (
     Command("sandbox", "what commands may do", "[read_only|workspace_write|full_access]"),
     Command("continue", "go on without a new message"),
     Command("queue", "change what is queued"),
-    Command("back", "go back to an earlier point: revert it, or fork from there"),
+    Command("back", "revert to an earlier point, or fork from it"),
     Command("unrevert", "undo the last revert"),
     Command("diff", "what the session changed in files"),
     Command("compact", "summarise the history now"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
 FILES_SHOWN = 50
-"""Files that are offered at once."""
+"""Maximum number of files offered at once."""
 
 
 class InputCompleter(Completer):
@@ -26,7 +26,7 @@ class InputCompleter(Completer):
         document: Document,
         complete_event: CompleteEvent,  # noqa: ARG002 - of the interface
     ) -> Iterable[Completion]:
-        """What the word may become."""
+        """The completions of the word before the cursor."""
         before = document.text_before_cursor
         if before.startswith("/") and not any(letter.isspace() for letter in before):
             yield from self._commands(before[1:])

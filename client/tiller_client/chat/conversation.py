@@ -1,9 +1,9 @@
-"""A session as lines: those that are final, in the order of history, and those that still change.
+"""Renders a session as lines: final lines, in the order of history, and lines that still change.
 
-Pure: events and a clock's time go in, lines come out. Final lines go to the terminal's scrollback,
-where nothing can be redrawn, so a line is final only once no event can change it any more. An item
-is printed when it has completed and all items before it are printed; a message of the model that
-is next in order is printed block by block while it streams.
+Pure: events and the time go in, lines come out. Final lines go to the terminal's scrollback, where
+nothing can be redrawn. So a line is final only when no event can change it any more. An item is
+printed when it has completed and all items before it are printed. If the next item is a message of
+the model, it is printed block by block while it streams.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,42 +47,42 @@ from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import LAST_STEP
 
 HISTORY_ITEMS_MAX = 200
-"""Items of a session that are printed when it is opened; `tiller show` has all of them."""
+"""Number of latest items to print when a session is opened; `tiller show` prints all items."""
 
 TOLD_BY_END = {"interrupted": "interrupted", LAST_STEP: "limit_reached"}
-"""Notices, by their code, that say the same as the end of a turn with this outcome."""
+"""For codes of notices, the outcome whose message at the end of a turn says the same."""
 
 
 class Conversation:
-    """One session, from a snapshot on. `snapshot` is as the events taken so far make it."""
+    """One session, beginning with a snapshot, to which `take` applies events."""
 
     def __init__(self, snapshot: Snapshot, look: Look) -> None:
-        """`look` may change at any time; what is final stays as it is."""
+        """`look` may change at any time; final lines stay as they are."""
         self.snapshot = snapshot
         self.look = look
         self.children: Mapping[str, Sequence[Item]] = {}
-        """Histories of sub-agents, by their session, as far as they are followed."""
+        """The histories of the sub-agents that are followed, by session id."""
         self._printed = 0
-        """How many items of the snapshot are final."""
+        """The number of the snapshot's items whose lines are final."""
         self._stream: MarkdownStream | None = None
-        """The message that is next in order, once a part of it may have been printed."""
+        """The streaming message that is next in order, once a part may have been printed."""
         self._streamed = 0
-        """How many characters of that message the stream has."""
+        """The number of characters of that message given to the stream."""
         self._is_compact = False
-        """Whether the last final line is one of a group, such as a tool call."""
+        """Whether the last final line belongs to a group, such as consecutive tool calls."""
         self._reporter = Reporter(snapshot.background)
         self._durations = Durations()
         self._retry_at: float | None = None
-        """When the model is asked again (Unix seconds), while that is awaited."""
+        """When the model will be asked again (Unix seconds), while a retry is due."""
         self._began = False
         """Whether a line of the streaming message is final."""
         self._is_live = False
-        """Whether what comes is new, so that the end of its turn is shown, too."""
+        """Whether events are new, so that the end of a turn is shown, too."""
         self._held: list[Notice] = []
-        """Notices that the end of the turn may make superfluous."""
+        """Notices held back, because the end of the turn may say the same."""
 
     def begin(self) -> list[str]:
-        """The final lines of what has happened before."""
+        """The final lines of the session so far."""
         items = self.snapshot.items
         self._printed = max(0, len(items) - HISTORY_ITEMS_MAX)
         lines: list[str] = []
@@ -94,14 +94,14 @@ class Conversation:
         return lines
 
     def take(self, event: Event) -> list[str]:
-        """Apply the next event; returns the lines that are final now."""
+        """Apply the next event; return the lines that have become final."""
         fold_replayed(self.snapshot, event)
         self._durations.note(event)
         if isinstance(event.body, StatusChanged):
             delay_s = event.body.delay_s if event.body.status == "retry" else None
             self._retry_at = None if delay_s is None else event.time + delay_s
         if isinstance(event.body, ItemDelta):
-            return []  # many of them come between two frames: `advance` looks at them together
+            return []  # many deltas arrive between two frames: `advance` handles them together
         if isinstance(event.body, HistoryReverted):
             self._printed = len(self.snapshot.items)
             self._stream, self._began = None, False
@@ -114,7 +114,7 @@ class Conversation:
         return lines
 
     def live(self, now: float) -> list[str]:
-        """The lines of what still changes, at `now` (Unix seconds)."""
+        """The lines that still change, as of `now` (Unix seconds)."""
         lines: list[str] = []
         is_compact = self._is_compact
         for item in self.snapshot.items[self._printed :]:
@@ -137,11 +137,11 @@ class Conversation:
         return lines
 
     def set_apart(self) -> None:
-        """Note that something else was printed, which ends a group of lines."""
+        """Note that other lines were printed, which ends a group of lines."""
         self._is_compact = False
 
     def advance(self) -> list[str]:
-        """The lines that have become final by the events taken, deltas included."""
+        """The lines that have become final through the events so far, including deltas."""
         return list(self._advance())
 
     def _advance(self) -> Iterator[str]:
@@ -155,7 +155,7 @@ class Conversation:
             self._printed += 1
 
     def _feed(self, item: AssistantMessage) -> Iterator[str]:
-        """Print the blocks of a streaming message that are complete."""
+        """Yield the lines of a streaming message's complete blocks."""
         if self._stream is None:
             self._stream = MarkdownStream(self.look.width, self.look.theme)
             self._streamed = 0
@@ -169,7 +169,7 @@ class Conversation:
             self._began = True
 
     def _release(self, outcome: str) -> Iterator[str]:
-        """The notices that were held back, without those that this end of the turn replaces."""
+        """Yield the held notices, except those that this outcome of the turn replaces."""
         held, self._held = self._held, []
         for notice in held:
             if TOLD_BY_END[notice.code] != outcome:
@@ -198,7 +198,7 @@ class Conversation:
         yield from self._apart(self._item(item), compact=_is_grouped(item))
 
     def _is_told(self, notice: Notice) -> bool:
-        """Whether something else says the same; a new notice is held back until that is clear."""
+        """Whether not to show a notice, as other lines say the same; a new notice may be held."""
         if self._is_live:
             self._held.append(notice)
             return True
@@ -226,13 +226,13 @@ class Conversation:
         return self._item(item, now)
 
     def _apart(self, lines: list[str], *, compact: bool = False) -> list[str]:
-        """With a blank line before them, unless they belong to a group."""
+        """Put a blank line before these lines, unless they belong to a group."""
         apart = [] if compact and self._is_compact else [""]
         self._is_compact = compact
         return [*apart, *lines]
 
     def _said(self, event: Event) -> Iterator[str]:
-        """Final lines about events that are not items."""
+        """Yield final lines about events other than items."""
         look = self.look
         match event.body:
             case TurnEnded() | ErrorRaised() as body:
@@ -248,7 +248,7 @@ class Conversation:
                 yield from map(on_screen, self._reporter.lines(body, look.paint))
 
     def _waiting_line(self, now: float) -> str:
-        """What the session waits for if nothing in it moves."""
+        """The line that says what the session waits for, while no other line changes."""
         snapshot = self.snapshot
         if snapshot.turn is None or snapshot.open_items or snapshot.requests:
             return ""
@@ -257,7 +257,7 @@ class Conversation:
         return model_wait(now - snapshot.updated_at)
 
     def _alarm(self, message: str, role: str) -> str:
-        """A warning or an error, in rows."""
+        """The rows of a warning or an error."""
         rows = wrapped([Span(one_line(message), (role,))], self.look.width - 2)
         mark: Row = [Span("! ", (role,))]
         lines = [[*(mark if at == 0 else [Span("  ")]), *row] for at, row in enumerate(rows)]
@@ -268,10 +268,10 @@ class Conversation:
 
 
 def _without_interruption(item: AssistantMessage | Reasoning) -> AssistantMessage | Reasoning:
-    """The item without a note that it was interrupted: the end of its turn says that."""
+    """Remove the note that an item was interrupted, as the end of its turn says so."""
     return replace(item, state="completed") if item.state == "interrupted" else item
 
 
 def _is_grouped(item: Item) -> bool:
-    """Whether items of this kind stand below each other without a blank line."""
+    """Whether items of this kind form groups without blank lines in between."""
     return isinstance(item, ToolCall | Reasoning | Patch | Notice | Compaction)

@@ -1,4 +1,4 @@
-"""What the user writes: a text of many lines, with pasted texts folded and a history."""
+"""The editor for the user's input: a text of several lines, folded pasted texts, a history."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from prompt_toolkit.history import InMemoryHistory
 from tiller_client.chat.rows import EditorRows, editor_rows
 
 PASTED_LINES_MIN = 10
-"""A pasted text with this many lines is folded to one word."""
+"""A pasted text with this many lines is folded, so that one word stands for it."""
 
 PASTED_CHARS_MIN = 1_000
 """A pasted text with this many characters is folded, too."""
@@ -19,11 +19,11 @@ _FOLD = re.compile(r"\[pasted (?:\d+ lines|\d+ characters) #(\d+)\]")
 
 
 class Editor:
-    """The text that is being written. It stays when something else is shown in between."""
+    """The text that the user is writing; it stays when other things are shown meanwhile."""
 
     def __init__(self, completer: Completer | None = None) -> None:
         self.history: list[str] = []
-        """What was written before, the newest last."""
+        """The earlier texts, the newest last."""
         self.buffer = Buffer(
             multiline=True,
             completer=completer,
@@ -35,11 +35,11 @@ class Editor:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been written."""
+        """Whether the editor has no text."""
         return not self.buffer.text
 
     def paste(self, text: str) -> None:
-        """Insert a pasted text; a large one as one word that stands for it."""
+        """Insert a pasted text; for a large text, insert a word that stands for it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = len(text.removesuffix("\n").split("\n"))
         if lines < PASTED_LINES_MIN and len(text) < PASTED_CHARS_MIN:
@@ -51,15 +51,15 @@ class Editor:
         self.buffer.insert_text(f"[pasted {amount} #{number}] ")
 
     def whole(self) -> str:
-        """The text as it is sent, with what was pasted in place of the words that stand for it."""
+        """The text to send, with pasted texts in place of the words that stand for them."""
         return self.expanded(self.buffer.text)
 
     def expanded(self, text: str) -> str:
-        """A text with what was pasted into it."""
+        """Replace the words that stand for pasted texts in a text with these texts."""
         return _FOLD.sub(lambda fold: self._pasted.get(fold[1], fold[0]), text)
 
     def take(self) -> str:
-        """Return the whole text and clear the editor; the text is the newest of the history."""
+        """Return the whole text, add it to the history, and clear the editor."""
         text = self.whole().strip("\n")
         self.buffer.reset(append_to_history=False)
         if text.strip():
@@ -67,7 +67,7 @@ class Editor:
         return text
 
     def put(self, text: str) -> None:
-        """Replace the text; what was being written becomes the newest of the history."""
+        """Replace the text; add the previous text to the history."""
         self.take()
         self.buffer.insert_text(text)
 
@@ -78,9 +78,9 @@ class Editor:
             self.buffer.history.append_string(text)
 
     def recall(self, texts: Sequence[str]) -> None:
-        """Put texts of earlier sessions, the newest last, before the history.
+        """Put the texts of earlier sessions, the newest last, before the history.
 
-        The buffer reads its history again; what is being written stays.
+        The buffer reads its history again; the text in the editor stays.
         """
         self.history[:0] = texts
         self.buffer.history = InMemoryHistory(self.history)
@@ -91,5 +91,5 @@ class Editor:
             self.buffer.cursor_position = at
 
     def shown(self, width: int) -> EditorRows:
-        """The rows of the text at a width, at most `EDITOR_ROWS_MAX` of them."""
+        """Break the text at `width` into rows, and return at most `EDITOR_ROWS_MAX` of them."""
         return editor_rows(self.buffer.text, self.buffer.cursor_position, width)

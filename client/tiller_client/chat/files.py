@@ -1,4 +1,4 @@
-"""The files of a workspace, to complete `@` and a few letters of a path."""
+"""Lists the files of a workspace, to complete `@` and a few letters of a path."""
 
 import asyncio
 import os
@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILES_MAX = 200_000
-"""Maximum number of files that are kept; they take some 50 MB."""
+"""Maximum number of files in the list; they take some 50 MB."""
 
 LIST_S_MAX = 10.0
-"""How long git may take to list them; then those of the last time stay."""
+"""How long git may take to list the files; after that, the previous list stays."""
 
 GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 SKIPPED = frozenset({"node_modules", "__pycache__", "target", "venv"})
-"""Directories that are not looked into where git does not say what to ignore."""
+"""Directories to skip where git does not say what to ignore."""
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[^A-Za-z0-9])(?=[A-Za-z0-9])")
 
 
 class _Entry(NamedTuple):
-    """A file or directory; what is compared is in lower case."""
+    """A file or directory; all fields but `path` are in lower case, for comparison."""
 
     path: str
     lower: str
@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
 class WorkspaceFiles:
     """The files and directories of a workspace; a directory ends with `/`.
 
-    `scored` counts the paths that `matches` has ranked, which costs the most.
+    `scored` counts the paths that `matches` has ranked, its most expensive step.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -44,7 +44,7 @@ class WorkspaceFiles:
         self._refreshing = False
 
     async def refresh(self) -> None:
-        """List the files anew, in a thread; for asyncio. Until then the old list is used."""
+        """List the files anew in a thread, for asyncio; the old list is used meanwhile."""
         if self._refreshing:
             return
         self._refreshing = True
@@ -56,15 +56,15 @@ class WorkspaceFiles:
             self._refreshing = False
 
     def take(self, paths: Iterable[str]) -> None:
-        """Replace the files by these, with the directories above them."""
+        """Replace the list by these files and the directories above them."""
         self._entries = _entries(paths)
 
     def matches(self, query: str, limit: int) -> list[str]:
         """Return the best paths for what was typed, the best first.
 
-        Upper and lower case are the same. Best is a name that is or begins with the query, then one
-        with a word that begins with it, then one that contains it, then a path that does. If these
-        are fewer than `limit`, paths follow that have its letters in this order.
+        Case is ignored. The best names are or begin with the query; names with a word that begins
+        with the query follow, then names that contain it, then paths that contain it. If these are
+        fewer than `limit`, paths follow that have the query's letters in the same order.
         """
         wanted = query.lower()
         if not wanted:
@@ -79,7 +79,7 @@ class WorkspaceFiles:
         return found
 
     def _tiers(self, wanted: str) -> Iterator[list[_Entry]]:
-        """The entries that match, the best ones first; each list is only made if it is needed."""
+        """Yield lists of matching entries, the best list first; each is made only if needed."""
         contain = [entry for entry in self._entries if wanted in entry.lower]
         yield [entry for entry in contain if entry.name.startswith(wanted)]
         yield [
@@ -95,9 +95,9 @@ class WorkspaceFiles:
 
 
 def list_files(directory: Path) -> list[str] | None:
-    """The files below a directory that git does not ignore, relative to it; None if that failed.
+    """The files below a directory that git does not ignore, relative to it; `None` if git failed.
 
-    Outside of a repository, all but hidden directories and products of builds.
+    Outside a repository, all files except in hidden directories and build products.
     """
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
@@ -146,7 +146,7 @@ def _entries(paths: Iterable[str]) -> list[_Entry]:
 
 def _entry(path: str) -> _Entry:
     lower = path.lower()
-    if len(lower) != len(path):  # a letter such as İ: positions must be those of the path
+    if len(lower) != len(path):  # as with İ: positions in both must be the same
         lower = path
     name = lower[lower.rstrip("/").rfind("/") + 1 :]
     return _Entry(path, lower, name, frozenset(lower))
@@ -167,7 +167,7 @@ def _has(text: str, letters: str) -> bool:
 
 
 def _rank(entry: _Entry, wanted: str) -> tuple[int, int]:
-    """Place of a matching entry among those of its tier; smaller is better."""
+    """Rank of a matching entry within its list from `_tiers`; smaller is better."""
     length = len(entry.path)
     if wanted in (entry.name, entry.name.rstrip("/"), entry.lower):
         return 0, length
@@ -180,7 +180,7 @@ def _rank(entry: _Entry, wanted: str) -> tuple[int, int]:
 
 
 def _fit(entry: _Entry, wanted: str) -> int:
-    """Score of letters that an entry has in this order: for the name, word starts, neighbours."""
+    """Score of a path with the letters in this order: in the name, at word starts, adjacent."""
     path, lower = entry.path, entry.lower
     in_name = _has(entry.name, wanted)
     before = (len(lower) - len(entry.name) if in_name else 0) - 1

@@ -1,4 +1,4 @@
-"""Puts the live part together: what still changes, the queue, the question, the editor; pure."""
+"""Composes the live part: changing lines, the queue, the question, the editor, status; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ from tiller_client.chat.terminal.painter import Frame
 
 @dataclass(frozen=True)
 class Parts:
-    """The rows of each part, with colours, none wider than the terminal."""
+    """The rows of each part of the frame, with colours, none wider than the terminal."""
 
     live: Sequence[str] = ()
-    """What still changes in the conversation."""
+    """The lines of the conversation that still change."""
     queue: Sequence[str] = ()
-    """Input that waits."""
+    """The queued inputs."""
     question: Sequence[str] = ()
-    """The answers to choose from, or a menu."""
+    """The answers to the open request, or a menu."""
     editor: Sequence[str] = ()
-    """The text that is being written."""
+    """The text in the editor."""
     cursor: tuple[int, int] | None = None
-    """Row and column in `editor`."""
+    """The cursor's row and column in `editor`."""
     menu: Sequence[str] = ()
-    """Completions of what is being written."""
+    """The completions of the word in the editor."""
     status: Sequence[str] = ()
-    """The last rows."""
+    """The status, in the last rows."""
 
 
 LIVE_ROWS_MIN = 2
-"""Rows that the live part keeps on a small terminal; the other parts are more urgent."""
+"""Minimum number of rows for `live` on a small terminal, where the other parts come first."""
 
 
 def compose(parts: Parts, height: int) -> Frame:
-    """The frame for a terminal with this many rows; the live part shows its end."""
+    """Compose the frame for a terminal with `height` rows; long parts are cut."""
     below: list[str] = []
     if parts.queue:
         below += parts.queue
@@ -42,7 +42,7 @@ def compose(parts: Parts, height: int) -> Frame:
     below += parts.editor
     below += parts.menu
     below += parts.status
-    # A row stays free, so that what was printed last can be seen.
+    # One row stays free, so that the last printed line can be seen.
     left = max(LIVE_ROWS_MIN, height - 1 - len(below))
     live = list(parts.live[-left:])
     rows = [*live, *below]

@@ -1,4 +1,4 @@
-"""What each key does."""
+"""The keys of the chat and their actions."""
 
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ KEYS_SHOWN = (
     ("Alt-Enter", "queue behind the running turn"),
     ("Ctrl-J, \\ Enter", "a new line"),
     ("Esc", "close what is open; else interrupt the turn"),
-    ("Esc Esc", "go back to an earlier point, or fork from there"),
+    ("Esc Esc", "revert to an earlier point, or fork from it"),
     ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
     ("Ctrl-D", "leave"),
     ("Up, Down", "what you wrote before"),
@@ -34,9 +34,9 @@ KEYS_SHOWN = (
 
 
 def bindings(chat: "Chat") -> KeyBindings:
-    """The keys of a chat."""
+    """The bindings of a chat's keys."""
     keys = KeyBindings()
-    # Of several bindings that apply to a key, the last one counts.
+    # If several bindings apply to a key, the last one counts.
     _add_editing(keys, chat)
     _add_turn(keys, chat)
     _add_answers(keys, chat)
@@ -45,7 +45,7 @@ def bindings(chat: "Chat") -> KeyBindings:
 
 
 def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
-    """A menu takes all keys while it is open."""
+    """Bind all keys to the menu while it is open."""
     is_open = Condition(lambda: chat.menu is not None)
 
     @keys.add("up", filter=is_open, eager=True)
@@ -96,7 +96,7 @@ def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
 
 
 def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
-    """Letters choose an answer, Enter gives it; see `asking`."""
+    """Bind letters, which choose an answer, and Enter, which gives it; see `asking`."""
 
     def about_request() -> bool:
         empty = chat.editor.is_empty
@@ -125,7 +125,7 @@ def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
 
 
 def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
-    """Writing a text."""
+    """Bind the keys for writing and sending a text."""
     buffer = chat.editor.buffer
     chosen = Condition(
         lambda: (
@@ -150,7 +150,7 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
 
 
 def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
-    """Writing several lines, and going through those written before."""
+    """Bind the keys for writing several lines and for recalling earlier texts."""
     buffer = chat.editor.buffer
     completing = Condition(lambda: buffer.complete_state is not None)
 
@@ -198,7 +198,7 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
 
 
 def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
-    """Dealing with the turn and the session."""
+    """Bind the keys that act on the turn and the session."""
     buffer = chat.editor.buffer
     completing = Condition(lambda: buffer.complete_state is not None)
 
@@ -228,7 +228,7 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
 
 
 def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
-    """Choosing, and what is shown."""
+    """Bind the keys that open menus and that change what is shown."""
 
     @keys.add("escape", "m")
     def _model(_event: KeyPressEvent) -> None:

@@ -1,4 +1,4 @@
-"""The session of the daemon behind the screen: its events come in, submissions go out in order."""
+"""The connection of a chat to its session: receives events, and sends submissions in order."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ NEW_LOG = "The daemon has a new log, in which this session does not exist."
 
 
 class Sink(Protocol):
-    """Where events go."""
+    """The receiver of a session's events."""
 
     def take(self, event: Event) -> None:
-        """The next event."""
+        """Take the next event."""
         ...
 
     async def drawn(self) -> None:
@@ -31,15 +31,15 @@ class Sink(Protocol):
         ...
 
     def away(self, text: str) -> None:
-        """Say why no events come; an empty text says that they come again."""
+        """Show why no events arrive; `text` is empty once they arrive again."""
         ...
 
     def beside(self, names: Sequence[str]) -> None:
-        """Which other frontends have the session open."""
+        """Show which other frontends have the session open."""
         ...
 
     def end(self, reason: str) -> None:
-        """No more events will come."""
+        """Note that no more events will arrive."""
         ...
 
 
@@ -54,7 +54,7 @@ class _Submission(NamedTuple):
 
 
 class LiveSession:
-    """One session: `follow` takes its events, `send` sends what was submitted to it."""
+    """One session: `follow` receives its events, `send` sends the submissions."""
 
     def __init__(self, client: Client, session_id: str) -> None:
         self.client = client
@@ -62,7 +62,7 @@ class LiveSession:
         self._submissions: asyncio.Queue[_Submission] = asyncio.Queue()
 
     def submit(self, op: AnyOp, done: Done, failed: Failed) -> None:
-        """Submit an op after those before it; one of the functions is called at its end."""
+        """Submit an op after all earlier ones; call `done` or `failed` at its end."""
         self._submissions.put_nowait(_Submission(op, done, failed))
 
     async def send(self) -> None:
@@ -77,9 +77,9 @@ class LiveSession:
                 done(result)
 
     async def look_up(self, op: AnyOp, kind: type[Kind]) -> Kind | None:
-        """Ask what nobody waits for; returns the answer once there is one, or nothing if rejected.
+        """Return the answer to an op that no user waits for, or `None` if it is rejected.
 
-        A daemon that was stopped is not started for it.
+        Retry until there is an answer, but do not start a daemon that was stopped.
         """
 
         def ask() -> Kind:
@@ -95,7 +95,7 @@ class LiveSession:
                 await asyncio.sleep(RETRY_S)
 
     async def follow(self, after: int, sink: Sink) -> None:
-        """Give the events after one to the sink, until cancelled or the session is gone."""
+        """Pass events after number `after` to the sink, until cancelled or the session is gone."""
         last = after
         while True:
             async with self.client.session(self.id).follow(last) as stream:
@@ -105,8 +105,8 @@ class LiveSession:
                         last = event.seq
                         sink.take(event)
                         if stream.caught_up:
-                            # Waiting costs a thread and more than an event itself does: what
-                            # comes until the next frame is taken as a whole.
+                            # Each wait costs a thread, and more than an event itself. So let
+                            # events gather until the next frame.
                             await sink.drawn()
                 except StartedOver:
                     sink.end(NEW_LOG)
@@ -127,8 +127,8 @@ AWAY = "the daemon is not running; your next message starts it"
 
 
 async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
-    """Say when the daemon is not running, and when it is back; and who else is there."""
-    is_away: bool | None = None  # not looked yet, so the first look replaces what was said before
+    """Tell the sink when the daemon stops and returns, and who else has the session open."""
+    is_away: bool | None = None  # unknown, so that the first look replaces an earlier note
     while True:
         await asyncio.sleep(RETRY_S)
         sink.beside(stream.others)

@@ -1,4 +1,4 @@
-"""A list to choose from, narrowed by what is typed; pure."""
+"""A menu: a list of entries that the user narrows by typing words; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tiller_client.rendering.text import Paint, cut, one_line, pad
 
 ROWS_MAX = 10
-"""Entries that are shown at once."""
+"""Maximum number of entries shown at once."""
 
 
 @dataclass(frozen=True)
@@ -15,41 +15,41 @@ class Entry:
     """One line of a menu."""
 
     value: str
-    """What is chosen; not shown."""
+    """The value that the menu returns; not shown."""
     label: str
-    """What is shown first, in a column."""
+    """The text in the first column."""
     detail: str = ""
-    """What is shown behind it."""
+    """The text after the label."""
 
 
 class Act(NamedTuple):
-    """What a key does to the chosen entry, besides Enter."""
+    """The action of a key other than Enter on the chosen entry."""
 
     label: str
-    """For the line below the title: `Ctrl-R renames`."""
+    """The text for the line below the title, such as `Ctrl-R renames`."""
     do: Callable[[Entry], None]
 
 
 @dataclass
 class Menu:
-    """Entries, the words typed to narrow them, and which one is chosen."""
+    """The entries, the words that narrow them, and the chosen entry."""
 
     title: str
-    """Shown above the entries."""
+    """The line above the entries."""
     entries: Sequence[Entry]
     """All entries, in order."""
     take: Callable[[str], None]
-    """Gets the value of the entry that the user takes; without entries, what was typed."""
+    """Called with the value of the entry that the user takes; if there is none, the typed text."""
     refine: Callable[["Menu"], None] | None = None
-    """Called when other words are typed; may `find` more entries later."""
+    """Called when the typed words change; it may later `find` more entries."""
     acts: Mapping[str, Act] = field(default_factory=dict[str, Act])
-    """What keys do, by prompt-toolkit's names of the keys."""
+    """The actions of keys, by prompt-toolkit's names of the keys."""
     typed: str = ""
     """The words that narrow the entries."""
     at: int = 0
-    """Position of the chosen entry among those that match."""
+    """Position of the chosen entry in `matching`."""
     matching: Sequence[Entry] = field(init=False)
-    """The entries that contain all these words."""
+    """The entries that contain all typed words, and the entries that a search has found."""
 
     def __post_init__(self) -> None:
         self.matching = self.entries
@@ -68,7 +68,7 @@ class Menu:
             self.refine(self)
 
     def find(self, entries: Sequence[Entry]) -> None:
-        """Show entries that were found by the typed words behind those that contain them."""
+        """Add the entries that a search for the typed words has found, after the matching ones."""
         self._narrow()
         known = {entry.value for entry in self.matching}
         self.matching = [*self.matching, *(one for one in entries if one.value not in known)]
@@ -82,7 +82,7 @@ class Menu:
         ]
 
     def move(self, step: int) -> None:
-        """Choose the next entry, or the one before."""
+        """Choose the next or the previous entry."""
         if self.matching:
             self.at = (self.at + step) % len(self.matching)
 

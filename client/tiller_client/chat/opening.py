@@ -1,6 +1,6 @@
-"""The first frame of a session. It is drawn before what reads keys is imported, which takes longer.
+"""Draws the first frame of a session, before the slow import of the modules that read keys.
 
-What is typed meanwhile waits, unseen: see `typed_ahead`.
+Keys typed meanwhile are kept but not shown; see `typed_ahead`.
 """
 
 import os
@@ -21,7 +21,7 @@ from tiller_protocol.snapshot import Snapshot
 
 
 class Opening(NamedTuple):
-    """A session that is on the screen, and with what it is drawn."""
+    """A session on the screen, with the objects that draw it."""
 
     conversation: Conversation
     painter: Painter
@@ -29,13 +29,13 @@ class Opening(NamedTuple):
 
 
 def open_first(snapshot: Snapshot) -> Opening:
-    """Show the first session on the terminal of this process."""
+    """Show the first session on this process's terminal."""
     painter = Painter(sys.stdout.fileno(), os.environ)
     return open_session(snapshot, painter, Look(painter.size[0] - 1, theme_for(os.environ)))
 
 
 def open_session(snapshot: Snapshot, painter: Painter, look: Look) -> Opening:
-    """Show a session as it is now, with nothing typed."""
+    """Show a session in its present state, with an empty editor."""
     look.fit(painter)
     conversation = Conversation(snapshot, look)
     above = [*heading_rows(snapshot, look.width, look.paint), *conversation.begin()]

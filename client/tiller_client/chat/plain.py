@@ -1,7 +1,7 @@
 """`tiller chat --plain`: a session line by line, for screen readers and simple terminals.
 
-Whole lines are written, each once, and nothing is redrawn. What is typed answers what was asked
-last; else it is a command, or input for the model.
+Each line is written once and whole, and nothing is redrawn. A typed line answers the open request
+if there is one; else it is a command, or input for the model.
 """
 
 from tiller_client.chat.attaching import attachments
@@ -44,7 +44,7 @@ Your own custom commands work here, too, and those of the project."""
 
 
 class PlainChat:
-    """What typed lines mean in one session; `leaves` says whether the user wants to leave."""
+    """Interprets the lines typed in one session; `leaves` becomes true at `/quit`."""
 
     def __init__(self, session: SessionSummary, console: Console) -> None:
         self.leaves = False
@@ -52,10 +52,10 @@ class PlainChat:
         self._workspace = session.workspace
         self._console = console
         self._begun = ""
-        """The lines of a text that is not finished."""
+        """The lines so far of an unfinished text."""
 
     def op_of(self, line: str) -> AnyOp | None:
-        """The op that a line stands for, if any; raises `UsageError` if it can't be used."""
+        """The op for a line, if it needs one; raises `UsageError` if the line can't be used."""
         if line.endswith("\\"):
             self._begun += line[:-1] + "\n"
             return None
@@ -66,7 +66,7 @@ class PlainChat:
         return self._command(name.removeprefix("/") if name[:1] == "/" else "", rest.strip(), text)
 
     def _command(self, name: str, rest: str, text: str) -> AnyOp | None:
-        """The op of a command; commands that are not ours are input, which the daemon reads."""
+        """The op for a command; a command unknown here becomes input, as the daemon may know it."""
         match name:
             case "help":
                 for line in wrapped(HELP, self._console.width).split("\n"):
@@ -86,7 +86,7 @@ class PlainChat:
             case "queue":
                 return self._input(_required(name, rest), queue=True)
             case _ if name in SETTINGS:
-                # The daemon checks the value, and its answer lists those that exist.
+                # The daemon checks the value; its rejection lists the existing values.
                 settings = Settings(**{name: _required(name, rest)})  # type: ignore[arg-type]
                 return SessionConfigure(self._id, settings)
             case _:
@@ -99,7 +99,7 @@ class PlainChat:
 
 
 def run_plain(connection: DaemonConnection, session: SessionSummary, after: int) -> int:
-    """Show the events after one, ask, and send what is typed, until the user leaves."""
+    """Show the events after number `after`, and send typed lines, until the user leaves."""
     console = Console(lines=True)
     plain = PlainChat(session, console)
     console.line("type /help for help, /quit to leave")

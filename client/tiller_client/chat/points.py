@@ -1,4 +1,4 @@
-"""The points of a session to go back to: before each turn, by revert or fork. Pure."""
+"""Lists the points in a session to which a revert or fork can go back: before each turn. Pure."""
 
 from typing import NamedTuple
 
@@ -10,17 +10,17 @@ class Point(NamedTuple):
     """The point before a turn."""
 
     turn_id: str
-    """For `revert`."""
+    """The id of the turn, for `revert`."""
     seq: int
-    """The last event before it: `at` of `session_fork`."""
+    """The number of the last event before the turn, which is `at` in `session_fork`."""
     text: str
-    """First line of what began the turn, not made safe; empty if nothing was said."""
+    """The first line of the input that began the turn, not made safe; empty if there was none."""
     at: float
     """Unix seconds when the turn began; 0 if unknown."""
     files: int
-    """How many files the turn changed, as far as is known."""
+    """The number of files that the turn is known to have changed."""
     more_files: bool
-    """Whether it may have changed more."""
+    """Whether the turn may have changed more files."""
 
 
 def points(snapshot: Snapshot) -> list[Point]:
@@ -45,7 +45,7 @@ def points(snapshot: Snapshot) -> list[Point]:
 
 
 def _first_line(item: Item) -> str:
-    """What the user wrote, or the command that they ran."""
+    """The first line of the user's text or command."""
     match item:
         case UserMessage(text=text):
             lines = (line.strip() for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""Makes rows of the parts around the conversation: heading, queue, answers, editor; pure.
+"""Renders the parts around the conversation as rows: heading, queue, answers, editor; pure.
 
 All text in them is safe, and no row is wider than the terminal.
 """
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 GOES_ON = "  "
 EDITOR_ROWS_MAX = 12
-"""Rows of a long text that are shown, those around the cursor."""
+"""Maximum number of rows to show of the editor's text, around the cursor."""
 
 COMPLETIONS_SHOWN = 8
 QUEUED_SHOWN = 5
 
 NAME_COLUMNS = 24
-"""Width of the column of keys and commands where they are explained."""
+"""Width of the column with keys or commands in explanations."""
 
 ENTER = "  (Enter)"
-"""Behind the answer that Enter gives."""
+"""The mark after the answer that Enter gives."""
 
 HELP_HINT = "/help for keys · Enter sends · Ctrl-D leaves"
 
 
 class EditorRows(NamedTuple):
-    """The rows of the editor, without colours, and where the cursor is in them."""
+    """The rows of the editor, without colours, and the cursor's position in them."""
 
     rows: list[str]
     cursor: tuple[int, int]
 
 
 def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
-    """Which session this is."""
+    """The heading, which names the session."""
     title = one_line(snapshot.title) or "new session"
     parts = ["tiller", title, fork_line(snapshot), one_line(snapshot.workspace)]
     line = " · ".join(filter(None, parts))
@@ -51,7 +51,7 @@ def heading_rows(snapshot: Snapshot, width: int, paint: Paint) -> list[str]:
 
 
 def queue_rows(queue: Sequence[QueuedInput], width: int, paint: Paint) -> list[str]:
-    """The input that waits."""
+    """The queued inputs."""
     rows = [
         cut(f"  ◷ {'steers' if one.delivery == 'steer' else 'queued'}: {input_line(one)}", width)
         for one in queue
@@ -63,7 +63,7 @@ def queue_rows(queue: Sequence[QueuedInput], width: int, paint: Paint) -> list[s
 def answer_rows(
     asking: Asking, request: Request, others: int, how_to: str, width: int, paint: Paint
 ) -> list[str]:
-    """The answers to a request; `others` is how many more are open."""
+    """The answers to a request; `others` is the number of other open requests."""
     head = f"? {one_line(request.title)}" + (f"  (and {others} more)" if others else "")
     rows = [paint.asking(cut(head, width))]
     for choice in choices(request):
@@ -93,7 +93,7 @@ def explained_rows(
 
 
 def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
-    """What the user does to answer; `now` is of the clock of `Asking.seen`."""
+    """The hint on how to answer; `now` is a time of the clock used for `Asking.seen`."""
     if asking.typing is not None:
         return "type it, then Enter; Esc: back"
     if not editor_is_empty:
@@ -106,7 +106,7 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
 
 
 def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -> list[str]:
-    """What the word before the cursor may become."""
+    """The completions of the word before the cursor."""
     if state is None or not state.completions:
         return []
     at = state.complete_index or 0
@@ -122,7 +122,7 @@ def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -
 
 
 def hint(snapshot: Snapshot, asking: Asking) -> str:
-    """Return the hint in an empty editor."""
+    """The hint in an empty editor."""
     if asking.typing is not None:
         is_reason = asking.typing.decision == "reject"
         return "the reason, then Enter" if is_reason else "your answer, then Enter"
@@ -135,7 +135,7 @@ def hint(snapshot: Snapshot, asking: Asking) -> str:
 
 
 def editor_rows(text: str, position: int, width: int) -> EditorRows:
-    """Break a text into rows behind the prompt; `position` is the cursor's, in characters."""
+    """Break a text into rows after the prompt; `position` is the cursor's place in characters."""
     columns = max(1, width - cells(PROMPT) - 1)
     rows: list[str] = [""]
     used = 0

@@ -1,4 +1,4 @@
-"""The screen of a chat: lines that stay, and the frame below them, made of the chat's state."""
+"""Draws a chat: lines that stay, and below them a frame with the chat's present state."""
 
 import time
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """What the terminal shows of one chat."""
+    """The part of the terminal that shows one chat."""
 
     def __init__(self, chat: "Chat", painter: Painter, look: Look) -> None:
         self.painter = painter
@@ -36,26 +36,26 @@ class Screen:
         self._above: list[str] = []
         """Lines to print with the next frame."""
         self._asked = ""
-        """The request that the frame asks that was drawn last."""
+        """The id of the request in the frame that was drawn last."""
         self.pace = Pace(self.draw, self._seen)
 
     def begin(self) -> None:
-        """Draw on the terminal from now on; it is raw already."""
+        """Begin to draw on the terminal, which is already in raw mode."""
         self.painter.begin()
         self.pace.begin()
 
     def add(self, lines: Sequence[str]) -> None:
-        """Print lines that stay, with the next frame; their text is safe already."""
+        """Print lines that stay, with the next frame; their text must be safe."""
         self._above += lines
 
     def add_request(self, request: Request) -> None:
-        """Print what is asked, all of it, where it stays."""
+        """Print a whole request in lines that stay."""
         block = request_block(request, self.look.paint, self.look.width)
         self.add(["", *on_screen(block).split("\n")])
         self._chat.conversation.set_apart()
 
     def draw(self) -> None:
-        """Draw the state of the chat now, or once no other program has the terminal."""
+        """Draw the chat's state, unless another program has the terminal or it is too early."""
         if not self.painter.is_ours or not self.pace.may_draw():
             return
         self.look.fit(self.painter)
@@ -73,7 +73,7 @@ class Screen:
         self.pace.written(asked=is_written and bool(ask))
 
     def _seen(self) -> None:
-        """The last frame is on the terminal, so keys that come from now on may be about it."""
+        """Note that the last frame is on the screen, so that keys may now answer its request."""
         asking = self._chat.asking
         if asking.request is not None and asking.request.id == self._asked:
             asking.seen(time.monotonic())
@@ -105,7 +105,7 @@ class Screen:
         return Facts(model, agent, chat.notes.away or chat.notes.said, chat.notes.beside)
 
     def _question(self) -> list[str]:
-        """The menu, or else the answers to what is asked."""
+        """The rows of the menu, or else of the answers to the open request."""
         chat, width, paint = self._chat, self.look.width, self.look.paint
         if chat.menu is not None:
             return [on_screen(row) for row in chat.menu.rows(width, paint)]

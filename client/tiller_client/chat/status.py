@@ -1,4 +1,4 @@
-"""The bottom of the screen: what this session uses, and how far it is; pure."""
+"""The status line at the bottom of the screen: settings, state and figures; pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,51 +13,51 @@ from tiller_protocol.snapshot import Snapshot
 SEPARATOR = " · "
 
 BESIDE_COLUMNS = 40
-"""For the names of other frontends, which choose them freely."""
+"""Maximum width of the names of other frontends, which may be of any length."""
 
 NOTE_ROWS_MAX = 8
-"""Rows of a note, so that the text that is being written stays in sight."""
+"""Maximum height of a note in rows, so that the editor stays visible."""
 
 
 @dataclass
 class Notes:
-    """Notes to the user beside the facts."""
+    """Notes to the user in the status line."""
 
     away: str = ""
-    """Why no events come; empty while they do."""
+    """Why no events arrive; empty while they do."""
     said: str = ""
-    """About the last key or command; until the next key."""
+    """The note about the last key or command; shown until the next key."""
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
     said_before: str = ""
-    """`said` when the current key came, as a second key may depend on the note of the first."""
+    """The note before the present key, as a second key may depend on the first key's note."""
 
     def key_came(self) -> None:
-        """Forget what was said about the key before."""
+        """Forget the note about the previous key."""
         self.said_before, self.said = self.said, ""
 
     def no_key_came(self) -> None:
-        """Take it back: what came was from the terminal, not a key of the user."""
+        """Undo `key_came`, because the terminal sent this, not the user."""
         self.said = self.said_before
 
 
 class Facts(NamedTuple):
-    """What the snapshot does not tell."""
+    """Facts that are not in the snapshot."""
 
     model: str = ""
-    """The model of the next turn, where the session leaves that to the configuration."""
+    """The configured model, for sessions that have chosen none."""
     agent: str = ""
-    """The agent of the next turn, likewise."""
+    """The configured agent, for sessions that have chosen none."""
     note: str = ""
-    """What the user should know now, such as that the daemon is not running; shown first."""
+    """A note for the user, such as that the daemon is not running; shown first."""
     beside: Sequence[str] = ()
     """Names of the other frontends that have the session open."""
 
 
 def status_rows(snapshot: Snapshot, facts: Facts, now: float, width: int) -> list[str]:
-    """The line, without colours; parts at its end are left out where the terminal is narrow.
+    """The status line, without colours; on a narrow terminal, its last parts are left out.
 
-    A note that is longer than a line stands above it, whole.
+    A note that is longer than a line is shown above the status line.
     """
     note = one_line(facts.note)
     if cells(note) <= width:
@@ -80,14 +80,14 @@ def _line(line: str, parts: list[str], width: int) -> str:
 
 
 def beside(names: Sequence[str]) -> str:
-    """The other frontends, each name once: `neovim, tiller chat (2)`."""
+    """The names of other frontends, each once: `neovim, tiller chat (2)`."""
     counted = Counter(one_line(name) or "unnamed" for name in names)
     shown = (f"{name} ({count})" if count > 1 else name for name, count in counted.items())
     return cut(", ".join(shown), BESIDE_COLUMNS)
 
 
 def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
-    """The parts, the most important first."""
+    """The parts of the status line, the most important first."""
     settings, turn = snapshot.settings, snapshot.turn
     context = turn.context if turn else None
     model = context.model if context else settings.model or facts.model

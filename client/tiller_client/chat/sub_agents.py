@@ -1,4 +1,4 @@
-"""Follows the sessions of sub-agents that are at work, so that what they do can be shown."""
+"""Follows the sessions of working sub-agents, so that their work can be shown."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +11,17 @@ from tiller_protocol.items import Item, ToolCall
 from tiller_protocol.snapshot import Snapshot
 
 FOLLOWED_MAX = 32
-"""Sub-agents that are followed at the same time; each has a thread. More show only their steps."""
+"""Maximum number of sub-agents to follow, with a thread each; of others, only steps are shown."""
 
 RETRY_S = 0.5
-"""Time until a session that could not be followed is tried again."""
+"""Time until the next attempt to follow a session."""
 
 
 class SubAgents:
-    """The sub-agents of one session, and theirs. `items` are their histories, by session."""
+    """The sub-agents of one session, and their sub-agents; `items` has histories by session id."""
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
-        """`changed` is called when there is something new to show."""
+        """`changed` is called when a history has changed."""
         self.items: dict[str, Sequence[Item]] = {}
         self._client = client
         self._changed = changed
@@ -30,10 +30,10 @@ class SubAgents:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def look(self, owner: Snapshot) -> None:
-        """Follow those who work for a session now, and nobody else.
+        """Follow the sub-agents that now work for a session, and no others.
 
-        What is known of the others stays until the turn has ended, as their calls may not be
-        printed yet.
+        The histories of the others are kept until the turn has ended, as their calls may not have
+        been printed yet.
         """
         self._owner = owner
         wanted = list(self._working(owner))[:FOLLOWED_MAX]
@@ -54,14 +54,14 @@ class SubAgents:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _working(self, owner: Snapshot) -> Iterator[str]:
-        """The sessions that work for a session, directly or not."""
+        """The sessions that work for a session, directly or indirectly."""
         for session_id in working(owner):
             yield session_id
             if child := self._snapshots.get(session_id):
                 yield from self._working(child)
 
     async def _follow(self, session_id: str) -> None:
-        """Keep its history up to date until cancelled."""
+        """Keep a session's history up to date until cancelled."""
         while True:
             try:
                 session = self._client.session(session_id)
@@ -71,19 +71,19 @@ class SubAgents:
                     async for event in stream:
                         fold_replayed(snapshot, event)
                         self._take(session_id, snapshot, event)
-            except (StartedOver, TillerError):  # the session that shows it says what is wrong
+            except (StartedOver, TillerError):  # the owner's session reports the problem
                 await asyncio.sleep(RETRY_S)
 
     def _take(self, session_id: str, snapshot: Snapshot, event: Event | None = None) -> None:
         self._snapshots[session_id] = snapshot
         self.items[session_id] = snapshot.items
         if self._owner and (event is None or getattr(event.body, "sub_agent", None)):
-            self.look(self._owner)  # it may have sub-agents of its own
+            self.look(self._owner)  # this one may have sub-agents of its own
         self._changed()
 
 
 def working(snapshot: Snapshot) -> list[str]:
-    """The sessions of the sub-agents that a session's calls wait for, and of those beside it."""
+    """The ids of the sessions of a session's working sub-agents, also in the background."""
     calls: list[ToolCall] = []
     left = len(snapshot.open_items)
     for item in reversed(snapshot.items):  # open items are near the end

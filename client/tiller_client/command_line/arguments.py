@@ -376,7 +376,7 @@ def _add_rest(add: _AddParser) -> None:
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser.add_argument("--typescript", action="store_true", help="as TypeScript types instead")
-    parser = _verb(add, "completions", "completions", "print a script that completes tiller")
+    parser = _verb(add, "completions", "completions", "print a shell completion script for tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
     parser.add_argument("--remove", action="store_true", help="remove the demo's files at the end")

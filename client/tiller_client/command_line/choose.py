@@ -40,7 +40,8 @@ def list_sessions(
 ) -> Iterator[SessionSummary]:
     """Yield sessions, newest activity first; pages are fetched as they are consumed.
 
-    Sub-agents are left out, unless `owner_id` asks for those of a session, or `sub_agents` for all.
+    Sub-agents' sessions are left out, unless `owner_id` selects those of one session or
+    `sub_agents` includes all.
     """
     after: str | None = None
     left = limit
@@ -100,10 +101,10 @@ def session(
 def open_request(
     connection: DaemonConnection, reference: str
 ) -> tuple[str, SessionSummary | None, Request | None]:
-    """The id of the request that `reference` means, by the same rules without `last`.
+    """The id of the request that `reference` means, as for `session` but without `last`.
 
-    With it come the session and the request, unless `reference` is a whole id of none that is open:
-    the daemon can then report who has answered it already.
+    The session and the request are returned too, unless `reference` is a whole id and that request
+    is not open: the daemon can then report who has answered it.
     """
     known = {request.id: (session, request) for session, request in open_requests(connection)}
     if len(reference) >= ULID_CHARS:
@@ -115,13 +116,14 @@ def open_request(
 
 
 def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Request]]:
-    """The open requests, each with the session that shows it; if several do, the user's.
+    """The open requests, each with the session that shows it.
 
-    Sub-agents' requests show in the session that they work for, except those in the background.
+    A sub-agent's request is also open in the session that the sub-agent works for, unless the
+    sub-agent runs in the background. If a request is open in both, the older session is returned.
     """
     found: dict[str, tuple[SessionSummary, Request]] = {}
     sessions = list_sessions(connection, sub_agents=True)
-    # The sessions of sub-agents are newer than those that they work for.
+    # A sub-agent's session is newer than the session that it works for.
     for one in sorted(sessions, key=lambda session: session.created_at):
         for request in one.requests:
             found.setdefault(request.id, (one, request))
@@ -129,7 +131,7 @@ def open_requests(connection: DaemonConnection) -> list[tuple[SessionSummary, Re
 
 
 def turn_id(turns: Iterable[str], reference: str) -> str:
-    """The turn that `reference` means, by the same rules; `turns` are in order and may repeat."""
+    """The turn that `reference` means, as for `session`; `turns` are in order and may repeat."""
     known = list(dict.fromkeys(turns))
     if not known:
         raise UsageError("this session has no turn yet")
@@ -148,14 +150,14 @@ def session_name(session: SessionSummary | Snapshot) -> str:
 def _last(
     connection: DaemonConnection, directory: str, *, changes: bool, archived: bool
 ) -> SessionSummary:
-    """The session with the newest activity in `directory`, or in the nearest one above it.
+    """The session with the newest activity in `directory`, or in the nearest directory above it.
 
-    If there is none, the newest of all is taken, and the user is told. A verb that `changes`
-    something takes none: `revert last` must not revert another repository.
+    If there is none, take the newest session of all and tell the user. A verb that `changes`
+    something fails instead: `revert last` must not revert another repository.
     """
     here = Path(read_workspace(directory))
     remote = chosen_remote()
-    if remote and str(here) == remote.home():  # the default over there
+    if remote and str(here) == remote.home():  # the default on that machine
         for newest in list_sessions(connection, archived=archived, limit=1):
             return newest
     for place in (here, *here.parents):
@@ -177,7 +179,7 @@ def _last(
 
 
 def input_id(queued: Iterable[QueuedInput], reference: str) -> str:
-    """The queued input that `reference` means, by the same rules."""
+    """The queued input that `reference` means, as for `session` but without `last`."""
     return _unique([one.id for one in queued], reference, "queued input", "tiller queue SESSION")
 
 

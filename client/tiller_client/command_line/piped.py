@@ -10,7 +10,7 @@ CONTEXT_BYTES_MAX = 1024 * 1024
 """Longest context from stdin: about 300,000 tokens, more than most models take."""
 
 SAID_AFTER_S = 1.0
-"""After so much silence the user is told what is waited for."""
+"""After so much silence the user is told that this waits for stdin."""
 
 
 def read_context() -> str:
@@ -36,7 +36,7 @@ def read_context() -> str:
 
 
 def _read_to_end() -> bytes:
-    """Read stdin to its end, or beyond the limit."""
+    """Read stdin to its end, or until it exceeds `CONTEXT_BYTES_MAX`."""
     data = bytearray()
     said = False
     while len(data) <= CONTEXT_BYTES_MAX:

@@ -1,1 +1,1 @@
-"""Finding, starting and reaching the daemon."""
+"""Finds, starts and connects to the daemon."""

@@ -1,7 +1,7 @@
 """Submits ops to the daemon over one REQ socket, and starts the daemon if none is running.
 
-An op without an answer is sent again with the same id; the daemon executes an id once. Events
-come through `watch`.
+An op without an answer is sent again with the same id, which the daemon executes only once.
+`watch` receives events.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from tiller_protocol.ops import AnyOp, Hello, Submission
 from tiller_protocol.places import Places
 
 ANSWER_DEADLINE_S = 30.0
-"""Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
+"""Longest wait for an answer. The daemon answers once an op is in its log, before it is done."""
 
 GREETING_DEADLINE_S = 5.0
-"""How long to try the current token again while one daemon replaces another."""
+"""How long to retry with the current token while one daemon replaces another."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
@@ -35,14 +35,14 @@ _Kind = TypeVar("_Kind", bound=AnyResult)
 class DaemonConnection:
     """A frontend's connection to the daemon; a context manager, for one thread at a time.
 
-    `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start` a
-    daemon is started if none is running, now or at any later op.
+    `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start`, a
+    daemon is started if none is running, both now and at any later op.
     """
 
     hello: HelloResult
 
     leave = LEAVE
-    """How the user ends a wait for an answer."""
+    """The advice on how to end a wait for an answer."""
 
     latest: ClassVar["DaemonConnection | None"] = None
     """The latest connection of this process, until its daemon is stopped."""
@@ -56,11 +56,11 @@ class DaemonConnection:
         only_crashed: bool = False,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Connect and say hello as `name`; `environ` is for a daemon that this starts.
+        """Connect and say hello as `name`; a daemon that this starts gets `environ`.
 
-        With `only_crashed` this start is only for a daemon that has crashed.
-        Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
-        daemon speaks another version of the protocol.
+        With `only_crashed`, start a daemon only in place of one that has crashed. Raises
+        `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the daemon
+        speaks another version of the protocol.
         """
         self.places = places
         self._name = name
@@ -88,7 +88,7 @@ class DaemonConnection:
 
     @property
     def program(self) -> str:
-        """The beginning of command lines for this daemon."""
+        """The first words of a command line for this daemon, such as `tiller --host far`."""
         return self._daemon.program
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class DaemonConnection:
         self._socket.close()
 
     def ask(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
-        """Submit an op and return its result of type `kind`; raises as `submit`."""
+        """Submit an op and return its result of type `kind`; raises the same errors as `submit`."""
         result = self.submit(op).result
         if not isinstance(result, kind):
             raise TillerError(
@@ -106,18 +106,18 @@ class DaemonConnection:
         return result
 
     def look(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
-        """`ask` without starting a daemon that the user has stopped; raises `NoDaemon` then.
+        """Like `ask`, but raise `NoDaemon` instead of starting a daemon that the user has stopped.
 
-        One that has crashed is started.
+        A daemon that has crashed is started.
         """
         with self.starting_only_crashed():
             return self.ask(op, kind)
 
     @contextlib.contextmanager
     def starting_only_crashed(self) -> Generator[None]:
-        """Within it, raise `NoDaemon` instead of starting a daemon that the user has stopped.
+        """Within the block, raise `NoDaemon` instead of starting a daemon that the user stopped.
 
-        It is for what no user waits for: whoever stops a daemon means it.
+        For work that no user waits for, which must not undo `tiller daemon stop`.
         """
         self._only_crashed = True
         try:
@@ -127,12 +127,12 @@ class DaemonConnection:
 
     @contextlib.contextmanager
     def unless_stopped(self) -> Generator[None]:
-        """Run the block up to its end, or to where it needs a daemon that the user has stopped."""
+        """Run the block, but leave it as soon as it needs a daemon that the user has stopped."""
         with contextlib.suppress(NoDaemon), self.starting_only_crashed():
             yield
 
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
-        """Submit an op, under that id and name or a new one and its own, and wait for its answer.
+        """Submit an op, by default with a new id and the connection's name; wait for its answer.
 
         Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
         if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
@@ -150,7 +150,7 @@ class DaemonConnection:
     def _handshake(self) -> None:
         """Read the token of the running daemon and say hello.
 
-        Between the two the daemon may end and another one start, however often that happens.
+        Between these two steps, the daemon may be replaced by another one, even several times.
         """
         deadline = time.monotonic() + GREETING_DEADLINE_S
         while True:
@@ -173,21 +173,22 @@ class DaemonConnection:
                 DaemonConnection.latest = self
             case _:
                 raise TillerError(
-                    "the process on the daemon's socket does not speak tiller's protocol"
+                    "the process on the daemon's socket does not speak tiller's protocol; "
+                    "stop that process and try again"
                 )
 
     def _new_id(self) -> str:
-        """A fresh submission id."""
+        """Make a new submission id."""
         return self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
     def _read_token(self) -> str:
-        """Read the token of the daemon that listens, which has written it before."""
+        """Read the token of the listening daemon, which wrote it before it listened."""
         deadline = time.monotonic() + self._daemon.token_deadline_s
         while True:
             self._reach()
             try:
                 return self._daemon.token()
-            except (NoDaemon, LinkLost):  # it has stopped since it was connected
+            except (NoDaemon, LinkLost):  # the daemon has stopped since the connection was made
                 if time.monotonic() > deadline:
                     raise
                 self._socket.close()
@@ -200,7 +201,7 @@ class DaemonConnection:
         )
 
     def _connect(self) -> bool:
-        """Connect if a daemon listens; refuses a runtime directory that others can access."""
+        """Connect if a daemon listens; raises `NotPrivate` if others can access the directory."""
         if self._socket.connected:
             return True
         try:
@@ -210,7 +211,7 @@ class DaemonConnection:
         return self._socket.connect(self._daemon.greeting_s)
 
     def _exchange(self, op: AnyOp, submission_id: str, client: str = "") -> AnyAnswer:
-        """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
+        """Send an op and wait. If the daemon dies, its successor gets the same submission."""
         submission = Submission(submission_id, op, client or self._name, self._token)
         frame = encode_submission(submission)
         deadline = time.monotonic() + ANSWER_DEADLINE_S
@@ -233,7 +234,7 @@ class DaemonConnection:
         )
 
     def _silence(self, op: AnyOp) -> Silence:
-        """The wait for the answer to an op; the user is told once until the next answer."""
+        """The wait for an op's answer, which tells the user at most once until the next answer."""
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
@@ -244,7 +245,7 @@ class DaemonConnection:
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:
-    """Whether the daemon that got the op has another token than the one it was sent with."""
+    """Whether the daemon that got the op has a different token from the one sent with the op."""
     return isinstance(answer, Rejected) and answer.code == "unauthorized"
 
 

@@ -1,4 +1,4 @@
-"""Where a connection finds its daemon: on this machine. The other place is in `remote`."""
+"""Finds and starts the daemon on this machine; `remote` does so on other machines."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tiller_client.connecting.remote import RemoteDaemon
 
 CONNECT_DEADLINE_S = 15.0
-"""Longest wait for a daemon that is starting or stopping to listen or to end."""
+"""Longest wait until a starting daemon listens, or a stopping daemon ends."""
 
 POLL_S = 0.01
 """Time between two attempts to connect."""
@@ -24,18 +24,18 @@ class LocalDaemon:
     """The daemon of this user on this machine, running or not."""
 
     greeting_s = 0.0
-    """How long a new connection may take to show that a daemon is behind it; 0 if that is sure."""
+    """How long to wait on a new connection for the daemon's greeting; 0 if it surely listens."""
     token_deadline_s = 0.25
-    """Longest wait for the token of a daemon that listens."""
+    """Longest wait for the token of a listening daemon."""
     is_remote = False
-    """Whether reaching it may take long, because there is a network in between."""
+    """Whether the daemon is reached over a network, which may take long."""
     program = "tiller"
-    """The beginning of command lines for this daemon."""
+    """The first words of a command line for this daemon."""
     restart = "once no turn is running, run: tiller daemon restart"
-    """How the user starts a daemon of this version."""
+    """The advice on how to start a daemon of the same version as this program."""
 
     def __init__(self, places: Places, environ: Mapping[str, str]) -> None:
-        """`environ` is for a daemon that this starts."""
+        """A daemon that this starts gets `environ`."""
         self._places = places
         self._environ = environ
 
@@ -48,8 +48,8 @@ class LocalDaemon:
     ) -> None:
         """Return once `connect` succeeds; raises `NoDaemon`, `StartFailed` or `NoAnswer`.
 
-        With `may_start` it starts a daemon if none is running; with `only_crashed` only one that
-        has crashed. A daemon that holds its lock and does not listen is starting or stopping.
+        With `may_start`, start a daemon if none is running; with `only_crashed`, only if the last
+        daemon has crashed. A daemon that holds its lock but does not listen starts or stops.
         """
         deadline = time.monotonic() + CONNECT_DEADLINE_S
         silence = not_listening(self._places.runtime)
@@ -74,6 +74,6 @@ class LocalDaemon:
 
 
 def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | RemoteDaemon":
-    """The daemon of these places, which `my_places` returned or the caller made."""
+    """The daemon with these places: the chosen remote daemon, or one on this machine."""
     remote = chosen_remote()
     return remote if remote and remote.places == places else LocalDaemon(places, environ)

@@ -1,8 +1,8 @@
-"""One connection to a socket of nng, in nng's wire format over a unix socket; never blocks.
+"""One connection to an nng socket, in nng's wire format over a unix socket; never blocks.
 
-Each side begins with 8 bytes that name its protocol. Then every message is a byte 1, its length in
-8 bytes, and its body. Importing pynng takes a third of the time that a verb takes altogether, so
-the client does without.
+Each side first sends 8 bytes that name its protocol. Every message is a byte 1, its length in 8
+bytes, and its body. The client does not use pynng, whose import would take a third of a verb's
+time.
 """
 
 import socket
@@ -15,7 +15,7 @@ from tiller_protocol.codec import MESSAGE_BYTES_MAX
 
 REQ, REP = 0x30, 0x31
 PUB, SUB = 0x20, 0x21
-"""Numbers of nng's protocols; a REQ socket talks to a REP socket, a SUB to a PUB."""
+"""Numbers of nng's protocols; REQ sockets talk to REP sockets, SUB sockets to PUB sockets."""
 
 GREETING_BYTES = 8
 HEADER_BYTES = 9
@@ -23,11 +23,11 @@ MESSAGE: Final = b"\x01"
 """The only type of message."""
 
 READ_BYTES = 128 * 1024
-"""Maximum number of bytes to read at once: a burst of events can't block the keyboard for long."""
+"""Maximum number of bytes to read at once, so that a burst of events can't delay the keyboard."""
 
 
 class ConnectionLost(Exception):
-    """The peer has closed the connection, or sent what can't be a message."""
+    """The peer has closed the connection, or sent something that is not a message."""
 
 
 class NngPipe:
@@ -64,7 +64,7 @@ class NngPipe:
         self.write()
 
     def write(self) -> None:
-        """Write what is not sent yet, as far as possible; a lost connection shows in `read`."""
+        """Write as much of the unsent bytes as possible; `read` reports a lost connection."""
         try:
             while self._unsent:
                 with memoryview(self._unsent) as unsent:
@@ -76,9 +76,9 @@ class NngPipe:
             self._unsent.clear()
 
     def read(self) -> list[bytes]:
-        """Read up to `READ_BYTES`; returns the messages that are complete now.
+        """Read up to `READ_BYTES`, and return the messages that are complete now.
 
-        Raises `ConnectionLost`, or `TillerError` if the peer is not a socket of that protocol.
+        Raises `ConnectionLost`, or `TillerError` if the peer speaks another protocol.
         """
         try:
             data = self._socket.recv(READ_BYTES)
@@ -92,14 +92,17 @@ class NngPipe:
         return self._messages() if self.greeted or self._check_greeting() else []
 
     def close(self) -> None:
-        """Close the connection; what is not sent yet is dropped."""
+        """Close the connection; unsent bytes are dropped."""
         self._socket.close()
 
     def _check_greeting(self) -> bool:
         if len(self._received) < GREETING_BYTES:
             return False
         if not self._received.startswith(_greeting(self._peer)):
-            raise TillerError("the process on the daemon's socket does not speak nng's protocol")
+            raise TillerError(
+                "the process on the daemon's socket does not speak nng's protocol; "
+                "stop that process and try again"
+            )
         del self._received[:GREETING_BYTES]
         self.greeted = True
         return True

@@ -1,4 +1,4 @@
-"""Connections to the daemon for several threads: each submission takes one and gives it back."""
+"""Connections to the daemon for several threads; each submission borrows one."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from tiller_client.errors import NoDaemon, RejectedError
 from tiller_protocol.places import Places
 
 IDLE_MAX = 4
-"""Connections that are kept for later; more are closed after use."""
+"""Maximum number of connections to keep open between submissions."""
 
 
 class ConnectionPool:
@@ -20,7 +20,7 @@ class ConnectionPool:
     def __init__(
         self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
     ) -> None:
-        """Do not connect yet; `environ` is for a daemon that this starts."""
+        """Do not connect yet; a daemon that this starts gets `environ`."""
         self.places = places
         self.name = name
         self._environ = environ
@@ -31,7 +31,7 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def connection(self) -> Generator[DaemonConnection]:
-        """Lend a connection; raises as `DaemonConnection`. One that failed is not used again."""
+        """Lend a connection, and close it if it fails; raises the errors of `DaemonConnection`."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self.connect()
@@ -46,15 +46,16 @@ class ConnectionPool:
         self._keep(connection)
 
     def start_crashed(self) -> bool:
-        """Start the daemon if it has crashed; false if it was stopped. Raises as `connection`.
+        """Start the daemon if it has crashed; return false if it was stopped.
 
-        Threads that notice a crash at the same time start one daemon, not one each.
+        Raises the same errors as `DaemonConnection`. If several threads notice a crash at the same
+        time, only one daemon is started.
         """
         with self._starting:
             if not has_crashed(self.places.runtime):
                 return False
             try:
-                # An idle connection would notice only when it is used.
+                # An idle connection would notice the crash only when it is used.
                 self._keep(self.connect(only_crashed=True))
             except NoDaemon:
                 return False
@@ -71,7 +72,7 @@ class ConnectionPool:
         )
 
     def close(self) -> None:
-        """Close the idle connections now, and those in use once they are given back."""
+        """Close the idle connections now, and the others once they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -1,9 +1,9 @@
 """`--host`: a daemon on another machine, through OpenSSH.
 
-One master connection for each host carries everything: the far `tiller` is run over it to start the
-daemon and to learn where its sockets are, and then the two sockets are forwarded into a private
-directory here. Nothing listens on a network. The master stays for a while after a verb, so that
-the next one is quick. If it breaks, the next use makes another.
+Each host has one ssh master connection. Over it, `tiller` is run on the far machine, to start the
+daemon and to learn where its sockets are. Then ssh forwards the two sockets to a private directory
+here, so nothing listens on a network. The master connection stays open for a while after a verb, so
+that the next verb is quick. If the connection breaks, the next use makes a new one.
 """
 
 import contextlib
@@ -26,52 +26,53 @@ from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, TillerError
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, Places
 
 PERSIST_S = 120
-"""How long a master connection stays after its last use."""
+"""How long a master connection stays open after its last use."""
 
 ALIVE_S, ALIVE_MAX = 5, 3
-"""A network that has gone is noticed after this time, this many times."""
+"""Seconds between ssh's probes, and how many may go unanswered before the connection is lost."""
 
 CONNECT_S = 10
-"""Longest wait for the other machine to take the connection."""
+"""Longest wait until the other machine accepts the connection."""
 
 GREETING_S = 5.0
-"""Longest wait for the daemon behind a forwarded socket, which ssh accepts before it asks."""
+"""Longest wait for the greeting on a forwarded socket, where ssh accepts before the daemon does."""
 
 LINK_DEADLINE_S = 600.0
-"""How long to try to get a lost connection back: a train's tunnel, or a machine that restarts."""
+"""How long to retry after a connection was lost, as in a train's tunnel or during a reboot."""
 
 RETRY_S = 1.0
 
 DIRECTORY_BYTES_MAX = 70
-"""Longest path of the directory: ssh makes its socket under a name that is 19 bytes longer, and
-macOS allows 103."""
+"""Longest path of the directory: ssh's socket has a path that is 19 bytes longer, and macOS allows
+103 bytes."""
 
 SSH_FAILED = 255
 NOT_FOUND = 127
 
 FAR_COMMAND = 'PATH="$PATH:$HOME/.local/bin"; exec tiller "$@"'
-"""Where pipx, uv and `pip install --user` put programs; a shell without a login may not look."""
+"""Runs `tiller`, also from the directory of pipx, uv and `pip install --user`: the PATH of a shell
+without a login may lack it."""
 
 SSH_VARIABLE = "TILLER_SSH"
 """The command to use instead of `ssh`, with its options, like git's GIT_SSH_COMMAND."""
 
 
 class Address(NamedTuple):
-    """Where the far daemon is."""
+    """The user's home on the far machine, and the far daemon's token."""
 
     home: str
     token: str
 
 
 class RemoteDaemon:
-    """The daemon of a user on another machine; used like `LocalDaemon`. For any thread."""
+    """A daemon on another machine, with the methods of `LocalDaemon`; for any thread."""
 
     greeting_s = GREETING_S
     token_deadline_s = float(CONNECT_S)
     is_remote = True
 
     def __init__(self, host: str, local: Places) -> None:
-        """Do not connect yet; `local` are the places of this machine's user."""
+        """Do not connect yet; `local` are the user's places on this machine."""
         self.host = host
         self.program = f"tiller --host {host}"
         self.restart = (
@@ -87,18 +88,18 @@ class RemoteDaemon:
         self._lock = threading.Lock()
 
     def home(self) -> str:
-        """The far user's home; connects, and starts the daemon, if that was not done yet."""
+        """Return the user's home on the far machine; first connects and starts the daemon there."""
         if self._address is None:
             self._link(may_start=True)
         assert self._address
         return self._address.home
 
     def path(self, argument: str) -> str:
-        """A path on the other machine; a relative one is below the home."""
+        """Convert an argument to a path on the far machine; relative paths start at the home."""
         return posixpath.normpath(posixpath.join(self.home(), argument))
 
     def token(self) -> str:
-        """Return the token; after the first call the current one, as the daemon may be new."""
+        """Return the daemon's token; calls after the first read it again, as it may be new."""
         if self._address is None or self._is_token_used:
             self._link(may_start=False)
         assert self._address
@@ -110,9 +111,9 @@ class RemoteDaemon:
         connect: Callable[[], bool],
         *,
         may_start: bool,
-        only_crashed: bool = False,  # noqa: ARG002 - the far one's token can't be seen
+        only_crashed: bool = False,  # noqa: ARG002 - the far daemon's token can't be seen
     ) -> None:
-        """Return once `connect` succeeds; a connection that was there before is tried again."""
+        """Return once `connect` succeeds; retry for some minutes if a connection was lost."""
         deadline = time.monotonic() + LINK_DEADLINE_S
         was_linked, was_said = self._address is not None, False
         while not connect():
@@ -121,9 +122,9 @@ class RemoteDaemon:
                 if connect():
                     break
                 problem: TillerError = NoAnswer(
-                    f"the daemon on {self.host} runs, but does not answer over ssh; its sshd may "
-                    "forbid forwarding (AllowStreamLocalForwarding or AllowTcpForwarding in its "
-                    "sshd_config)"
+                    f"the daemon on {self.host} runs, but does not answer over ssh; check whether "
+                    "sshd there forbids forwarding (AllowStreamLocalForwarding or "
+                    "AllowTcpForwarding in its sshd_config)"
                 )
             except LinkLost as error:
                 problem = error
@@ -137,8 +138,8 @@ class RemoteDaemon:
             time.sleep(RETRY_S)
 
     def run_there(self, words: Sequence[str]) -> int:
-        """Run a command line on the other machine, with this terminal; returns its status."""
-        # This starts the master. If the command did, a reader of its output would wait for both.
+        """Run a command line on the far machine, with this terminal; return its exit status."""
+        # Starts the master connection: if the command did, the master would keep its output open.
         self._make_directory()
         self._run([self.host, "exit"])
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -149,7 +150,7 @@ class RemoteDaemon:
         return status
 
     def _link(self, *, may_start: bool) -> None:
-        """Start the daemon there, if it may be, and forward its sockets."""
+        """Forward the far daemon's sockets; with `may_start`, start the daemon if needed."""
         with self._lock:
             self._make_directory()
             action = "start" if may_start else "status"
@@ -178,19 +179,19 @@ class RemoteDaemon:
             self._address, self._is_token_used = Address(home, token.strip()), False
 
     def _far_json(self, words: Sequence[str]) -> dict[str, object]:
-        """What the far `tiller` prints; the last line, as a shell may say something before."""
+        """Decode the last line that the far `tiller` prints; a shell may print lines before it."""
         said = self._run([self.host, _far(words)], accepted=(0, 1))
         with contextlib.suppress(ValueError, IndexError):
             value: object = json.loads(said.splitlines()[-1])
             if isinstance(value, dict):
                 return cast("dict[str, object]", value)
         said = said.strip()
-        raise TillerError(f"the answer of the tiller on {self.host} is not JSON: {said}")
+        raise TillerError(f"`tiller` on {self.host} did not answer in JSON: {said}")
 
     def _run(self, words: Sequence[str], accepted: Sequence[int] = (0,)) -> str:
-        """Run ssh; returns what it printed, and raises with its last words."""
+        """Run ssh and return its output; raises an error with the last line of its stderr."""
         is_again = ["-o", "BatchMode=yes"] if self._address else []
-        # The master keeps its stderr open, so a pipe would never end.
+        # The master connection keeps stderr open, so a pipe would never end.
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(
                 [*self._ssh(), *is_again, *words],
@@ -240,5 +241,5 @@ class RemoteDaemon:
 
 
 def _far(words: Sequence[str]) -> str:
-    """A command line of the far `tiller`, for any login shell."""
+    """Quote the far `tiller` with these arguments for any login shell."""
     return shlex.join(["sh", "-c", FAR_COMMAND, "sh", *words])

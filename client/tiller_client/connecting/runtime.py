@@ -1,4 +1,4 @@
-"""Checks the runtime directory (its owner and mode, the token, whether a daemon runs) and stdin.
+"""Checks the runtime directory (owner, mode, token, whether a daemon runs), and stdin.
 
 Nothing here opens a socket or starts a process.
 """
@@ -25,23 +25,23 @@ FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everyone but the owner."""
 
 _chosen: list["RemoteDaemon"] = []
-"""The daemon on another machine that this process talks to, if there is one."""
+"""Holds the remote daemon that this process uses, if it uses one."""
 
 
 def choose_remote(daemon: "RemoteDaemon") -> None:
-    """Let `my_places` be those of this daemon from now on."""
+    """From now on, let `my_places` return this daemon's places."""
     _chosen.append(daemon)
 
 
 def chosen_remote() -> "RemoteDaemon | None":
-    """The daemon on another machine that was chosen, if one was."""
+    """The remote daemon that this process uses, or `None`."""
     return _chosen[0] if _chosen else None
 
 
 def my_places() -> Places:
-    """This user's directories, according to the environment of this process.
+    """The user's directories, according to this process's environment.
 
-    With a remote daemon, `runtime` is where its sockets are forwarded to.
+    With a remote daemon, `runtime` is the directory to which its sockets are forwarded.
     """
     if _chosen:
         return _chosen[0].places
@@ -74,7 +74,8 @@ def read_token(runtime: Path) -> str:
     except FileNotFoundError:
         raise NoDaemon("no daemon is running; start one with: tiller daemon start") from None
     except OSError as error:
-        raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
+        reason = os.strerror(error.errno or 0)
+        raise NotPrivate(f"{path} can't be read: {reason}; check its owner and mode") from None
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if status.st_uid != os.getuid() or status.st_mode & FOR_OTHERS:
@@ -85,9 +86,9 @@ def read_token(runtime: Path) -> str:
 
 
 def lock_holder(runtime: Path) -> int | None:
-    """The pid of the running daemon, if one is running, which may end at any moment.
+    """The pid of the daemon, which may end at any moment, or `None` if no daemon is running.
 
-    The daemon writes its pid as soon as it has the lock, which it holds until it ends.
+    The daemon writes its pid once it has the lock, which it holds until it ends.
     """
     try:
         text = (runtime / LOCK_FILE).read_text(encoding="ascii").strip()
@@ -97,13 +98,13 @@ def lock_holder(runtime: Path) -> int | None:
 
 
 def has_crashed(runtime: Path) -> bool:
-    """Whether the last daemon ended without removing its token, as it does when it is stopped."""
+    """Whether the last daemon has ended and left its token; a stopped daemon removes the token."""
     # In this order: a daemon that stops removes its token before it releases the lock.
     return not lock_is_held(runtime) and bool(token_stamp(runtime))
 
 
 def token_stamp(runtime: Path) -> str:
-    """What tells the latest daemon's token from others; empty if it was removed."""
+    """A stamp that differs for every daemon's token file; empty if the file was removed."""
     try:
         status = (runtime / TOKEN_FILE).lstat()
     except OSError:
@@ -112,10 +113,10 @@ def token_stamp(runtime: Path) -> str:
 
 
 def lock_is_held(runtime: Path) -> bool:
-    """Whether a daemon is running: it holds the lock before, while and after it listens.
+    """Whether a daemon is running; it holds the lock from its start to its end.
 
-    A connection that is made only to see whether a daemon listens would cost the next frontend
-    100 ms, as nng then waits before it accepts again.
+    To find out by connecting would cost the next frontend 100 ms, as nng then waits before it
+    accepts again.
     """
     try:
         descriptor = os.open(runtime / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -131,7 +132,7 @@ def lock_is_held(runtime: Path) -> bool:
 
 
 def stdin_is_piped() -> bool:
-    """Whether stdin is a pipe, a file or a socket: no terminal, not /dev/null, not closed."""
+    """Whether stdin is a pipe, a file or a socket, not a terminal, /dev/null or closed."""
     try:
         mode = os.fstat(STDIN).st_mode
     except OSError:

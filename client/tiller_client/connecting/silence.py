@@ -1,6 +1,6 @@
-"""Says what a verb waits for, once the daemon has been silent for a while.
+"""Tells the user what a verb waits for, once the daemon has been silent for a while.
 
-Only the command line does so: whoever uses the library is told by an exception at the deadline.
+Only the command line does this: users of the library get an exception at the deadline.
 """
 
 import math
@@ -13,10 +13,10 @@ from tiller_client.connecting.runtime import lock_holder
 from tiller_protocol.ops import AnyOp, Catalog, SessionCreate, TurnContinue, UserInput
 
 SAID_AFTER_S = 3.0
-"""The daemon answers once an op is in its log, which takes milliseconds."""
+"""Silence after which the user is told: the daemon usually answers within milliseconds."""
 
 SEARCH_SAID_AFTER_S = 0.5
-"""The same while a model is looked for, as a new user does not know that."""
+"""The same limit while a model is looked for: new users don't expect this wait."""
 
 LEAVE = "to leave, press Ctrl-C"
 
@@ -28,27 +28,27 @@ NEED_MODEL = (SessionCreate, UserInput, TurnContinue)
 
 
 class Silence:
-    """A wait for the daemon: `check` says once that it takes long."""
+    """A wait for the daemon; `check` tells the user once if it takes long."""
 
     say: ClassVar[Callable[[str], None] | None] = None
-    """How the user is told, if at all."""
+    """Shows a text to the user; `None` if the user is not to be told."""
 
     def __init__(
         self, describe: Callable[[], str], *, soon: bool = False, was_said: bool = False
     ) -> None:
-        """`describe` is called when it is time to tell the user, unless that `was_said` before.
+        """Begin to wait; `describe` returns the text for the user, unless it `was_said` before.
 
-        With `soon` that is after `SEARCH_SAID_AFTER_S`.
+        With `soon`, the user is told after `SEARCH_SAID_AFTER_S`.
         """
         self._describe = describe
         self.was_said = was_said
-        """Whether the user was told."""
+        """Whether the user has been told."""
         after_s = SEARCH_SAID_AFTER_S if soon else SAID_AFTER_S
         self._due = time.monotonic() + after_s if self.say and not was_said else math.inf
 
     @property
     def left_s(self) -> float:
-        """The time until `check` has something to say; infinite afterwards."""
+        """The time until `check` tells the user; infinite afterwards."""
         return max(0.0, self._due - time.monotonic())
 
     def check(self) -> None:
@@ -66,7 +66,7 @@ def not_listening(runtime: Path) -> Silence:
 
 
 def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
-    """What keeps the answer to an op waiting, and what the user can do, by `Daemon.program`."""
+    """The text about what an op waits for, with advice that begins with `program`."""
     match op:
         case Catalog(start_servers=True):
             return "still waiting for MCP servers to start"
@@ -80,7 +80,7 @@ def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
 
 
 def _stopped(runtime: Path) -> str:
-    """The sentence about a daemon that a signal has stopped; empty if it runs."""
+    """The text about a daemon that a signal has suspended; empty if the daemon runs."""
     pid = lock_holder(runtime)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

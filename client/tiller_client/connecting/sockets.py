@@ -1,7 +1,7 @@
-"""The two sockets of a frontend: REQ for ops, SUB for the events of one topic.
+"""A frontend's two sockets: REQ for ops, SUB for the events of one topic.
 
-All waits have a timeout, so that Ctrl-C works at once. No thread reads or reconnects in the
-background: a socket does so when it is used.
+All waits have a timeout, so that Ctrl-C works at once. There are no background threads: a socket
+reads and reconnects only when it is used.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 RESEND_S = 10.0
-"""After this, an unanswered request is sent again; on a new connection at once."""
+"""Time after which an unanswered request is sent again; a new connection gets it at once."""
 
 RECONNECT_S = 0.05
 """Shortest time between two attempts to connect for events."""
 
 JOIN_DEADLINE_S = 1.0
-"""Longest wait for the first connection; without one, events come late, by replay."""
+"""Longest wait for the first connection; without a connection, events come later, by replay."""
 
 REQUEST_ID_BYTES = 4
 LAST_PART = 0x8000_0000
-"""The bit that marks the last number of a route in nng; the only number here."""
+"""The bit that marks the last number of a route in nng; here routes have only one number."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class RequestSocket:
-    """REQ socket for ops. One request at a time: a new one replaces the previous one."""
+    """REQ socket for ops. Has one request at a time: a new request replaces the previous one."""
 
     def __init__(self, runtime: Path) -> None:
         """Prepare the socket; `connect` connects it."""
@@ -50,14 +50,14 @@ class RequestSocket:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether the socket is connected, as far as is known."""
         return self._pipe is not None
 
     def connect(self, greeting_s: float = 0.0) -> bool:
-        """Connect if there is no connection; false if nothing listens.
+        """Connect if there is no connection; return false if no daemon listens.
 
-        With `greeting_s`, something that does not greet within this time does not listen. A new
-        connection gets the unanswered request again.
+        With `greeting_s`, a daemon that sends no greeting within this time does not count as
+        listening. A new connection gets the unanswered request again.
         """
         if self._pipe is None:
             self._pipe = _open(self._path, REQ, REP)
@@ -67,14 +67,14 @@ class RequestSocket:
         return self._pipe is not None
 
     def send(self, frame: bytes) -> None:
-        """Send a request, now or once there is a connection."""
+        """Send a request, either now or once the socket is connected."""
         self._number += 1
         self._id = (self._number & (LAST_PART - 1) | LAST_PART).to_bytes(REQUEST_ID_BYTES, "big")
         self._frame = frame
         self._send()
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """Return the answer; `None` if there is none in time or the connection is lost."""
+        """Return the answer; `None` if it does not arrive in time or the connection is lost."""
         deadline = time.monotonic() + timeout_s
         try:
             while self._pipe and (left := deadline - time.monotonic()) > 0:
@@ -99,7 +99,7 @@ class RequestSocket:
             self._sent_at = time.monotonic()
 
     def _take(self, pipe: NngPipe, timeout_s: float) -> bytes | None:
-        """Wait for the connection once; returns the answer if it is there."""
+        """Wait once until the connection is ready; return the answer if it has arrived."""
         unsent = [pipe] if pipe.has_unsent else []
         readable, writable, _ = select.select([pipe], unsent, [], timeout_s)
         if writable:
@@ -121,7 +121,7 @@ class EventSocket:
     def __init__(self, runtime: Path, topic: str) -> None:
         """Subscribe, and wait at most `JOIN_DEADLINE_S` for the connection.
 
-        Events that come with the connection are dropped, so ask for a replay after this.
+        Events that arrive while connecting are dropped, so ask for a replay after this.
         """
         self._path = runtime / EVENTS_SOCKET
         self._prefix = topic.encode() + TOPIC_END
@@ -142,7 +142,7 @@ class EventSocket:
 
     @property
     def sources(self) -> list[int]:
-        """The descriptor to wait for; none without a connection."""
+        """The descriptor to wait for; empty without a connection."""
         return [self._pipe.fileno()] if self._pipe else []
 
     @property
@@ -168,14 +168,14 @@ class EventSocket:
         return events
 
     def drain_bodies(self) -> list[bytes]:
-        """Return what has arrived under the topic, as `drain` does, without decoding it."""
+        """Like `drain`, but return the bodies of messages with the topic, not decoded."""
         start = len(self._prefix)
         return [one[start:] for one in self.drain_all() if one.startswith(self._prefix)]
 
     def drain_all(self) -> list[bytes]:
-        """Return what has arrived, with its topics: the daemon sends every topic to everyone.
+        """Return the messages of all topics that have arrived, with their topics.
 
-        Connects again if the connection was lost.
+        The daemon sends every topic to everyone. Connects again if the connection was lost.
         """
         now = time.monotonic()
         if self._pipe is None and now - self._tried_at > RECONNECT_S:
@@ -193,7 +193,7 @@ class EventSocket:
         return messages
 
     def take_joined(self) -> bool:
-        """Whether there was a new connection since the last call: events may be missing."""
+        """Return whether the socket has connected since the last call, so events may be missing."""
         joined, self._joined = self._joined, False
         return joined
 
@@ -205,7 +205,7 @@ class EventSocket:
 
 
 def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:
-    """Wait until the peer has greeted; false if it has gone or does not."""
+    """Wait for the peer's greeting; return false if the peer is gone or sends none in time."""
     deadline = time.monotonic() + timeout_s
     with contextlib.suppress(ConnectionLost):
         while not pipe.greeted and (left := deadline - time.monotonic()) > 0:
@@ -215,7 +215,7 @@ def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:
 
 
 def _open(path: Path, own: int, peer: int) -> NngPipe | None:
-    """Connect; `None` if nothing listens, or too many connections wait to be accepted."""
+    """Connect; return `None` if no daemon listens, or if too many connections wait."""
     try:
         return NngPipe(path, own, peer)
     except OSError as error:

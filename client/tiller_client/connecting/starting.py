@@ -2,12 +2,12 @@
 
 If the daemon is installed as a service, the service manager starts it.
 
-If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
-exit at once, and every frontend connects to the winner. A frontend that only replaces a crashed
-daemon says which one: if the winner is stopped at that moment, no other takes its place.
+If several frontends start a daemon at the same time, only one daemon gets the lock. The others exit
+at once, and every frontend connects to the winner. A frontend that only replaces a crashed daemon
+says which one, so that no daemon is started if the winner is stopped at that moment.
 
-Both the daemon and a verb import for a while. `begin` starts the daemon first, so that they do it
-at the same time; so this module imports little.
+Both the daemon and a verb spend some time importing modules. `begin` starts the daemon first, so
+that they do so at the same time. This module therefore imports little.
 """
 
 import os
@@ -28,13 +28,13 @@ START_DEADLINE_S = 15.0
 
 POLL_S = 0.002
 SPAWN_AGAIN_S = 1.0
-"""The loser of a race exits with status 0. If no daemon listens after this, start another."""
+"""A daemon that lost the race exits with status 0. If none listens after this, start another."""
 
 OUTPUT_LINES_SHOWN = 8
 OUTPUT_TAIL_BYTES = 16 * 1024
 
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
-"""`-P` keeps Python from running a directory of that name in the current directory instead."""
+"""`-P` keeps Python from running a directory `tiller_daemon` in the current directory instead."""
 
 STOPPED_SINCE = "no daemon is running: the one started after the crash has stopped, too"
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 
 class DaemonStart:
-    """A daemon that was started, or a service manager that starts it; it may not listen yet.
+    """A start of the daemon, or of the service manager's command that starts it.
 
-    Its process has its own process session and outlives this one; it need not be waited for.
+    The daemon may not listen yet. Its process has its own process session and outlives this one.
     """
 
     def __init__(self, places: Places, environ: Mapping[str, str], after_crash: str = "") -> None:
-        """Start it; raises `OSError` if its output can't be stored.
+        """Start the daemon; raises `OSError` if its output can't be stored.
 
-        With the stamp `after_crash` it only replaces the daemon that left that token.
+        With `after_crash`, only replace the crashed daemon whose token has that stamp.
         """
         self.places = places
         self._environ = environ
         command = start_command(environ)
-        # A service manager starts one at a time, and knows what was stopped.
+        # A service manager starts one daemon at a time, and knows whether it was stopped.
         self._after_crash = "" if command else after_crash
         arguments = ("--after-crash", after_crash) if after_crash else ()
         self._command = command or (*DAEMON_COMMAND, *arguments)
@@ -68,9 +68,9 @@ class DaemonStart:
         _starts[:] = [start for start in _starts if start.process.poll() is None] + [self]
 
     def wait(self, is_up: Callable[[], bool]) -> None:
-        """Return once `is_up`; raises `StartFailed` with the last lines of the output.
+        """Return once `is_up`; raises `StartFailed` with the last lines of the daemon's output.
 
-        Raises `NoDaemon` if another one has replaced the crashed one, and was stopped.
+        Raises `NoDaemon` if another daemon has replaced the crashed one, and was stopped.
         """
         deadline = time.monotonic() + START_DEADLINE_S
         ended_at: float | None = None
@@ -96,15 +96,15 @@ class DaemonStart:
 
 
 _starts: list[DaemonStart] = []
-"""The daemons that this process started. Python warns if a handle is dropped while its process is
-running, as a daemon is meant to be."""
+"""The daemons that this process started. Their handles are kept, because Python warns if a handle
+is dropped while its process is running."""
 
 _begun: list[DaemonStart] = []
-"""The start that `begin` began, until somebody waits for it."""
+"""The start that `begin` has made, until `start_daemon` takes it."""
 
 
 def begin(places: Places, environ: Mapping[str, str]) -> None:
-    """Start a daemon if none is running, without waiting; `start_daemon` reports failures."""
+    """Start a daemon if none is running, without waiting; `start_daemon` will report a failure."""
     with suppress(OSError, NotPrivate):
         with suppress(NoDaemon):
             check_runtime(places.runtime)
@@ -120,7 +120,7 @@ def start_daemon(
 ) -> None:
     """Start a daemon, unless `begin` has, and return once `is_up`.
 
-    Raises as `DaemonStart.wait`.
+    Raises the same errors as `DaemonStart.wait`.
     """
     begun = _begun.pop() if _begun else None
     if begun is None or begun.places != places:
@@ -129,13 +129,13 @@ def start_daemon(
 
 
 def wait_for_daemons(places: Places) -> None:
-    """Wait until the daemons that this process started there have ended."""
+    """Wait until the daemons that this process started at these places have ended."""
     for start in [start for start in _starts if start.places == places]:
         start.process.wait()
 
 
 def last_lines(path: Path, count: int, offset: int = 0) -> str:
-    """The last `count` lines of a file after byte `offset`; empty if there is no file."""
+    """The last `count` lines of a file, from byte `offset` on; empty if the file is missing."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -170,10 +170,10 @@ def _spawn(
 
 
 def _failure(status: int) -> str:
-    """What became of a daemon that has ended with a status; negative: by that signal."""
+    """How a daemon ended, by its exit status; a negative status is a signal."""
     if status > 0:
         return "the daemon could not start"
-    import signal  # imported by few verbs, and this module by all
+    import signal  # only few verbs need it, but all import this module
 
     try:
         name = signal.Signals(-status).name

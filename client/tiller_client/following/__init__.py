@@ -1,1 +1,1 @@
-"""Following sessions: every event once, in order."""
+"""Follows sessions: delivers every event once, in order."""

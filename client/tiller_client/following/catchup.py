@@ -1,8 +1,8 @@
-"""Follows a session's events without a gap, as a state machine without socket or clock.
+"""Follows a session's events without gaps: a state machine that has no socket and no clock.
 
-Live events may be lost, duplicated or late. Events that were delivered before are dropped; a gap, a
-reconnection or a silence requires a replay. The caller subscribes first, then asks for the replay
-that `wanted` names, until it is `None`.
+Live events may be lost, duplicated or late. Duplicates are dropped. A gap, a reconnection or a
+silence requires a replay. The caller subscribes first, and then asks for replays after `wanted`
+until `wanted` is `None`.
 """
 
 import os
@@ -14,14 +14,14 @@ from tiller_protocol.events import Event
 from tiller_protocol.ops import FOLLOW_LEASE_S, Replay
 
 RENEW_S = FOLLOW_LEASE_S / 4
-"""Longest time between two replays, so that this frontend counts as one that follows."""
+"""Longest time between two replays, so that the daemon counts this frontend as a follower."""
 
 FRONTEND_ID = os.urandom(8).hex()
-"""This process, among those that follow a session."""
+"""Identifies this process among the followers of a session."""
 
 
 class ReplayedEvents(NamedTuple):
-    """The next events, in order; with `started_over` the log is new and followed from its start."""
+    """The next events, in order; `started_over`: they are from a new log, from its start on."""
 
     events: list[Event]
     started_over: bool = False
@@ -30,11 +30,11 @@ class ReplayedEvents(NamedTuple):
 class Follower:
     """The position of one frontend in one session's log.
 
-    Everything up to the `seq` `last` was delivered; `head` is the highest `seq` that is known.
+    The events up to number `last` were delivered; `head` is the highest known event number.
     """
 
     def __init__(self, log_id: str, after: int = 0) -> None:
-        """Start after the event `after`; 0 starts with the first event."""
+        """Start after event number `after`; 0 starts with the first event."""
         self.last = after
         self.head = after
         self.others: tuple[str, ...] = ()
@@ -44,19 +44,19 @@ class Follower:
 
     @property
     def wanted(self) -> int | None:
-        """`after` of the replay to ask for now; `None` if live events are enough."""
+        """The event number after which to ask for a replay; `None` if no replay is needed."""
         return self.last if self._gap_suspected or self.head > self.last else None
 
     def replay(self, session_id: str) -> Replay:
-        """The replay to ask for if one is wanted."""
+        """Make the op that asks for the next replay."""
         return Replay(session_id, self.last, follower=FRONTEND_ID)
 
     def suspect_gap(self) -> None:
-        """Require a replay: events may be lost after a silence, a reconnection or a stop."""
+        """Require a replay, as after a silence, a reconnection or a stop events may be missing."""
         self._gap_suspected = True
 
     def take_live(self, events: Iterable[Event]) -> list[Event]:
-        """Process published events; returns those to deliver next."""
+        """Process published events; return the events to deliver now."""
         next_ones: list[Event] = []
         for event in events:
             if event.seq == self.last + 1:
@@ -66,11 +66,11 @@ class Follower:
         return next_ones
 
     def take_replay(self, result: ReplayResult, log_id: str) -> ReplayedEvents:
-        """Process the answer to a replay of `wanted` by the daemon whose log is `log_id`.
+        """Process the answer to `replay`, from the daemon whose log is `log_id`.
 
-        A replay may omit deltas of items completed long ago, so `upto` defines how far it reaches.
-        After a replay without progress, the next one waits for another gap or `suspect_gap`. A
-        different log, or one that ends before `last`, is followed from its start.
+        A replay may omit deltas of items completed long ago, so `upto` tells how far it reaches.
+        After a replay without progress, no replay is wanted until the next gap or `suspect_gap`. A
+        different log, or a log that ends before `last`, is followed from its start.
         """
         self.others = result.followers
         if log_id != self._log_id or result.head < self.last:

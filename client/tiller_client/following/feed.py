@@ -1,7 +1,7 @@
-"""The events of one session for programs that run threads: every event once, in order.
+"""The events of one session, each once and in order, for programs with threads.
 
-A `Feed` survives restarts of the daemon. It starts a daemon that has crashed, but not one that was
-stopped: that is left to the next submission, or to the user.
+A `Feed` survives restarts of the daemon. It starts a daemon that has crashed. If the daemon was
+stopped, the feed waits until a submission or the user starts it.
 """
 
 import select
@@ -16,17 +16,17 @@ from tiller_client.following.watch import Wakeup, Watch, WatchUpdate
 from tiller_protocol.events import TurnEnded
 
 RETRY_S = 0.2
-"""Time between two looks for a daemon that was stopped."""
+"""Time between two attempts to connect while the daemon is stopped."""
 
 
 class Feed:
-    """A session's events after a given one. One thread calls `wait`; any thread may `close` it."""
+    """A session's events after a given event. One thread calls `wait`; any thread may `close`."""
 
     def __init__(self, pool: ConnectionPool, session_id: str, after: int = 0) -> None:
         """Do not connect yet; `wait` subscribes."""
         self.session_id = session_id
         self.caught_up = False
-        """Whether everything known to be in the log was taken or is ready."""
+        """Whether all events known to be in the log were taken or are ready."""
         self._pool = pool
         self._after = after
         self._connection: DaemonConnection | None = None
@@ -41,7 +41,7 @@ class Feed:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return self._watch is not None and self._watch.connected
 
     @property
@@ -51,17 +51,17 @@ class Feed:
 
     @property
     def last(self) -> int:
-        """The `seq` up to which events were delivered by the daemon."""
+        """The number of the last event that the daemon has delivered."""
         return self._watch.last if self._watch else self._after
 
     def take(self) -> WatchUpdate | None:
-        """Return the next events, or that the log is a new one; `None` if nothing is ready."""
+        """Return the next events, or that the daemon has a new log; `None` if nothing is ready."""
         return self._ready.popleft() if self._ready else None
 
     def wait(self) -> None:
         """Wait for events, at most about a second, if none are ready.
 
-        Raises `RejectedError` if there is no such session, and as `DaemonConnection`.
+        Raises `RejectedError` if there is no such session, and the errors of `DaemonConnection`.
         """
         try:
             with self._waiting:
@@ -72,7 +72,7 @@ class Feed:
                 self._release()
 
     def close(self) -> None:
-        """End a `wait` in another thread, and close the sockets once nothing waits."""
+        """End a `wait` in another thread, and close the sockets once no thread waits."""
         with self._closing:
             if self.closed:
                 return
@@ -105,7 +105,7 @@ class Feed:
         self._wakeup.take()
 
     def _release(self) -> None:
-        """Close what is open, unless a thread waits, which then does so."""
+        """Close the sockets, unless a thread waits, which then closes them."""
         if not self._waiting.acquire(blocking=False):
             return
         try:

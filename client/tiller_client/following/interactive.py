@@ -1,6 +1,6 @@
 """Follows one session: shows its events, asks its requests, sends typed lines.
 
-Shared by all verbs that follow a session; they decide when it ends and what Ctrl-C does.
+All verbs that follow a session use this; they decide when to stop and what Ctrl-C does.
 """
 
 import time
@@ -37,27 +37,27 @@ IDLE_HINT = "type the next task · Ctrl-C leaves »"
 
 
 class _OpenRequests:
-    """The open requests of a session, oldest first, and which of them the user is dealing with."""
+    """The open requests of a session, oldest first, with the user's progress in answering them."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, Request] = {}
         self.shown = ""
-        """The one that was shown last: an answer must not go to another one."""
+        """The request that was shown last: an answer must not go to another request."""
         self.asked = ""
-        """The one that typed lines answer."""
+        """The request that a typed line answers."""
         self.answered = ""
-        """The one whose answer was accepted, until its resolution is shown."""
+        """The request whose answer was accepted, until its resolution is shown."""
         self.rejecting = ""
-        """The one whose reason for a rejection is being typed."""
+        """The request that the user is rejecting, while the reason is being typed."""
         self._hinted: set[str] = set()
 
     def clear(self) -> None:
-        """Forget all of them: their turn has ended, or the log is a new one."""
+        """Forget all requests: their turn has ended, or the daemon has a new log."""
         self.by_id.clear()
         self.answered = ""
 
     def resolve(self, request_id: str) -> None:
-        """Forget one of them."""
+        """Forget one request, which was resolved."""
         self.by_id.pop(request_id, None)
         if self.rejecting == request_id:
             self.rejecting = ""
@@ -65,7 +65,7 @@ class _OpenRequests:
             self.answered = ""
 
     def take_unhinted(self) -> list[Request]:
-        """Return those that this has not returned before."""
+        """Return the requests that this has not returned before."""
         new = [request for request in self.by_id.values() if request.id not in self._hinted]
         self._hinted.update(request.id for request in new)
         return new
@@ -74,10 +74,10 @@ class _OpenRequests:
 class InteractiveSession:
     """A session on a console.
 
-    It is `busy` while a turn is running, according to the events so far, and `idle` once the
-    session is, which is the last event after a turn. If `ends_with` is the id of a turn, that
-    turn's end is stored in `ended` and is the last event shown. If `ends_with_input` is the id of a
-    queued input, `ends_with` becomes the id of the turn that takes it.
+    It is `busy` while a turn is running, and `idle` once the session has reported that it is idle,
+    which is the last event after a turn. If `ends_with` is the id of a turn, that turn's end is
+    stored in `ended` and is the last event shown. If `ends_with_input` is the id of a queued input,
+    `ends_with` becomes the id of the turn that takes the input.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class InteractiveSession:
         op_of: Callable[[str], AnyOp | None] | None = None,
         goes_on: str = "",
     ) -> None:
-        """Typed lines are sent with `delivery`, or as `op_of` makes them an op.
+        """Send typed lines as input with `delivery`, or as the op that `op_of` makes.
 
-        Input that starts a turn is shown with `prompts`, and the whole output of calls with
-        `whole`. Hints name `goes_on`, or a verb, for going on with the session. If there is no
-        keyboard and `says_how_to_answer` is set, it is shown how to answer requests from elsewhere.
+        With `prompts`, show input that starts a turn; with `whole`, the whole output of calls.
+        Hints name `goes_on`, or else a verb, as the command that continues the session. With
+        `says_how_to_answer` and without a keyboard, show the commands that answer requests.
         """
         self._connection = connection
         self.session_id = session_id
@@ -128,16 +128,16 @@ class InteractiveSession:
 
     @property
     def has_requests(self) -> bool:
-        """Whether something is asked that has not been answered."""
+        """Whether a request is open."""
         return bool(self._requests.by_id)
 
     def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
-        """Set the state to begin with; the events that follow update it."""
+        """Set the initial state, which later events update."""
         self._requests.by_id = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
 
     def follow(self, session: SessionSummary, is_done: Callable[[], bool]) -> None:
-        """Show the session from its present state, until the user leaves or `is_done`."""
+        """Show the session from its present state on, until the user leaves or `is_done`."""
         self.start_from(session.requests, busy=session.status != "idle")
         try:
             while True:
@@ -148,7 +148,7 @@ class InteractiveSession:
             self.show_end()
 
     def advance(self) -> WatchUpdate:
-        """Wait for the next update, show it, ask the next request, send typed lines."""
+        """Wait for the next update and show it; send typed lines; ask the next request."""
         update = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
         self._renderer.width = self._console.width
         if update.continued:
@@ -171,7 +171,7 @@ class InteractiveSession:
         return update
 
     def show_end(self) -> None:
-        """Remove the bottom line and end an unfinished line."""
+        """Remove the bottom line, and end an unfinished line."""
         self._console.bottom()
         self._console.show(self._renderer.end_line())
 
@@ -196,7 +196,7 @@ class InteractiveSession:
                 pass
 
     def _is_last(self, event: Event) -> bool:
-        """Whether the end of this turn is the one to wait for."""
+        """Whether the turn that ends here is the one to wait for."""
         if self.ends_with_input and self.ends_with is None:
             return self._is_queued
         return event.turn_id == self.ends_with
@@ -214,7 +214,7 @@ class InteractiveSession:
             self._requests.shown = event.body.request.id
 
     def _ask_next(self) -> None:
-        """Ask the oldest open request here, or without a keyboard show how to answer it."""
+        """Ask the oldest open request; without a keyboard, show the command that answers it."""
         if self._console.keyboard is None:
             for request in self._requests.take_unhinted():
                 self._show_whole(request)
@@ -236,13 +236,13 @@ class InteractiveSession:
         self._console.ask(prompt_for(request, rejecting=rejecting), request.id)
 
     def _show_whole(self, request: Request) -> None:
-        """Show this request unless it was shown last."""
+        """Show this request, unless it was the last one shown."""
         if self._requests.shown != request.id:
             self._requests.shown = request.id
             self._console.show(self._renderer.ask(request))
 
     def _show_activity(self) -> None:
-        """Show at the bottom what is going on, with the output of a running call below it."""
+        """Show the current activity at the bottom, above the output of a running call."""
         if not self._renderer.at_line_start:
             self._console.bottom()
         elif not self.busy and not self._json and self._delivery == "auto":
@@ -255,9 +255,9 @@ class InteractiveSession:
             self._console.bottom(self._renderer.moving_line(time.time()), *output, *hint)
 
     def _take_line(self, line: str) -> None:
-        """Answer the request that was asked with a typed line, or else send it to the session.
+        """Answer the request on the screen with a typed line; if there is none, send the line.
 
-        Lines typed before a request was on the screen never answer it.
+        A line that was typed before the request was on the screen never answers it.
         """
         request = self._requests.by_id.get(self._requests.asked)
         if request is None:

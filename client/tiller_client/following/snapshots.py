@@ -13,11 +13,11 @@ from tiller_protocol.ops import Replay, SessionGet
 from tiller_protocol.snapshot import Snapshot, fork_base
 
 Ask = Callable[[Any, type[Any]], Any]
-"""Submits an op and returns its result of that type, as `DaemonConnection.ask`."""
+"""Submits an op and returns its result of the given type, like `DaemonConnection.ask`."""
 
 
 def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
-    """Return a session's snapshot, whatever its size; raises as `ask`."""
+    """Return a session's snapshot, whatever its size; raises the same errors as `ask`."""
     try:
         return ask(SessionGet(session_id), SessionResult).snapshot
     except RejectedError as error:
@@ -27,7 +27,7 @@ def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
 
 
 def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
-    """Yield the events after the one with the number `after`, up to the end of the log."""
+    """Yield the events after number `after`, up to the end of the log."""
     while True:
         page = ask(Replay(session_id, after), ReplayResult)
         yield from page.events
@@ -37,7 +37,7 @@ def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:
 
 
 def _folded(ask: Ask, session_id: str, upto: int | None = None) -> Snapshot:
-    """Fold a session's events, all or up to number `upto`, on top of what a fork shares."""
+    """Fold a session's events up to number `upto`, or all; a fork begins with the shared events."""
     from tiller_protocol.fold import fold_replayed
 
     snapshot = Snapshot(session_id)

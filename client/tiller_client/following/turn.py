@@ -1,4 +1,4 @@
-"""A turn that this program has started: shows it until it has ended, and says how it ended."""
+"""Shows a turn that this program has started until the turn ends, and reports its outcome."""
 
 import contextlib
 from argparse import Namespace
@@ -21,7 +21,7 @@ STATUS_LIMIT_REACHED = 4
 
 
 class RunningTurn:
-    """The turn of an op, on this program's output."""
+    """The turn that an op starts, shown on this program's output."""
 
     def __init__(
         self,
@@ -33,7 +33,10 @@ class RunningTurn:
         *,
         asks: bool,
     ) -> None:
-        """`arguments` have `json`, `verbose` and `quiet`; `asks` waits for answers of others."""
+        """Use `json`, `verbose` and `quiet` of `arguments`.
+
+        Without a keyboard, a request interrupts the turn, unless `asks`: others may answer it.
+        """
         self._connection = connection
         self._op = op
         self._signals = signals
@@ -47,14 +50,14 @@ class RunningTurn:
             watch,
             self._console,
             json=self._json,
-            prompts=isinstance(op, TurnContinue),  # others would repeat what was just typed
+            prompts=isinstance(op, TurnContinue),  # other prompts have just been typed
             whole=arguments.verbose,
             delivery="steer",
             says_how_to_answer=not self._gives_up,
         )
 
     def follow(self, begun: Started | Queued | Steered) -> int:
-        """Show the session until the turn has ended; returns the exit status."""
+        """Show the session until the turn has ended; return the exit status."""
         session = self._session
         session.start_from((), busy=True)
         if isinstance(begun, Started):
@@ -83,7 +86,7 @@ class RunningTurn:
             try:
                 update = self._session.advance()
             except OSError:
-                if self._signals.interrupted:  # the same signal has ended the reader of stdout
+                if self._signals.interrupted:  # the signal has also ended the reader of stdout
                     self._interrupt()
                 raise
             if self._session.ended:
@@ -96,14 +99,14 @@ class RunningTurn:
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether the turn of this program waits for an answer, not one before it."""
+        """Whether this program's own turn, not an earlier one, waits for an answer."""
         return self._session.has_requests and self._session.ends_with is not None
 
     def _interrupt(self) -> None:
         session = self._session
         if session.ends_with is None and session.ends_with_input:
-            # The running turn is not that of this program.
-            with contextlib.suppress(RejectedError):  # it may have been taken just now
+            # The running turn is not this program's own.
+            with contextlib.suppress(RejectedError):  # the input may have been taken just now
                 edit = QueueEdit(session.session_id, session.ends_with_input, "remove")
                 self._connection.submit(edit)
                 if self._signals.timed_out:
@@ -111,11 +114,11 @@ class RunningTurn:
                         "the time limit (--timeout) has passed; your input was taken off the queue"
                     )
                 raise KeyboardInterrupt
-        with contextlib.suppress(RejectedError):  # it may have ended just now
+        with contextlib.suppress(RejectedError):  # the turn may have ended just now
             self._connection.submit(Interrupt(session.session_id, session.ends_with))
 
     def _status(self, ended: TurnEnded) -> int:
-        """The exit status; says what interrupted the turn if it was not the user."""
+        """Return the exit status; if the turn was not interrupted by the user, say why it was."""
         again = f"go on with: tiller resume {self._op.session_id}"
         if ended.outcome == "interrupted" and self._blocked:
             complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
@@ -129,7 +132,7 @@ class RunningTurn:
 
 
 def status_of(outcome: Outcome) -> int:
-    """The exit status for an outcome."""
+    """The exit status for the outcome of a turn."""
     match outcome:
         case "completed":
             return 0

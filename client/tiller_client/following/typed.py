@@ -1,4 +1,4 @@
-"""Interprets lines that the user types while a request is open; pure."""
+"""Interprets the lines that a user types while a request is open; pure."""
 
 from typing import NamedTuple
 
@@ -18,12 +18,12 @@ class Reply(NamedTuple):
 
 
 def is_reply(line: str) -> bool:
-    """Whether a line is just a word that answers an approval."""
+    """Whether a line consists only of a word that answers an approval."""
     return line.strip().lower() in (*_ONCE, *_ALWAYS, *_ALWAYS_HERE, *_REJECT)
 
 
 def prompt_for(request: Request, *, rejecting: bool) -> str:
-    """The prompt for a request; with `rejecting`, for the reason of a rejection."""
+    """The prompt for a request; with `rejecting`, the prompt for the reason."""
     if rejecting:
         return "  why not? (the model goes on with your reason; Enter: none) »"
     if request.kind == "question":
@@ -33,7 +33,7 @@ def prompt_for(request: Request, *, rejecting: bool) -> str:
 
 
 def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
-    """Return the reply; or `"reject"` if the reason is still to be asked; or a hint to show."""
+    """Return the reply; `"reject"` if the user must still be asked for the reason; or a hint."""
     line = line.strip()
     if rejecting:
         return Reply("reject", line)
@@ -55,7 +55,7 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
 
 
 def read_answer(request: Request, line: str) -> Reply | str:
-    """Return the answer to a question, which may be the number of a choice; or a hint to show."""
+    """Return the answer to a question, or a hint; the line may be the number of a choice."""
     line = line.strip()
     if not line:
         return "type an answer"

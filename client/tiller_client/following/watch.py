@@ -1,4 +1,4 @@
-"""Watches a session: live events, replays, the keyboard and signals in one `select`.
+"""Watches a session: waits for live events, replays, the keyboard and signals in one `select`.
 
 `Watch.wait` returns the next update; the verbs decide what to do with it.
 """
@@ -21,16 +21,16 @@ from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
 
 SILENCE_BUSY_S = 1.0
-"""Silence during a turn after which a replay looks for a lost last event."""
+"""Silence during a turn after which to ask for a replay, as the last event may be lost."""
 
 SILENCE_IDLE_S = 5.0
-"""The same while no turn is running: the first event of the next turn may be lost."""
+"""The same limit while no turn is running: the first event of the next turn may be lost."""
 
 RESTART_S = 1.0
-"""After a lost connection this much time is left to whoever restarts the daemon."""
+"""Time after a lost connection during which somebody else may restart the daemon."""
 
 SHUTDOWN_TIMEOUT_S = 30.0
-"""Longest time to retry with a daemon that is shutting down."""
+"""How long to retry while a daemon is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
 STOPPED = (
@@ -39,7 +39,7 @@ STOPPED = (
 )
 
 TICK_BUSY_S = 0.1
-"""Interval at which a running clock on the screen advances."""
+"""Longest wait during a turn, so that the clocks on the screen advance."""
 
 TICK_IDLE_S = 1.0
 
@@ -48,20 +48,20 @@ LINE_BYTES_MAX = 4096
 
 
 class WatchUpdate(NamedTuple):
-    """What has happened since the last wait; everything empty if nothing has."""
+    """The news since the last wait; all fields are empty if nothing has happened."""
 
     events: Sequence[Event] = ()
     """The next events, in order."""
     started_over: bool = False
-    """The daemon has a new log; its events follow from the first one on."""
+    """Whether the daemon has a new log, whose events follow from the first one on."""
     line: str | None = None
-    """A typed line with its newline."""
+    """A typed line, with its newline."""
     input_ended: bool = False
-    """The keyboard's input has ended."""
+    """Whether the keyboard's input has ended."""
     interrupted: bool = False
-    """Ctrl-C was pressed, or another signal came that ends a turn."""
+    """Whether a signal that ends a turn has arrived, such as Ctrl-C."""
     continued: bool = False
-    """This process was stopped, and goes on."""
+    """Whether this process was suspended and has been resumed."""
 
 
 class Wakeup:
@@ -70,7 +70,7 @@ class Wakeup:
     numbers: Collection[int] = ()
     """The signals that end a turn."""
     interrupted = False
-    """Whether one of them has come."""
+    """Whether one of these signals has arrived."""
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe()
@@ -79,18 +79,18 @@ class Wakeup:
 
     def wake(self) -> None:
         """End the present wait, or the next one."""
-        with contextlib.suppress(BlockingIOError):  # it is readable already
+        with contextlib.suppress(BlockingIOError):  # `fd` is readable already
             os.write(self._write, b"\0")
 
     def take(self) -> bytes:
-        """Return what was written since the last call: the numbers of signals, or 0 by `wake`."""
+        """Return the bytes written since the last call: the numbers of signals, or 0 by `wake`."""
         try:
             return os.read(self.fd, 64)
         except BlockingIOError:
             return b""
 
     def close(self) -> None:
-        """Close the pipe; nobody may wait or wake after this."""
+        """Close the pipe; `fd` and `wake` can't be used after this."""
         os.close(self.fd)
         os.close(self._write)
 
@@ -99,7 +99,7 @@ class Signals(Wakeup):
     """Handles signals while entered: `take` reports those that end a turn.
 
     A second Ctrl-C raises `Detached`; with `leaves`, the first Ctrl-C, SIGTERM or SIGHUP does. `fd`
-    is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
+    is readable after a signal. SIGCONT is handled, too, as a suspended process may lose events.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Signals(Wakeup):
     def __enter__(self) -> Self:
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.numbers:
-            # What is ignored stays so, as under nohup; but Ctrl-C always ends a turn.
+            # Ignored signals stay ignored, as under nohup, but Ctrl-C always ends a turn.
             if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, self._on_end)
         self._old[signal.SIGCONT] = signal.signal(signal.SIGCONT, lambda _number, _frame: None)
@@ -130,7 +130,7 @@ class Signals(Wakeup):
 
     @property
     def timed_out(self) -> bool:
-        """Whether SIGALRM has come."""
+        """Whether SIGALRM has arrived."""
         return signal.SIGALRM in self._caught
 
     def _on_end(self, number: int, _frame: FrameType | None) -> None:
@@ -153,7 +153,7 @@ class Watch:
         *,
         patient: bool = False,
     ) -> None:
-        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up.
+        """Subscribe; `wait` returns the events after number `after`. `wakeup` ends a wait early.
 
         With `patient`, wait for a daemon that does not answer, however long that takes.
         """
@@ -176,17 +176,17 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Close the socket for events; the connection and the wake-up stay with the caller."""
+        """Close the socket for events; the caller closes the connection and the wake-up."""
         self._socket.close()
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything known to be in the log was delivered."""
+        """Whether all events known to be in the log were delivered."""
         return self._follower.wanted is None
 
     @property
     def connected(self) -> bool:
-        """Whether there is a daemon from which events come, as far as is known."""
+        """Whether a daemon that sends events is connected, as far as is known."""
         return bool(self._socket.sources)
 
     @property
@@ -196,15 +196,15 @@ class Watch:
 
     @property
     def last(self) -> int:
-        """The `seq` of the last event delivered."""
+        """The number of the last event delivered."""
         return self._follower.last
 
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
         """Wait a short time for an update, which may be empty.
 
-        The caller tells whether it is `busy`, as a turn is running. Lines are read from the
-        descriptor `keyboard`. Raises as `DaemonConnection.submit` if a replay fails, and
-        `Detached` after a second Ctrl-C.
+        `busy` says whether a turn is running. Lines are read from the descriptor `keyboard`. Raises
+        the same errors as `DaemonConnection.submit` if a replay fails, and `Detached` after a
+        second Ctrl-C.
         """
         if self._follower.wanted is not None:
             delivery = self._replay()
@@ -218,7 +218,7 @@ class Watch:
         return self._update(events, line=line or None, input_ended=line == "")
 
     def typed_ahead(self, keyboard: int) -> list[str]:
-        """Return lines that were typed but not read yet; drops an end of input among them."""
+        """Return the lines that were typed but not read yet; drop an end of input."""
         lines: list[str] = []
         while keyboard in self._select(0, keyboard):
             if line := _read_line(keyboard):
@@ -250,7 +250,7 @@ class Watch:
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _is_lost(self) -> bool:
-        """Whether the connection is lost for good, so that a replay finds out if the daemon is."""
+        """Whether the connection has been lost for a while, so that a replay should be tried."""
         now = time.monotonic()
         if self.connected:
             self._connected_at = now
@@ -271,11 +271,11 @@ class Watch:
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self) -> ReplayResult:
-        """Ask for a replay; retry while the daemon is shutting down: the next one will answer.
+        """Ask for a replay; retry while the daemon is shutting down, as the next one will answer.
 
-        A turn goes on without frontends. So a patient watch asks a silent daemon again until a
-        signal comes, as it may be suspended or busy. If the user has stopped the daemon, the watch
-        waits for the next one and starts none: `tiller daemon stop` is final.
+        Turns run without frontends. So a patient watch asks a silent daemon, which may be suspended
+        or busy, again until a signal arrives. If the user has stopped the daemon, the watch waits
+        until somebody starts it, and never starts it itself.
         """
         deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
         stopped = Silence(lambda: STOPPED.format(self._connection.program))
@@ -298,7 +298,7 @@ class Watch:
 
 
 def _in_foreground(terminal: int) -> bool:
-    """Whether this process may read the terminal; the system stops background jobs that do."""
+    """Whether this process may read the terminal; a background job that reads it is suspended."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -306,7 +306,7 @@ def _in_foreground(terminal: int) -> bool:
 
 
 def _read_line(descriptor: int) -> str:
-    """One line with its newline; empty at the end of input."""
+    """Read one line, with its newline; empty at the end of input."""
     try:
         return os.read(descriptor, LINE_BYTES_MAX).decode(errors="replace")
     except (BlockingIOError, InterruptedError):

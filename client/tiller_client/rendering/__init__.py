@@ -1,1 +1,1 @@
-"""Text for terminals and files, made of events and items."""
+"""Renders events and items as text for terminals and files."""

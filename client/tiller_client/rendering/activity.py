@@ -1,7 +1,7 @@
-"""What is going on in a session right now, for the bottom of a terminal; pure.
+"""The current activity of a session, for the bottom of a terminal; pure.
 
-An `Activity` takes note of events and keeps only what is open: running calls with the end of their
-output, a retry, a model that is silent.
+An `Activity` follows the events and keeps only open things: running calls with the end of their
+output, a retry, and a model that is silent.
 """
 
 from collections import deque
@@ -25,14 +25,14 @@ from tiller_protocol.events import (
 from tiller_protocol.items import ToolCall
 
 MODEL_WAIT_SHOWN_AFTER_S = 1.0
-"""Silence of the model after which the terminal says that it is waiting for the model."""
+"""Silence of the model after which the user is told that tiller waits for the model."""
 
 LIVE_LINE_CHARS_MAX = 2_000
-"""Kept of a line whose end has not come yet; more than any terminal is wide."""
+"""Characters to keep of an unfinished line of output; more than any terminal is wide."""
 
 
 class _OutputTail:
-    """The last lines of output that arrives in pieces, whatever the pieces are."""
+    """The last lines of output that arrives in pieces of any size."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=COMMAND_LINES_SHOWN)
@@ -45,7 +45,7 @@ class _OutputTail:
         self._open = rest[-LIVE_LINE_CHARS_MAX:]
 
     def lines(self) -> list[str]:
-        """The last lines; of one that a carriage return began anew, what came last."""
+        """The last lines; if carriage returns overwrite a line, only its latest text."""
         lines = [*self._lines, self._open] if self._open else [*self._lines]
         last = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
         return last[-COMMAND_LINES_SHOWN:]
@@ -53,7 +53,7 @@ class _OutputTail:
 
 @dataclass
 class _OpenCall:
-    """A call that has not ended: since when it runs (Unix seconds), and the end of its output."""
+    """A call that has not ended, with its start (Unix seconds) and the end of its output."""
 
     call: ToolCall
     since: float | None = None
@@ -61,7 +61,7 @@ class _OpenCall:
 
 
 class Activity:
-    """What is open in one session."""
+    """The running calls, the retry and the silent model of one session."""
 
     def __init__(self) -> None:
         self._calls: dict[str, _OpenCall] = {}
@@ -69,7 +69,7 @@ class Activity:
         self._model_since: float | None = None
 
     def note(self, body: AnyBody, time: float) -> None:
-        """Take note of the next event, of `time` (Unix seconds)."""
+        """Note the next event, which happened at `time` (Unix seconds)."""
         self._note_model(body, time)
         match body:
             case ItemStarted(item=ToolCall() as call):
@@ -91,7 +91,7 @@ class Activity:
                 pass
 
     def moving_line(self, now: float, width: int) -> str:
-        """One line about what is going on at `now` (Unix seconds), without colours; often empty."""
+        """One line about the activity at `now` (Unix seconds), without colours; often empty."""
         if self._retry:
             text, until = self._retry
             return cut(f"{text}{seconds(max(0.0, until - now))}", width - 1)
@@ -104,12 +104,12 @@ class Activity:
         return cut(f"○ {call_label(call.call)}", width - 1 - len(tail)) + tail
 
     def live_output(self, width: int) -> list[str]:
-        """The last rows that the call of the moving line has written, without colours."""
+        """The last output rows of the call in the moving line, without colours."""
         call = None if self._retry else self._shown()
         return [output_row(line, width) for line in call.output.lines()] if call else []
 
     def _shown(self) -> _OpenCall | None:
-        """The first running call that has written something, or else the first one."""
+        """The first running call that has written something, or else the first running call."""
         running = [call for call in self._calls.values() if call.since is not None]
         writing = (call for call in running if call.output.lines())
         return next(writing, running[0] if running else None)
@@ -131,7 +131,7 @@ class Activity:
                 open_call.since = time
 
     def _note_model(self, body: AnyBody, time: float) -> None:
-        """Track since when a model request has been silent."""
+        """Note when the model's present silence began."""
         match body:
             case StepStarted() | StatusChanged(status="busy"):
                 self._model_since = time
@@ -142,12 +142,12 @@ class Activity:
 
 
 def model_wait(waited_s: float) -> str:
-    """Says that the model has been silent; empty at first."""
+    """The text about a silent model; empty during the first second."""
     waiting = f"○ waiting for the model {seconds(waited_s)}"
     return waiting if waited_s >= MODEL_WAIT_SHOWN_AFTER_S else ""
 
 
 def which_attempt(body: StatusChanged) -> str:
-    """Which attempt of how many comes next, as in ` 2 of 10`; empty if nobody counts."""
+    """The number of the next attempt, as in ` 2 of 10`; empty if attempts are not counted."""
     attempt = "" if body.attempt is None else f" {body.attempt}"
     return attempt + (f" of {body.limit}" if body.limit else "")

@@ -1,8 +1,8 @@
 """Renders events as text, as they happen; pure.
 
 A `Renderer` processes events in order and returns pieces of text: `answer` is the model's own text,
-`needed` what the user must see, `progress` everything else. `console` writes them. `items`
-renders single items, `lines` other events, `activity` what is going on now.
+`needed` is for messages that the user must see, `progress` for everything else. `console` writes
+the pieces. `items` renders single items, `lines` other events, `activity` the current activity.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ Kind = Literal["answer", "needed", "progress"]
 
 
 class Piece(NamedTuple):
-    """Text to write next, with its colours."""
+    """A text to write next, with its colours."""
 
     kind: Kind
     text: str
@@ -74,7 +74,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class _Message:
-    """A streaming message: its kind, and the number of its characters that were written."""
+    """A streaming message: its kind, and the number of its characters written so far."""
 
     kind: Kind
     shown: int = 0
@@ -82,7 +82,7 @@ class _Message:
 
 
 class Renderer:
-    """Renders one session; keeps state only of what is open."""
+    """Renders one session; keeps state only about open items."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Renderer:
         whole: bool = False,
         goes_on: str = "",
     ) -> None:
-        """Show input that starts a turn with `prompts`, unless the user has just typed it.
+        """With `prompts`, show the input that starts a turn, too: the user has not just typed it.
 
-        Hints name `goes_on`, or a verb, for going on with a session. `width`, in columns, may be
-        set at any time; longer lines are broken between words with `wraps`. With `whole` all of
-        the output of calls is shown, not only the last lines of commands.
+        Hints name `goes_on`, or else a verb, as the command that continues the session. `width`, in
+        columns, may be set at any time; with `wraps`, longer lines are broken between words. With
+        `whole`, all output of calls is shown, not only the last lines of commands.
         """
         self._paint = paint
         self.width = width
@@ -115,11 +115,11 @@ class Renderer:
         self._queued: tuple[QueuedInput, ...] = ()
 
     def feed(self, event: Event) -> list[Piece]:
-        """Render the next event; often nothing."""
+        """Render the next event; the result is often empty."""
         return list(self._body(event.body, event))
 
     def ask(self, request: Request) -> list[Piece]:
-        """Render a request that is to be answered now."""
+        """Render a request that the user is to answer now."""
         return list(self._line(request_block(request, self._paint, self.width), "needed"))
 
     def end_line(self) -> list[Piece]:
@@ -128,11 +128,11 @@ class Renderer:
 
     @property
     def at_line_start(self) -> bool:
-        """Whether what was written so far ends with a newline."""
+        """Whether the text so far ends with a newline."""
         return self._stream is None or self._stream.wrap.at_line_start
 
     def moving_line(self, now: float) -> str:
-        """One line about what is going on at `now` (Unix seconds), without colours; often empty."""
+        """One line about the activity at `now` (Unix seconds), without colours; often empty."""
         return self._activity.moving_line(now, self.width)
 
     def live_output(self) -> list[str]:
@@ -178,7 +178,7 @@ class Renderer:
             case SessionConfigured():
                 yield from self._configured(body.settings)
             case SessionTitled():
-                if self._prompts:  # else it would repeat what was just typed
+                if self._prompts:  # otherwise it was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
             case (
                 StatusChanged()
@@ -195,7 +195,7 @@ class Renderer:
                 assert_never(body)
 
     def _configured(self, settings: Settings) -> Iterator[Piece]:
-        """Render which settings changed; grants by `always` were shown with the answer."""
+        """Render the changed settings, except grants by `always`: the answer has shown those."""
         old, self._settings = self._settings, settings
         names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
         if names != ["permissions"]:
@@ -230,7 +230,7 @@ class Renderer:
                 yield from self._line(item_block(item, self._paint, self.width, self._columns))
 
     def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
-        """Render text that came without deltas, which the log drops for old items."""
+        """Render the rest of a message: the log drops the deltas of old messages."""
         message = self._message(item)
         del self._messages[item.id]
         if item.state != "discarded":
@@ -261,7 +261,7 @@ class Renderer:
             yield from self._line(self._paint.bad(failure), "needed")
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
-        """Render the next piece of a message; a mark distinguishes reasoning from the answer."""
+        """Render the next piece of a message; reasoning begins with a mark."""
         if not text:
             return
         mark = ""
@@ -278,7 +278,7 @@ class Renderer:
 
     @property
     def _columns(self) -> int:
-        """How wide text may be; only a terminal breaks lines, and then behind its last column."""
+        """The columns available for text; unlimited if lines are not to be broken."""
         return self.width - 1 if self._wraps else UNCUT
 
     def _line(self, text: str, kind: Kind = "progress") -> Iterator[Piece]:
@@ -286,7 +286,7 @@ class Renderer:
         yield Piece(kind, text + "\n")
 
     def _end_stream(self) -> Iterator[Piece]:
-        """End the line that a message left unfinished; the newline is part of the message."""
+        """End the unfinished line of a message with a newline, which belongs to the message."""
         message, self._stream = self._stream, None
         if message:
             yield from self._written(message, message.wrap.rest(self._columns))

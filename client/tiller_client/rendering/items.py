@@ -36,13 +36,13 @@ from tiller_protocol.items import (
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""For failed calls, the user's own commands and hosted calls."""
+"""Lines of output to show of failed calls, the user's own commands and hosted calls."""
 
 COMMAND_LINES_SHOWN = 5
-"""For other commands, while they run and when they have ended: a glance, not a log."""
+"""Lines of output to show of other commands, both while they run and afterwards."""
 
 FOR_ALL = ": tiller show --full"
-"""Follows the number of lines that are left out."""
+"""The hint after the number of omitted lines."""
 
 CITATIONS_SHOWN = 10
 
@@ -52,7 +52,7 @@ UNCUT = sys.maxsize
 ARGUMENTS_SHOWN = (
     "command", "path", "pattern", "url", "query", "text", "prompt", "code", "id"
 )  # fmt: skip
-"""Arguments that describe a call, the best first; used until it has a title."""
+"""Arguments that describe a call, the best first; used until the call has a title."""
 
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
 
@@ -74,10 +74,10 @@ def background_line(command: BackgroundCommand) -> str:
 
 
 def is_shown(item: Item) -> bool:
-    """Whether people see anything of an item."""
+    """Whether an item has anything to show to people."""
     match item:
         case Reasoning():
-            return bool(item.text)  # it may have only opaque data for the provider
+            return bool(item.text)  # an item may have only opaque data for the provider
         case ToolCall():
             return not item.discarded
         case _:
@@ -85,7 +85,7 @@ def is_shown(item: Item) -> bool:
 
 
 def call_label(call: ToolCall) -> str:
-    """Name and subject of a call in one line."""
+    """The name and subject of a call, in one line."""
     return f"{one_line(call.name)} {call_title(call)}".rstrip()
 
 
@@ -107,7 +107,7 @@ def call_title(call: ToolCall) -> str:
 
 
 def call_state(call: ToolCall) -> str:
-    """State and duration of a call: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
+    """The state and duration of a call: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
     if call.state == "completed":
         word = f"exit {call.exit_status}" if call.exit_status else "ok"
     elif call.state == "error":
@@ -120,10 +120,10 @@ def call_state(call: ToolCall) -> str:
 
 
 def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False) -> str:
-    """A call that has ended: a line with its state, then its diff or its output.
+    """A call that has ended: a line with its state, and then its diff or its output.
 
-    Of commands the last lines are shown; after an edit, the problems that it caused. Other output
-    is for the model: only `whole` shows it, and all lines of it.
+    The output of a command is cut to its last lines; an edit is followed by the problems that it
+    caused. Other output is for the model, so it is shown only if `whole`, but then with all lines.
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
@@ -141,7 +141,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
     if call.diff:
         lines_max = UNCUT if whole else DIFF_LINES_SHOWN
         below.append(diff_lines(call.diff, paint, columns, lines_max, FOR_ALL))
-        # Problems that the edit caused follow the first blank line.
+        # After the first blank line, the output lists problems that the edit caused.
         output = call.output.partition("\n\n")[2]
     lines_max = UNCUT if whole else lines_shown(call, failed=failed)
     if lines_max and output.strip():
@@ -152,14 +152,14 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
 
 
 def lines_shown(call: ToolCall, *, failed: bool) -> int:
-    """How many lines of a call's output are shown to people."""
+    """How many lines of a call's output to show to people."""
     if failed or call.diff or call.by_user or call.by_provider:
         return OUTPUT_LINES_SHOWN
     return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
 
 
 def citation_lines(citations: Iterable[Citation], paint: Paint, width: int) -> list[str]:
-    """A line for each source of a message, every source once."""
+    """A line for each source that a message cites, without duplicates."""
     sources = dict.fromkeys((one.url, one.title) for one in citations)
     shown = [_source(url, title) for url, title in sources]
     more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
@@ -172,9 +172,9 @@ def _source(url: str, title: str) -> str:
 
 
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str = "") -> str:
-    """The hunks of a unified diff in colours; with file names if there are several files.
+    """The hunks of a unified diff in colours, with file names if there are several files.
 
-    `for_all` follows the number of lines that are left out.
+    `for_all` is written after the number of omitted lines.
     """
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
@@ -186,9 +186,9 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str
 def item_block(
     item: Item, paint: Paint, width: int, columns: int = UNCUT, *, whole: bool = False
 ) -> str:
-    """An item of history; of calls, all that they returned only if `whole`.
+    """Render an item of history; a call's output is shown completely only if `whole`.
 
-    Text is broken between words, so that no line has more than `columns`.
+    Text is broken between words into lines of at most `columns`.
     """
     match item:
         case UserMessage():
@@ -230,7 +230,7 @@ def change_line(change: FileChange, paint: Paint) -> str:
 def patch_title(patch: Patch) -> str:
     """The files that a step changed, in one line."""
     if not patch.tree_after:
-        return "it is not known what this step changed in files"
+        return "which files this step changed is unknown"
     more = f" and {patch.more} more" if patch.more else ""
     return ", ".join(map(one_line, patch.files)) + more
 
@@ -248,7 +248,7 @@ NO_TURN_BEGAN = (
 
 
 def waiting_line(count: int, goes_on: str) -> str:
-    """One line about inputs that no turn takes by itself, and the command that goes on."""
+    """One line about inputs that wait without a turn, and the command that starts one."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
     return f"{inputs}; go on with: {goes_on}"
 
@@ -261,7 +261,7 @@ def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
 
 
 def output_row(line: str, width: int) -> str:
-    """A line of a call's output in one row below the call."""
+    """A line of a call's output, cut to one row."""
     text = sanitized(line.removesuffix("\r")).expandtabs(4).rstrip()
     return f"    {cut(text, width - 5)}".rstrip()
 
@@ -269,7 +269,7 @@ def output_row(line: str, width: int) -> str:
 def _output_rows(
     output: str, width: int, lines_max: int, spill_path: str, *, is_head: bool
 ) -> list[str]:
-    """The first or the last lines, and how many there are more, or which file has all of them."""
+    """The first or last lines, with the number of omitted lines or the file that has them all."""
     lines = output.rstrip("\n").split("\n")
     shown = lines[:lines_max] if is_head else lines[-lines_max:]
     rows = [output_row(line, width) for line in shown]
@@ -282,12 +282,12 @@ def _output_rows(
 
 
 def more_lines(count: int) -> str:
-    """How many lines are left out."""
+    """The text about omitted lines."""
     return counted(count, "more line")
 
 
 def _without_headers(lines: list[str]) -> list[str]:
-    """Remove the two header lines of each file, but not content that looks like headers."""
+    """Remove the two header lines of each file, but keep content that looks like a header."""
     starts = [
         at
         for at in range(len(lines) - 2)

@@ -1,4 +1,4 @@
-"""Renders events that are one line or a few; pure. A `Reporter` has what all frontends share."""
+"""Renders events that take one or a few lines; pure. All frontends share `Reporter`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -35,24 +35,24 @@ QUEUED_COLUMNS = 60
 BRANCH_COLUMNS = 30
 
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
-"""Labels of queued input, by its delivery."""
+"""Labels of queued inputs, by their delivery."""
 
 _WAITS = (("queue", "waits, because no turn is running"),)
-"""The same if no turn will take it: then there is no steering."""
+"""The label if no turn will take the input by itself; then there is no steering."""
 
 _PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 
 class Reporter:
-    """Reports in lines what happens in one session, and nothing twice."""
+    """Reports the events of one session in lines, but nothing twice."""
 
     def __init__(self, background: Iterable[BackgroundCommand] = ()) -> None:
-        """The states of `background` are known already."""
+        """Treat the states in `background` as reported already."""
         self._background = {one.id: one.state for one in background}
         self._error = ""
 
     def lines(self, body: AnyBody, paint: Paint, columns: int = UNCUT) -> Iterator[str]:
-        """The lines of the next event, if it is one that all frontends show alike."""
+        """The lines of the next event; empty for events that each frontend shows in its own way."""
         match body:
             case StatusChanged(status="retry"):
                 yield _retry_line(body, paint, columns)
@@ -71,7 +71,7 @@ class Reporter:
                 pass
 
     def error(self, body: ErrorRaised | TurnEnded) -> str:
-        """The message to show for an error; empty if a turn ends with the one just shown."""
+        """The message to show for an error; empty if a turn ends with an error just shown."""
         told = self._error
         if isinstance(body, ErrorRaised):
             self._error = body.message
@@ -87,7 +87,7 @@ def plan_lines(body: PlanUpdated) -> Iterator[str]:
 
 
 def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint) -> Iterator[str]:
-    """A line for each kind of input that waits, without what is `known` to wait."""
+    """A line for each kind of waiting input; inputs in `known` are not repeated."""
     new = [one for one in body.queue if one not in known]
     for delivery, label in _WAITS if body.waits else _WAITING:
         lines = [input_line(one) for one in new if one.delivery == delivery]
@@ -133,7 +133,8 @@ def turn_end_line(
 ) -> str:
     """The outcome of a turn, and its figures.
 
-    `width` leaves out figures that do not fit into it; `columns` breaks the line between figures.
+    Figures that do not fit into `width` are left out. The line is broken at `columns`, between
+    figures.
     """
     outcome = f"■ {body.outcome.replace('_', ' ')}"
     usage = body.usage
@@ -156,7 +157,7 @@ def turn_end_line(
 
 
 def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
-    """Outcome and figures, broken between figures."""
+    """The outcome and the figures, in lines broken between figures."""
     lines = [outcome]
     for figure in figures:
         if figure and cells(lines[-1]) + cells(f" · {figure}") > columns:
@@ -167,24 +168,24 @@ def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
-    """How much of the model's context window is used, in percent; empty if nobody has counted."""
+    """The used part of the model's context window, in percent; empty if unknown."""
     if not of.context_tokens or not of.context_window:
         return ""
     return f"context {100 * of.context_tokens / of.context_window:.0f} %"
 
 
 def branch_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
-    """What was checked out at the end of the latest turn."""
+    """The branch or commit that was checked out at the end of the latest turn."""
     return cut(one_line(of.branch), BRANCH_COLUMNS)
 
 
 def fork_line(of: Snapshot | SessionSummary) -> str:
-    """Where a fork branches off; empty for other sessions."""
+    """The session from which a fork was made, and the place; empty for other sessions."""
     if not of.parent_id:
         return ""
     return f"fork of {of.parent_id[-SHORT_ID_CHARS:]} at turn {of.parent_turns}"
 
 
 def files_changed(files: int, *, more: bool) -> str:
-    """How many files changed; `more` if there may be others."""
+    """How many files changed; `more`: there may be more than these."""
     return f"{'at least ' if more else ''}{counted(files, 'file')} changed"

@@ -1,7 +1,7 @@
 """Renders requests as text; pure.
 
-What is asked about is shown completely and verbatim. Each row has a margin, so that none can
-pretend to be a line of tiller's own.
+Commands, paths and diffs are shown completely and verbatim. Each row has a margin, so that no text
+can pretend to be a line of tiller's own.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from tiller_protocol.items import DetailKind, Request
 
 MARGIN = "    "
 MARGIN_GOES_ON = "  ↳ "
-"""Marks a row that continues the line above; a new line of a command is another command."""
+"""Marks a row that continues the line above, unlike a new line, which may be another command."""
 
 MARGIN_SUBJECT = "  · "
 
 TEXT_COLUMNS_MIN = 8
-"""Columns of a row after the margin, however narrow the terminal is."""
+"""Minimum columns of a row after the margin, however narrow the terminal is."""
 
 ROWS_AT_ONCE = 20
 """Rows of a request that a terminal of 24 lines shows above the prompt."""
 
 
 def request_block(request: Request, paint: Paint, width: int) -> str:
-    """A whole request. Nothing is cut: the user might allow what is hidden."""
+    """Render a whole request. Nothing is cut, so that the user can't allow something unseen."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = _row(verbatim(_heading(request))) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
@@ -51,7 +51,7 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
 
 
 def _heading(request: Request) -> str:
-    """The title. A command that is cut in it is left out, as it is shown whole below it."""
+    """The title, without a command that was cut there: the whole command is shown below."""
     title = request.title.removesuffix("...")
     if request.detail_kind != "command" or title == request.title:
         return request.title
@@ -62,7 +62,7 @@ def _heading(request: Request) -> str:
 
 
 def block(text: str, width: int) -> str:
-    """A sanitized text with a margin, in rows of at most `width` columns."""
+    """Break a sanitized text into rows of at most `width` columns, each with a margin."""
     shown: list[str] = []
     for line in text.split("\n"):
         first, *rest = rows(line, _text_columns(width))
@@ -71,7 +71,7 @@ def block(text: str, width: int) -> str:
 
 
 def _subjects(request: Request) -> list[str]:
-    """The subjects that neither the title nor the detail shows already."""
+    """The subjects that are shown neither in the title nor in the detail."""
     return [
         subject
         for subject in request.subjects
@@ -91,14 +91,14 @@ def _detail(
 
 
 def _diff_line(line: str, shown: Callable[[str], str], paint: Paint, width: int) -> str:
-    # The mark is not part of the file's line, so a blank there is not at the end of a line.
+    # The mark is not part of the file's line, so a blank mark is not a trailing space.
     marks = 1 if line[:1] in ("+", "-", " ") else 0
     text = block(line[:marks] + shown(line[marks:]), width)
     return paint.changed(line[:1], text)
 
 
 def _marked(mark: str, text: str, width: int) -> str:
-    """A block with `mark` in place of its first margin."""
+    """Make a block, with `mark` in place of the first margin."""
     return mark + block(text, width).removeprefix(MARGIN)
 
 
@@ -107,10 +107,10 @@ def _text_columns(width: int) -> int:
 
 
 def _prose(text: str, width: int) -> str:
-    """A question of the model, wrapped between words."""
+    """Wrap the model's question between words."""
     return wrapped(sanitized(text).expandtabs(4), _text_columns(width))
 
 
 def _row(text: str) -> str:
-    """A verbatim text as one line."""
+    """Join the lines of a verbatim text to one line."""
     return text.replace("\n", "␊")

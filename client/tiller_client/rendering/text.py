@@ -1,8 +1,8 @@
 """Sanitizes, measures, truncates and colours text for terminals; pure.
 
-Unicode properties decide which characters are shown as they are. Others are escaped: C0 controls
-as pictures (`␛`), the rest as code points (`⟨U+202E⟩`). Where the output can't show such signs
-(`streams`), all of these are `<U+202E>`.
+Unicode properties decide which characters are shown as they are. The others are escaped: C0
+controls as pictures (`␛`), the rest as code points (`⟨U+202E⟩`). If the output can't show these
+signs (see `streams`), all escapes look like `<U+202E>`.
 """
 
 import re
@@ -16,28 +16,28 @@ _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-"""Invisible letters and marks: those with the Unicode property `Default_Ignorable_Code_Point`.
+"""Letters and marks that are invisible, by the Unicode property `Default_Ignorable_Code_Point`.
 
-Other characters with this property are recognised by their category, future ones included.
+All other characters with this property are recognised by their category.
 """
 
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 """`Join_Control` and the two emoji selectors, which correct spelling needs in prose."""
 
 _BLANK_SYMBOLS = "\u2800\U00016fe4\U0001d159"
-"""Symbols and a mark without ink that are not ignorable, such as the blank Braille pattern."""
+"""Symbols and a mark that look blank but are not ignorable, such as the blank Braille pattern."""
 
 _NOTATION = frozenset("⟨" + "".join(map(chr, range(0x2400, 0x2422))))
-"""Characters of the notation of verbatim text, so that they never stand for themselves."""
+"""Characters with a meaning in verbatim text, which therefore never stand for themselves."""
 
 _JOINING_LETTERS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff]")
-"""Hangul vowels and finals, which terminals combine with the letter before, or drop."""
+"""Hangul vowels and finals, which terminals combine with the previous letter, or drop."""
 
 _WIDER = re.compile(
     "[\u2630-\u2637\u268a-\u268f\u4dc0-\u4dff\U0001d300-\U0001d356\U0001d360-\U0001d376"
     "\U0001f1e6-\U0001f1ff]"
 )
-"""Wide since Unicode 16, and letters of flags: some terminals use two columns, some one."""
+"""Characters that are wide since Unicode 16, and flag letters: terminals use one or two columns."""
 
 _SPACE = re.compile(r"\s+")
 _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
@@ -46,25 +46,25 @@ ELLIPSIS = "…"
 BLANK_SHOWN = "␠"
 
 MARKS_MAX = 2
-"""Maximum number of marks on one character in verbatim text; terminals drop some of many."""
+"""Maximum number of marks on one character in verbatim text: terminals may drop further ones."""
 
 DOLLARS_SHOWN_MIN = 0.0001
 
 SHORT_ID_CHARS = 8
-"""These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
+"""Length of a short id: the last 40 bits of a ULID are random, while its beginning is the time."""
 
 
 def sanitized(text: str) -> str:
     """Escape all characters that are invisible or control a terminal.
 
-    Tab and newline stay; a carriage return before a newline is removed. A text can be sanitized in
-    pieces, unless one ends between these two. Sanitized text does not change.
+    Tabs and newlines stay; a carriage return before a newline is removed. A text can be sanitized
+    in pieces, if no piece ends between these two. Sanitizing a text again does not change it.
     """
     return text.replace("\r\n", "\n").translate(_PROSE)
 
 
 def one_line(text: str) -> str:
-    """`sanitized`, with every run of white space replaced by one space."""
+    """Sanitize a text, and replace every run of white space with one space."""
     return sanitized(_SPACE.sub(" ", text)).strip()
 
 
@@ -72,11 +72,11 @@ def verbatim(text: str) -> str:
     """Show `text` unambiguously, character by character; lines stay lines.
 
     For text that the user approves: nothing is invisible or ambiguous. A tab becomes `␉`, a space
-    at the end of a line `␠`. Other kinds of space become code points, and so do marks without a
-    character, too many marks on one, and the characters of this notation.
+    at the end of a line `␠`. Code points replace other kinds of space, marks without a character,
+    too many marks on one character, and the characters of this notation.
     """
     if not shows("⟨"):
-        # What imitates an escape does not look like one.
+        # Text that imitates an escape must not look like one.
         pieces = ("".join(_with_few_marks(piece)) for piece in text.split("<U+"))
         return _TRAILING_BLANKS.sub(_shown_blanks, f"{_visible('<')}U+".join(pieces))
     if not text.isascii():
@@ -98,7 +98,7 @@ def rows(text: str, width: int) -> list[str]:
 
 
 def json_line(encoded: bytes) -> str:
-    """Encoded JSON as text that is one line to every reader and safe on a terminal.
+    """Decode JSON to text that is one line to every reader, and safe on a terminal.
 
     Invisible and control characters in strings are escaped, which does not change the value.
     """
@@ -108,7 +108,7 @@ def json_line(encoded: bytes) -> str:
 def on_screen(text: str) -> str:
     """Sanitize text and turn the marks of `Paint` into colours, just before it is written.
 
-    All text passes through here, so that text which was not sanitized before is safe as well.
+    All text passes through here, so that even text that was not sanitized before is safe.
     """
     return text.translate(_SCREEN)
 
@@ -179,12 +179,12 @@ def age(elapsed_s: float) -> str:
 
 
 def local_time(time_s: float) -> str:
-    """A Unix time where this program runs: `2026-03-01 14:05:09`."""
+    """A Unix time in the local time zone: `2026-03-01 14:05:09`."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s))
 
 
 def dollars(cost: float) -> str:
-    """An amount of money: `$12.30`, `$0.0042`; `<$0.0001` for less that is not zero."""
+    """An amount of money: `$12.30`, `$0.0042`; `<$0.0001` for a smaller amount above zero."""
     if cost >= 10:
         return f"${cost:,.2f}"
     if 0 < cost < DOLLARS_SHOWN_MIN:
@@ -203,7 +203,7 @@ def count(number: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: `1 turn`, `2 turns`."""
+    """A number with its noun: `1 turn`, `2 turns`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -214,47 +214,47 @@ _COLOURS = {_PLAIN: "0", _BOLD: "1", _DIM: "2", _RED: "31", _GREEN: "32", _YELLO
 
 
 class Paint:
-    """Adds colours to text if `colour` is true, else returns it unchanged.
+    """Adds colours to text if `colour` is true, else returns the text unchanged.
 
-    It adds marks, which become colours when the text is written (`on_screen`).
+    The colours are marks, which `on_screen` replaces with escapes when the text is written.
     """
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def dim(self, text: str) -> str:
-        """For less important text."""
+        """Colour less important text."""
         return self._painted(_DIM, text)
 
     def bold(self, text: str) -> str:
-        """For names and headings."""
+        """Emphasise names and headings."""
         return self._painted(_BOLD, text)
 
     def good(self, text: str) -> str:
-        """For success, and for added lines."""
+        """Colour texts about success, and added lines."""
         return self._painted(_GREEN, text)
 
     def bad(self, text: str) -> str:
-        """For failure, and for removed lines."""
+        """Colour texts about failure, and removed lines."""
         return self._painted(_RED, text)
 
     def asking(self, text: str) -> str:
-        """For warnings and questions."""
+        """Colour warnings and questions."""
         return self._painted(_YELLOW, text)
 
     def changed(self, mark: str, text: str) -> str:
-        """For a line of a diff, by the `mark` at its beginning."""
+        """Colour a line of a diff by the `mark` at its beginning."""
         return {"+": self.good, "-": self.bad}.get(mark, self.dim)(text)
 
     def _painted(self, mark: str, text: str) -> str:
-        """Mark each line separately, so that truncated output does not leave a colour on."""
+        """Mark each line separately, so that a colour never outlasts truncated output."""
         if not self.colour or not text:
             return text
         return "\n".join(f"{mark}{line}{_PLAIN}" if line else "" for line in text.split("\n"))
 
 
 class _Table(dict[int, str]):
-    """How each character is shown, for `str.translate`; computed on first use."""
+    """The text for each character, for `str.translate`; computed on first use."""
 
     def __init__(self, show: Callable[[str], str], given: Mapping[str, str]) -> None:
         super().__init__({ord(character): shown for character, shown in given.items()})
@@ -266,7 +266,7 @@ class _Table(dict[int, str]):
 
 
 def _is_visible(character: str) -> bool:
-    """Whether it is not a control, format, private-use, unassigned or ignorable character.
+    """Whether this is not a control, format, private-use, unassigned or ignorable character.
 
     Unusual spaces count as visible, as they take up columns.
     """
@@ -312,7 +312,7 @@ _SCREEN = _Table(_in_prose, _AS_IT_IS | {mark: f"\x1b[{code}m" for mark, code in
 
 
 def _with_few_marks(text: str) -> Iterator[str]:
-    """Show each character; escape a mark unless it is one of few on a character."""
+    """Yield each character; escape marks, except the first few on a character."""
     marks_left = 0
     for character in text:
         shown = _VERBATIM[ord(character)]

@@ -1,4 +1,4 @@
-"""Renders a session as it is now, for reading; pure."""
+"""Renders a session in its present state, for reading; pure."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -37,10 +37,10 @@ def transcript(
     whole: bool = False,
     tail: int | None = None,
 ) -> str:
-    """A whole session, with open requests and queued input at its end.
+    """Render a session, with open requests and queued input at the end.
 
-    Single lines are cut at `width`, and text is broken at `columns`. With `whole`, all that calls
-    returned is shown; with `tail`, only that many of the last items.
+    Single lines are cut at `width`, and text is broken at `columns`. With `whole`, the output of
+    calls is shown completely; with `tail`, only that many of the last items are shown.
     """
     details = [snapshot.workspace, snapshot.settings.model or "", fork_line(snapshot)]
     place = one_line(" · ".join(detail for detail in details if detail))
@@ -79,7 +79,7 @@ def _history(
     show: Callable[[Item], str],
     tail: int | None,
 ) -> Iterator[str]:
-    """The items, each turn below a line about it."""
+    """The items, with a line about each turn above its items."""
     turns = deque(enumerate((mark for mark in snapshot.marks if mark.step == 0), 1))
     shown = [at for at, item in enumerate(snapshot.items) if is_shown(item)]
     left_out = 0 if tail is None else max(0, len(shown) - tail)
@@ -99,13 +99,13 @@ def _history(
 
 
 def _turn_line(number: int, mark: Mark) -> str:
-    """When a turn began, and how long it took."""
+    """A line with a turn's start and duration."""
     took = "" if mark.duration_s is None else f" · {seconds(mark.duration_s)}"
     return f"turn {number} · {local_time(mark.at)}{took}"
 
 
 def _turn_end(turn: Mark | None, paint: Paint, columns: int) -> Iterator[str]:
-    """How a turn ended that did not complete, and why."""
+    """The outcome of a turn that did not complete, and the reason."""
     if turn is None or turn.outcome in (None, "completed"):
         return
     if turn.error:
@@ -114,7 +114,7 @@ def _turn_end(turn: Mark | None, paint: Paint, columns: int) -> Iterator[str]:
 
 
 def _cost(snapshot: Snapshot) -> str:
-    """The cost of a session, and how much of it is unknown."""
+    """The cost of a session, and how many of its tokens have an unknown price."""
     if snapshot.cost is None:
         return "cost unknown"
     if not snapshot.unpriced:

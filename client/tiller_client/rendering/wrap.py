@@ -1,13 +1,13 @@
-"""Wraps streamed text between words, where a terminal would break it within one; pure."""
+"""Wraps streamed text between words, as a terminal would break it within words; pure."""
 
 import re
 
 from tiller_client.rendering.text import cells, one_line
 
 _PIECE = r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+"
-"""A newline, spaces, a character of a script that wraps anywhere, or a piece of a word.
+"""Matches a newline, spaces, a character of a script that wraps anywhere, or a piece of a word.
 
-It takes 2 ms to compile, so only what wraps something does that.
+Compiling this takes 2 ms, so it is compiled only when text is wrapped.
 """
 
 INDENT = "  "
@@ -16,24 +16,24 @@ _FENCES = ("```", "~~~")
 
 
 def pieces(text: str) -> list[str]:
-    """Split a text where lines can be broken, and before and after blanks."""
+    """Split a text at each place where a line can be broken, and before and after blanks."""
     return re.findall(_PIECE, text)
 
 
 def wrapped(text: str, width: int) -> str:
-    """A whole message, broken between words."""
+    """Wrap a whole message between words."""
     wrap = Wrap()
     return wrap.feed(text, width) + wrap.rest(width)
 
 
 def sentence(mark: str, message: str, columns: int) -> str:
-    """A message on one line, broken between words behind its mark."""
+    """Wrap a message after its mark, between words; indent later rows by the mark's width."""
     text = wrapped(one_line(message), columns - len(mark))
     return mark + text.replace("\n", "\n" + " " * len(mark))
 
 
 def hanging(line: str, columns: int) -> str:
-    """A line without colours, broken between words if it does not fit; what follows is indented."""
+    """Break a line without colours between words if it is too long, and indent the further rows."""
     if cells(line) <= columns:
         return line
     return wrapped(line, columns - len(INDENT)).replace("\n", "\n" + INDENT)
@@ -76,7 +76,7 @@ class Wrap:
         return "".join(out)
 
     def rest(self, width: int) -> str:
-        """Return what is buffered, before other text or at the end of the message."""
+        """Return the buffered text; call this before other text and at the end of the message."""
         blanks, word = self._blanks, self._word
         self._blanks = self._word = ""
         if self._first and word:
@@ -92,5 +92,5 @@ class Wrap:
         return "\n" + word
 
     def start_line(self) -> None:
-        """Note that other code has ended the line."""
+        """Note that the caller has ended the line."""
         self._column = 0

@@ -1,7 +1,7 @@
-"""The daemon as a service of its user: the one that the service manager of this platform has.
+"""The daemon as a service of the user, for this platform's service manager.
 
 Nothing here runs the manager's commands: `verbs/machine/service.py` installs the service, and
-`starting` starts it. Imported before every start of a daemon, so it imports little.
+`starting` starts it. Every start of a daemon imports this module, so it imports little.
 """
 
 import os
@@ -21,7 +21,7 @@ NAME = "tillerd"
 def find_service(
     environ: Mapping[str, str], platform: str = sys.platform
 ) -> "SystemdUnit | LaunchAgent | None":
-    """The service of this user and `TILLER_HOME`, installed or not; None on other platforms."""
+    """The service for this user and `TILLER_HOME`, installed or not; `None` on other platforms."""
     if platform == "darwin":
         from tiller_client.service.launchd import LaunchAgent as Service
     elif platform == "linux":
@@ -32,13 +32,13 @@ def find_service(
 
 
 def start_command(environ: Mapping[str, str]) -> "Command":
-    """How to start the daemon as a service; empty if no service is installed."""
+    """The command that starts the daemon as a service; empty if no service is installed."""
     service = find_service(environ)
     return service.start if service and service.is_enabled else ()
 
 
 def _name(environ: Mapping[str, str]) -> str:
-    """Daemons with homes of their own are services with names of their own."""
+    """The name of the service, which is different for each `TILLER_HOME`."""
     home = environ.get("TILLER_HOME")
     if not home:
         return NAME

@@ -1,4 +1,4 @@
-"""What every service manager is given: how to run the daemon, and in which environment."""
+"""The definition of the daemon's service, independent of the service manager."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,23 +10,23 @@ Command = tuple[str, ...]
 
 XDG_VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 KEPT_VARIABLES = ("PATH", "TILLER_HOME", *XDG_VARIABLES, "LANG")
-"""The variables that the service inherits when it is installed: where its commands and directories
-are. No keys: others can read the file of a service."""
+"""The variables that the service keeps from the environment in which it is installed; they locate
+commands and directories. Keys are not included, as others can read a service's file."""
 
 
 class Definition(NamedTuple):
-    """What every service manager is told about the daemon."""
+    """The service, with all that a service manager needs to know."""
 
     command: Command
-    """Runs the daemon in the foreground."""
+    """The command that runs the daemon in the foreground."""
     variables: Mapping[str, str]
-    """Its environment, in addition to what the manager sets."""
+    """Variables to add to the environment that the manager sets."""
     output: Path
-    """The file that its output is appended to."""
+    """The file to which the daemon's output is appended."""
     environment: Path
-    """A file of the user's with further variables; it need not exist."""
+    """The user's file with further variables; it need not exist."""
     no_new_privileges: bool
-    """Whether the sandbox works without programs that run as another user."""
+    """Whether setuid programs may be forbidden, because the sandbox works without them."""
 
 
 def define(

@@ -23,39 +23,39 @@ class LaunchAgent(NamedTuple):
 
     @classmethod
     def find(cls, environ: Mapping[str, str], name: str) -> Self:
-        """Return the agent of that name; its file need not exist."""
+        """Return the agent with this name; its file need not exist."""
         agents = Path(environ.get("HOME") or "/", "Library", "LaunchAgents")
         return cls(name, agents / f"{name}.plist")
 
     @property
     def is_enabled(self) -> bool:
-        """Whether launchd starts it: at the login it reads all files of that directory."""
+        """Whether launchd starts the agent: at login, it reads all files in that directory."""
         return self.file.exists()
 
     @property
     def enable(self) -> tuple[Command, ...]:
-        """Nothing: the file is enough."""
+        """No commands, because launchd needs only the file."""
         return ()
 
     @property
     def start(self) -> Command:
-        """Start it anew, as launchd keeps what it has read before."""
+        """Unload and load the agent, because launchd remembers an older version of the file."""
         script = 'launchctl bootout "$1/$2" 2>/dev/null; exec launchctl bootstrap "$1" "$3"'
         return ("/bin/sh", "-c", script, "sh", _domain(), self.name, str(self.file))
 
     @property
     def disable(self) -> tuple[Command, ...]:
-        """Stop it."""
+        """Stop the agent."""
         return (("launchctl", "bootout", f"{_domain()}/{self.name}"),)
 
     @property
     def forget(self) -> tuple[Command, ...]:
-        """Do nothing: launchd has forgotten it already."""
+        """No commands, because launchd has already forgotten a stopped agent."""
         return ()
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Everything that an installed service consists of."""
+        """All files of an installed service."""
         return (self.file,)
 
     def render(self, definition: Definition) -> bytes:
@@ -70,10 +70,10 @@ class LaunchAgent(NamedTuple):
                 "StandardOutPath": output,
                 "StandardErrorPath": output,
                 "RunAtLoad": True,
-                # A daemon that was told to stop, or finds another one, ends with 0 and stays away.
+                # A daemon that was stopped or finds another one exits with 0: don't restart it.
                 "KeepAlive": {"SuccessfulExit": False},
                 "ExitTimeOut": STOP_S,
-                # Builds and tests of a session should run as fast as in a terminal.
+                # A session's builds and tests should run as fast as in a terminal.
                 "ProcessType": "Interactive",
             }
         )

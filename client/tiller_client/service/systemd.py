@@ -8,18 +8,18 @@ from typing import NamedTuple, Self
 from tiller_client.service.definition import Command, Definition
 
 WATCHDOG_S = 60
-"""How long the daemon's event loop may stand still. It answers within milliseconds, so after this
-time it hangs; a suspended machine does not count, as this clock stands still as well."""
+"""How long the daemon's event loop may be blocked. It usually answers within milliseconds, so after
+this time it hangs. While the machine is suspended, this clock does not run."""
 
 STOP_S = 30
-"""How long the daemon may take to end; it gives its turns 5 s. A drain comes before this."""
+"""How long the daemon may take to end; it gives its turns 5 s. A drain happens before."""
 
 ABORT_S = 10
 """How long a hung daemon may take to print where it hangs."""
 
 NOT_AGAIN = (2, 75)
-"""Exit statuses after which a new start would fail as well: a wrong configuration, and another
-daemon that is running."""
+"""Exit statuses after which a restart would fail, too: the configuration is wrong, or another
+daemon is running."""
 
 UNIT = """\
 # Written by `tiller daemon install`, which also replaces it.
@@ -63,7 +63,7 @@ class SystemdUnit(NamedTuple):
 
     @classmethod
     def find(cls, environ: Mapping[str, str], name: str) -> Self:
-        """Return the unit of that name; its file need not exist."""
+        """Return the unit with this name; its file need not exist."""
         base = environ.get("XDG_CONFIG_HOME", "")
         if not base.startswith("/"):
             base = str(Path(environ.get("HOME") or "/", ".config"))
@@ -71,12 +71,12 @@ class SystemdUnit(NamedTuple):
 
     @property
     def link(self) -> Path:
-        """What `systemctl enable` makes, and systemd looks for at the login."""
+        """The link that `systemctl enable` makes, and that systemd looks for at login."""
         return self.file.parent / "default.target.wants" / self.name
 
     @property
     def is_enabled(self) -> bool:
-        """Whether systemd starts it."""
+        """Whether systemd starts the unit at login."""
         return self.link.is_symlink()
 
     @property
@@ -89,12 +89,12 @@ class SystemdUnit(NamedTuple):
 
     @property
     def start(self) -> Command:
-        """Start it and wait until it is ready."""
+        """Start the service, and wait until it is ready."""
         return ("systemctl", "--user", "start", self.name)
 
     @property
     def disable(self) -> tuple[Command, ...]:
-        """Stop it, and keep it from starting again."""
+        """Stop the service, and no longer start it at login."""
         return (("systemctl", "--user", "disable", "--now", "--quiet", self.name),)
 
     @property
@@ -104,13 +104,13 @@ class SystemdUnit(NamedTuple):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Everything that an installed service consists of."""
+        """All files of an installed service."""
         return (self.link, self.file)
 
     def render(self, definition: Definition) -> bytes:
         """Return the content of the file."""
         program, *words = map(_quoted, definition.command)
-        # Variables are expanded in the words after the program, and not in its own name.
+        # systemd expands variables in the arguments, but not in the name of the program.
         command = [program, *(word.replace("$", "$$") for word in words)]
         variables = (_quoted(f"{name}={value}") for name, value in definition.variables.items())
         return UNIT.format(
@@ -128,7 +128,7 @@ class SystemdUnit(NamedTuple):
 
 
 def _quoted(word: str) -> str:
-    """A word in quotes; `%` would begin a specifier."""
+    """Quote a word for a unit file; `%` is doubled, as it would begin a specifier."""
     return '"' + "".join(map(_escaped, os.fsencode(word))) + '"'
 
 
@@ -142,5 +142,5 @@ def _escaped(byte: int) -> str:
 
 
 def _path(path: Path) -> str:
-    """A path as these settings take it: without quotes."""
+    """Escape a path for settings that take no quotes."""
     return str(path).replace("%", "%%")

@@ -1,8 +1,8 @@
 """`rpc`: submissions, answers and events as lines of JSON, for editors and other programs.
 
 There is a thread for each followed session, for each session with submissions, and for the state of
-the connection. All of them write to stdout, and wait if it is not read. Then nothing more is read
-from the daemon, nor, with too many submissions, from stdin.
+the connection. They all write to stdout, and wait if it is not read. Meanwhile nothing is read from
+the daemon, nor from stdin if too many submissions wait.
 """
 
 import contextlib
@@ -76,9 +76,9 @@ class _Job(NamedTuple):
     op: AnyOp
     """What is submitted."""
     client: str
-    """Whom it is from; empty for the name of this program."""
+    """Name of the sender; empty for the name of this program."""
     tag: Tag | None
-    """Repeated with the answer; None for none."""
+    """Repeated with the answer; `None` if the line has no tag."""
 
 
 class _Followed:
@@ -91,11 +91,11 @@ class _Followed:
 
 
 class _Mistake(Exception):
-    """A line that can't be carried out; says why."""
+    """A line that can't be carried out; its text says why."""
 
 
 class _Rpc:
-    """What is followed and submitted; `serve` runs in the main thread."""
+    """All followed sessions and submissions; `serve` runs in the main thread."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self.pool = pool
@@ -109,7 +109,7 @@ class _Rpc:
         self._failure: BaseException | None = None
 
     def start(self, target: Callable[[], None]) -> threading.Thread:
-        """Run `target` in a thread; what it raises ends `serve`."""
+        """Run `target` in a thread; an exception in it ends `serve`."""
         thread = threading.Thread(target=self._guard, args=(target,), daemon=True)
         thread.start()
         return thread
@@ -172,7 +172,7 @@ class _Rpc:
         if before and not before.feed.closed:
             raise _Mistake(f"{session_id} is followed already; unfollow it first")
         if before and before.thread:
-            before.thread.join()  # until it has written its last line
+            before.thread.join()  # until that thread has written its last line
         if sum(not one.feed.closed for one in self._followed.values()) >= FOLLOWS_MAX:
             raise _Mistake(f"{FOLLOWS_MAX} sessions are followed already; unfollow one first")
         followed = _Followed(Feed(self.pool, session_id, after), tag)
@@ -209,7 +209,7 @@ class _Rpc:
                 feed.wait()
             except RejectedError:
                 raise
-            except TillerError:  # the monitor tells why
+            except TillerError:  # the monitor reports why
                 time.sleep(START_AGAIN_S)
             update = feed.take()
             if update and update.started_over:
@@ -230,7 +230,7 @@ class _Rpc:
 
 
 class _Loans:
-    """What was lent by lines that were read, so that it can be taken back at the end."""
+    """The loans made by lines of stdin, so that they can be ended when it ends."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -238,7 +238,7 @@ class _Loans:
         """Sessions and the lenders that lend to them."""
 
     def note(self, op: SessionLend) -> None:
-        """Note a loan, or that it is taken back."""
+        """Note that a loan was made or taken back."""
         loan = op.session_id, op.lender
         if op.mcp_servers or op.reads_files:
             self._lent.add(loan)
@@ -246,11 +246,11 @@ class _Loans:
             self._lent.discard(loan)
 
     def has(self, session_id: str, lender: str) -> bool:
-        """Whether it was lent here."""
+        """Whether this process has made that loan."""
         return (session_id, lender) in self._lent
 
     def take_back(self) -> None:
-        """End all loans; those of a daemon that is gone have ended with it."""
+        """End all loans; loans to a daemon that is gone have ended with it."""
         if not self._lent:
             return
         with contextlib.suppress(TillerError):
@@ -262,9 +262,9 @@ class _Loans:
 
 
 class _Monitor:
-    """Tells whether there is a daemon, and starts one that has crashed.
+    """Reports whether there is a daemon, and starts one that has crashed.
 
-    It passes on the life cycles of sessions, and questions to lenders.
+    It also passes on life-cycle events of sessions, and questions to lenders.
     """
 
     def __init__(self, rpc: _Rpc, socket: EventSocket) -> None:

@@ -13,13 +13,13 @@ export type AnyBody = Event["body"];
 /** An entry of a session's history. */
 export type Item = NonNullable<Snapshot["items"]>[number];
 
-/** An op as a frontend sends it. */
+/** An op, as sent by a frontend. */
 export interface Submission {
   /** Chosen by the frontend. The same id sent again gets the same answer. */
   id: string;
-  /** What to do. */
+  /** The op to execute. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
-  /** The frontend's name; shown with its inputs and answers. */
+  /** Name of the frontend; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
   token?: string;
@@ -28,9 +28,9 @@ export interface Submission {
 /** Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`. */
 export interface Hello {
   type: "hello";
-  /** The version that the frontend speaks. */
+  /** Version of the protocol that the frontend speaks. */
   protocol_version: number;
-  /** The frontend's name, for display. */
+  /** Name of the frontend, for display. */
   name: string;
 }
 
@@ -43,7 +43,7 @@ export interface SessionCreate {
   agent?: string | null;
   /** Short for `settings.model`, which it overrides. */
   model?: string | null;
-  /** Settings to begin with. */
+  /** The initial settings. */
   settings?: Settings;
 }
 
@@ -51,13 +51,13 @@ export interface SessionCreate {
 export interface Settings {
   /** Name of an agent. */
   agent?: string | null;
-  /** `provider/model`. */
+  /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model; empty: none, whatever is configured. */
+  /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny. */
+  /** What happens to a call about which no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands may do: only read, write in the workspace, or whatever the user may. */
+  /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** How queued input is taken: one per turn, or all at once. */
   follow_ups?: "all" | "one_at_a_time" | null;
@@ -67,58 +67,58 @@ export interface Settings {
   turn_budget?: Budget | null;
   /** Limit for the whole session. */
   session_budget?: Budget | null;
-  /** Rules of the session; stronger than configured ones. */
+  /** The session's own rules, which are stronger than configured rules. */
   permissions?: Array<Rule> | null;
-  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's, or all. */
+  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all. */
   tools?: Array<string> | null;
 }
 
-/** Limits on what may be spent; absent means no limit. The step that would use up a budget is the last one, and gets no tools. */
+/** Limits on the use of models; absent means no limit. The step that is expected to use up a budget is the last one, and gets no tools. */
 export interface Budget {
-  /** Model requests. */
+  /** Number of model requests. */
   steps?: number | null;
-  /** Tokens in and out. */
+  /** Number of tokens sent and received. */
   tokens?: number | null;
-  /** US dollars; requests without a known price don't count. */
+  /** Cost in US dollars; requests without a known price don't count. */
   cost?: number | null;
-  /** Seconds of work. */
+  /** Working time in seconds. */
   time_s?: number | null;
 }
 
 /** A permission rule; the last rule that matches wins. A granted rule is stronger than all others, except those that deny. */
 export interface Rule {
-  /** Such as `bash`, or a glob that matches several. */
+  /** The permission, such as `bash`, or a glob that matches several. */
   permission: string;
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
   action: "allow" | "ask" | "deny";
-  /** Whether an answer such as `always` made it. It never overrides a denial. */
+  /** Whether an answer such as `always` made the rule, which then never overrides a denial. */
   granted?: boolean;
 }
 
-/** Lists sessions, newest activity first. Answered by `SessionListResult`. Sub-agents' sessions are left out unless `owner_id` or `sub_agents` asks for them. */
+/** Lists sessions, newest activity first. Answered by `SessionListResult`. Sub-agents' sessions are left out unless `owner_id` or `sub_agents` includes them. */
 export interface SessionList {
   type: "session_list";
-  /** Only sessions of this directory; absent: all. */
+  /** Only sessions in this directory; absent: all. */
   workspace?: string | null;
-  /** The archived sessions instead of the others. */
+  /** List the archived sessions instead of the others. */
   archived?: boolean;
   /** Maximum number of sessions in the answer. */
   limit?: number;
   /** `next` of the previous page; absent: the first page. */
   after?: string | null;
-  /** Only the sub-agents that work for this session. */
+  /** List only the sub-agents that work for this session. */
   owner_id?: string | null;
   /** Include the sessions of all sub-agents. */
   sub_agents?: boolean;
 }
 
-/** Finds sessions by what people read in them. Answered by `SessionSearchResult`. It searches titles, inputs, answers and names of changed files, but not the output of tools or the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
+/** Finds sessions by the texts that people see in them. Answered by `SessionSearchResult`. It searches titles, inputs, answers and names of changed files, but not the output of tools or the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
   query: string;
-  /** Only sessions of this directory; absent: all. */
+  /** Only sessions in this directory; absent: all. */
   workspace?: string | null;
   /** Include archived sessions. */
   archived?: boolean;
@@ -128,10 +128,10 @@ export interface SessionSearch {
   after?: string | null;
 }
 
-/** Lists what the user wrote in all sessions, newest first. Answered by `InputHistoryResult`. Of equal inputs only the newest is listed. The prompts of sub-agents are left out. */
+/** Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`. Of equal inputs, only the newest is listed. The prompts of sub-agents are left out. */
 export interface InputHistory {
   type: "input_history";
-  /** Only sessions of this directory; absent: all. */
+  /** Only sessions in this directory; absent: all. */
   workspace?: string | null;
   /** Maximum number of inputs in the answer. */
   limit?: number;
@@ -142,14 +142,14 @@ export interface InputHistory {
 /** Returns one session as a snapshot at a `seq`. Answered by `SessionResult`. */
 export interface SessionGet {
   type: "session_get";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
 }
 
-/** Returns what a session changed in files. Answered by `SessionDiffResult`. */
+/** Returns the changes that a session made in files. Answered by `SessionDiffResult`. */
 export interface SessionDiff {
   type: "session_diff";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** Only this turn; absent: all turns. */
   turn_id?: string | null;
@@ -160,123 +160,123 @@ export interface SessionDiff {
 /** Changes settings from the next turn on, or the title. */
 export interface SessionConfigure {
   type: "session_configure";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** The new settings; absent fields stay as they are. */
   settings?: Settings;
-  /** The new title, one line; absent: as it is. */
+  /** The new title, one line; absent: unchanged. */
   title?: string | null;
-  /** Names of settings to take back, before `settings` apply: the default counts again. */
+  /** Names of settings to reset to their defaults, before `settings` apply. */
   clear?: Array<string>;
 }
 
-/** Creates a session that shares this one's log up to an event. Answered by `Created`. */
+/** Creates a session that shares another session's log up to an event. Answered by `Created`. */
 export interface SessionFork {
   type: "session_fork";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** `seq` of the last shared event; absent: the latest. */
   at?: number | null;
 }
 
-/** Archives a session, or takes it out of the archive. */
+/** Archives a session or takes it out of the archive. */
 export interface SessionArchive {
   type: "session_archive";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** False takes it out of the archive. */
+  /** False: take the session out of the archive. */
   archived?: boolean;
 }
 
 /** Removes a session, its log and its files for good. Rejected `busy` while a turn runs. */
 export interface SessionDelete {
   type: "session_delete";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
 }
 
-/** Lends a session what a frontend has, or takes it back if the fields are absent. Not an event and not in the log, since it may hold secrets. A loan ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. What a running turn uses stays until the turn ends. */
+/** Lends a session MCP servers or unsaved files; without these fields, ends the loan. A loan may contain secrets, so it is not in the log. It ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. A running turn keeps the loans that it uses. */
 export interface SessionLend {
   type: "session_lend";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** Chosen by the frontend; each lender has one loan per session. */
+  /** Id chosen by the frontend; each lender has one loan per session. */
   lender: string;
-  /** MCP servers for the turns of this session and its sub-agents, beside the configured ones. A configured server of the same name takes precedence. */
+  /** MCP servers for the turns of this session and its sub-agents, in addition to the configured servers. A configured server with the same name takes precedence. */
   mcp_servers?: Array<LentServer>;
-  /** Whether it knows files that are not saved; it is then asked by `FileWanted`. */
+  /** Whether the frontend knows the unsaved text of files; if so, it gets `FileWanted` questions. */
   reads_files?: boolean;
 }
 
 /** An MCP server: a program, or an address of the streamable HTTP transport. */
 export interface LentServer {
-  /** 1 to 32 letters, digits, `-` and `_`. */
+  /** Name of 1 to 32 letters, digits, `-` and `_`. */
   name: string;
-  /** Program and arguments; else `url`. */
+  /** Program and arguments; empty if `url` is set. */
   command?: Array<string>;
-  /** Variables of the program; may hold secrets. */
+  /** Variables for the program; may contain secrets. */
   env?: Record<string, string>;
-  /** Its address; else `command`. */
+  /** Address of the server; absent if `command` is set. */
   url?: string | null;
-  /** Sent with each request; may hold secrets. */
+  /** Headers to send with each request; may contain secrets. */
   headers?: Record<string, string>;
 }
 
-/** Answers a `FileWanted`. Not in the log; an answer that comes too late is dropped. */
+/** Answers a `FileWanted`. This op is not in the log; if it comes too late, it is dropped. */
 export interface LentFile {
   type: "lent_file";
   question_id: string;
-  /** All of the file, as it is in the editor; absent: it can't tell. */
+  /** The whole text in the editor; absent if the frontend can't provide it. */
   text?: string | null;
 }
 
 /** Returns events from the log, oldest first. Answered by `ReplayResult`. */
 export interface Replay {
   type: "replay";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** Return events with a higher `seq` than this. */
   after?: number;
   /** Maximum number of events in the answer; `replay_bytes_max` limits it as well. */
   limit?: number;
-  /** For a frontend that has the session open: an id of its choice, the same each time. It then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
+  /** An id chosen by a frontend that has the session open, the same in each request. The frontend then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
   follower?: string | null;
 }
 
-/** Input of the user: text, images, files, or any of them. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`. */
+/** Input from the user: text, images, files, or several of these. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`. */
 export interface UserInput {
   type: "user_input";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** What the user wrote; may be empty if something is attached. */
   text?: string;
-  /** Their content tells the format; large ones are scaled down. */
+  /** Their content tells the format; large images are scaled down. */
   images?: Array<Image>;
   /** Paths, absolute or relative to the workspace. The model gets the paths, not the content, and reads what it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input, `steer` joins the running one, `queue` waits until it ends; `auto` steers if a turn is running, and otherwise starts one. If no turn is running and older input waits, `auto` and `queue` start a turn with the older input and queue this one behind it. */
+  /** `start` begins a turn with this input, `steer` adds it to the running turn, `queue` lets it wait until that turn ends; `auto` steers if a turn is running, and otherwise starts one. If no turn is running and older input waits, `auto` and `queue` start a turn with the older input and queue this input after it. */
   delivery?: "auto" | "queue" | "start" | "steer";
   /** Reject the input unless this turn is running; absent: no check. */
   expected_turn_id?: string | null;
-  /** Choices for the turn that this input starts; no effect on others. */
+  /** Choices for the turn that this input starts, if it starts one. */
   overrides?: TurnOverrides;
-  /** Add the message to history without starting a turn; the answer has no result. A running turn is steered with it. Can't be combined with `queue`. */
+  /** Add the message to history without starting a turn; the answer then has no result. If a turn is running, the message steers it. Can't be combined with `queue`. */
   no_reply?: boolean;
-  /** Added to the system prompt of the turn that this input starts, if any. */
+  /** Text to add to the system prompt of the turn that this input starts. */
   system?: string;
-  /** Text that comes with the input, such as the output of a program. The model gets it after the text, marked as context; commands and sub-agents in it are not called. */
+  /** Text that accompanies the input, such as the output of a program. The model gets it after `text`, marked as context; commands and sub-agents in it are not called. */
   context?: string;
 }
 
-/** An image, given by the user or shown by a tool, or a PDF document that the user attached. */
+/** An image from the user or a tool, or a PDF document that the user attached. */
 export interface Image {
-  /** Such as `image/png`; ignored in input. */
+  /** Media type, such as `image/png`; ignored in input. */
   media_type: string;
   /** The encoded file; base64 in JSON. */
   data: string;
-  /** What a document says, for models that take no documents; ignored in input. */
+  /** Text of a document, for models that accept no documents; ignored in input. */
   text?: string;
-  /** Pages of a document; ignored in input. */
+  /** Number of pages of a document; ignored in input. */
   pages?: number;
 }
 
@@ -284,34 +284,34 @@ export interface Image {
 export interface TurnOverrides {
   /** Name of an agent. */
   agent?: string | null;
-  /** `provider/model`. */
+  /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model; empty: none, whatever is configured. */
+  /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny. */
+  /** What happens to a call about which no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands may do: only read, write in the workspace, or whatever the user may. */
+  /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
-  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's, or all. */
+  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all. */
   tools?: Array<string> | null;
   /** JSON Schema of the final message. */
   output_schema?: Record<string, unknown> | null;
-  /** Fields of the provider's own request; they override configured ones. */
+  /** Fields for the provider's own request; they override configured fields. */
   options?: Record<string, unknown> | null;
 }
 
 /** Changes one queued input. Answered by `Started` if it began a turn. */
 export interface QueueEdit {
   type: "queue_edit";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** The queued input. */
+  /** Id of the queued input. */
   input_id: string;
-  /** `edit` replaces the text, `remove` drops the input, `promote` steers the running turn with it, or starts a turn with it if none runs, `move` changes its position. */
+  /** `edit` replaces the text, `remove` drops the input, `promote` steers the running turn with it, or starts a turn if none is running, `move` changes its position. */
   action: "edit" | "move" | "promote" | "remove";
   /** The new text, for `edit`. */
   text?: string;
@@ -319,48 +319,48 @@ export interface QueueEdit {
   position?: number;
 }
 
-/** Goes on without a new message. Answered by `Started`, or rejected `busy`. If inputs wait, a turn starts with the first of them, and the others follow in order. Otherwise a turn goes on from the end of history: after a failure, an interrupt or a limit, or where a revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered everything. */
+/** Goes on without a new message. Answered by `Started`, or rejected `busy`. If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a turn goes on from the end of history: after a failure, an interrupt or a limit, or where a revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered everything. */
 export interface TurnContinue {
   type: "turn_continue";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** Choices for the turn, on top of those of a turn that it goes on from. */
+  /** Choices for the turn, added to those of the turn it continues. */
   overrides?: TurnOverrides;
 }
 
 /** Cancels the running turn at once, or ends a background command. */
 export interface Interrupt {
   type: "interrupt";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** Only if this turn is running; absent: any. */
+  /** Only if this turn is running; absent: any turn. */
   turn_id?: string | null;
-  /** End this background command or sub-agent instead; the turn goes on. */
+  /** End this background command or sub-agent instead; the turn continues. */
   background_id?: string | null;
 }
 
 /** Resolves an open request. */
 export interface Answer {
   type: "answer";
-  /** The request. */
+  /** Id of the request. */
   request_id: string;
   /** `once` and `always` approve, `reject` refuses, `answer` replies to a question. `reject` ends the turn, unless `text` gives a reason: then only this call is refused. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
-  /** The reply, for `answer`; for `reject` a reason, which is the call's result. */
+  /** The reply, for `answer`; for `reject`, a reason, which the model gets. */
   text?: string;
 }
 
 /** Summarises history now. Answered by `Started`, or rejected `busy`. It runs as a turn without a step. If history is too short, the turn completes with the warning `nothing_to_compact`; if no summary can be made, it fails and its error says why. */
 export interface Compact {
   type: "compact";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
 }
 
-/** Puts files and history back to before a turn, or before one of its steps. A file that was changed by anything else since then stays as it is. Answered by `RevertResult`. */
+/** Puts files and history back to before a turn, or before one of its steps. A file that anything else has changed since then stays as it is. Answered by `RevertResult`. */
 export interface Revert {
   type: "revert";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
   /** The turn to undo, with everything after it. */
   turn_id: string;
@@ -368,26 +368,26 @@ export interface Revert {
   step?: number | null;
 }
 
-/** Undoes the last revert, as long as no turn has begun since. Answered by `RevertResult`. */
+/** Undoes the last revert, if no turn has begun since then. Answered by `RevertResult`. */
 export interface Unrevert {
   type: "unrevert";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
 }
 
 /** Runs the user's own command in the workspace; its output enters history. It runs as a turn without a step whose only item is a call of `bash` with `by_user`. No permission rule applies. It can be interrupted but not steered. Answered by `Started`, or rejected `busy`. */
 export interface Shell {
   type: "shell";
-  /** The session. */
+  /** Id of the session. */
   session_id: string;
-  /** A command line for the shell. */
+  /** The command line, for the shell. */
   command: string;
 }
 
 /** Lists models, agents, tools, commands and servers. Answered by `CatalogResult`. */
 export interface Catalog {
   type: "catalog";
-  /** Include what this directory defines; absent: only the user's own. */
+  /** Include the definitions in this directory; absent: only the user's own. */
   workspace?: string | null;
   /** Start every MCP server that is not up, and wait until all have started. */
   start_servers?: boolean;
@@ -399,7 +399,7 @@ export interface Catalog {
   session_id?: string | null;
 }
 
-/** Shows what a workspace's `.tiller` defines, or changes its trust. Answered by `ProjectResult`. */
+/** Returns the definitions in a workspace's `.tiller`, and may change whether they are trusted. Answered by `ProjectResult`. */
 export interface Project {
   type: "project";
   /** Absolute path of the directory. */
@@ -410,36 +410,36 @@ export interface Project {
   digest?: string;
 }
 
-/** Logs in to an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed. */
+/** Logs in to or out of an MCP server. Answered by `McpLoginResult`, or rejected on failure. */
 export interface McpLogin {
   type: "mcp_login";
-  /** Its name in the configuration. */
+  /** Name of the server in the configuration. */
   server: string;
-  /** `begin` returns the address to open. `check` says whether the browser has come back; `finish` takes the address of its last page, if that can't reach the daemon. `cancel` gives up. `logout` forgets the login. */
+  /** `begin` returns the address to open. `check` tells whether the login is complete. `finish` completes it with `redirect`, if the browser can't reach the daemon. `cancel` gives up. `logout` forgets the login. */
   action?: "begin" | "cancel" | "check" | "finish" | "logout";
-  /** For `finish`: the address to which the browser was sent, or its `code`. */
+  /** For `finish`: the address of the last page in the browser, or the `code` in it. */
   redirect?: string;
 }
 
 /** Lists the lasting rules that `always_here` made. Answered by `RulesResult`. */
 export interface RulesList {
   type: "rules_list";
-  /** Only those of this directory; absent: all. */
+  /** Only rules for this directory; absent: all. */
   workspace?: string | null;
-  /** Only those of this session's directory, and the session's own rules. */
+  /** Only rules for this session's directory, and the session's own rules. */
   session_id?: string | null;
 }
 
-/** Revokes one rule, by its id: `session_configure` could only replace a session's whole list. Running turns ask again at once. Rejected `not_found` if there is no such rule. */
+/** Revokes one rule by its id, whereas `session_configure` replaces all rules of a session. Running turns ask again at once. Rejected `not_found` if there is no such rule. */
 export interface RuleRevoke {
   type: "rule_revoke";
-  /** `id` of the `RuleSummary`. */
+  /** Id of the rule, from a `RuleSummary`. */
   rule_id: string;
-  /** The session that the rule belongs to; absent for a lasting rule. */
+  /** Session that has the rule; absent for a lasting rule. */
   session_id?: string | null;
 }
 
-/** Returns figures about the process. Answered by `DaemonStatusResult`. */
+/** Returns figures about the daemon's process. Answered by `DaemonStatusResult`. */
 export interface DaemonStatus {
   type: "daemon_status";
 }
@@ -447,43 +447,43 @@ export interface DaemonStatus {
 /** Ends the daemon. */
 export interface Shutdown {
   type: "shutdown";
-  /** `drain` lets turns finish first, `now` interrupts them. */
+  /** `drain` lets running turns finish first, `now` interrupts them. */
   mode?: "drain" | "now";
 }
 
-/** The op took effect and is in the log. */
+/** The op has taken effect and is in the log. */
 export interface Accepted {
   type: "accepted";
-  /** The submission that this answers. */
+  /** Id of the submission that this answers. */
   submission_id: string;
-  /** Absent for ops without a result. */
+  /** The op's result; absent if the op has none. */
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
 }
 
-/** Identifies the daemon, and says what a restart may change. No key is ever sent. */
+/** Identifies the daemon, and tells what a restart may change. Keys are never sent. */
 export interface HelloResult {
   type: "hello";
-  /** Such as `1.2.0`. */
+  /** Version of the daemon's program, such as `1.2.0`. */
   daemon_version: string;
-  /** The version that the daemon speaks. */
+  /** Version of the protocol that the daemon speaks. */
   protocol_version: number;
-  /** Changes when the log is a new one: every known `seq` is void. */
+  /** Changes when the daemon has a new log; earlier `seq`s are void. */
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Environment variables for providers' keys that are not set where the daemon was started: those that the configuration names, and well-known ones if no model is configured. */
+  /** Environment variables for providers' keys that the daemon lacks: those named in the configuration, and well-known ones if no model is configured. */
   missing_keys?: Array<string>;
-  /** Another program has been installed in its place since it was started. */
+  /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
-  /** No model is known, so that new sessions and turns first look for a model server on the daemon's machine. */
+  /** Whether no model is known, so that new sessions and turns first look for a model server on the daemon's machine. */
   searches_model?: boolean;
 }
 
 /** Limits of this daemon, in bytes. */
 export interface Limits {
-  /** Largest message, either way. */
+  /** Largest message in either direction. */
   message_bytes_max: number;
-  /** A `replay` answer stops before it exceeds this. */
+  /** Largest `replay` answer, except for a single larger event. */
   replay_bytes_max: number;
   /** Largest input: text and images together. */
   input_bytes_max: number;
@@ -492,16 +492,16 @@ export interface Limits {
 /** The new session, after `session_create` or `session_fork`. */
 export interface Created {
   type: "created";
-  /** The new session. */
+  /** Id of the new session. */
   session_id: string;
 }
 
 /** A page of sessions. */
 export interface SessionListResult {
   type: "session_list";
-  /** Newest activity first. */
+  /** The sessions, newest activity first. */
   sessions: Array<SessionSummary>;
-  /** `after` for the next page; absent if this is the last. */
+  /** `after` for the next page; absent on the last page. */
   next?: string | null;
   /** Why sessions may be missing, in whole sentences. */
   problems?: Array<string>;
@@ -511,70 +511,70 @@ export interface SessionListResult {
 export interface SessionSummary {
   /** The session. */
   session_id: string;
-  /** Absolute path. */
+  /** Absolute path of the workspace. */
   workspace: string;
-  /** Unix seconds. */
+  /** Time of creation in Unix seconds. */
   created_at: number;
-  /** Unix seconds of the last event. */
+  /** Time of the last event in Unix seconds. */
   updated_at: number;
-  /** `seq` of the last event. */
+  /** Number of the last event. */
   head: number;
-  /** What it is doing now. */
+  /** What the session is doing now. */
   status?: "busy" | "idle" | "retry" | "waiting";
-  /** One line; empty if it has none yet. */
+  /** Title in one line; empty if the session has none. */
   title?: string;
-  /** Whether it is archived. */
+  /** Whether the session is archived. */
   archived?: boolean;
   /** Number of turns so far. */
   turns?: number;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
   /** Open requests, oldest first. */
   requests?: Array<Request>;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: number of turns in what it shares. */
+  /** For a fork: number of turns shared with its parent. */
   parent_turns?: number;
-  /** As in `snapshot`. */
+  /** As in `Snapshot`. */
   context_tokens?: number;
-  /** As in `snapshot`. */
+  /** As in `Snapshot`. */
   context_window?: number;
-  /** As in `snapshot`. */
+  /** As in `Snapshot`. */
   branch?: string;
 }
 
 /** A question to the user; answered once, by any frontend. */
 export interface Request {
-  /** `request_id` in ops and events. */
+  /** Id of the request; `request_id` in ops and events. */
   id: string;
-  /** `approval`: may this call run? `doom_loop`: a call repeats itself, go on? `question`: the model asks. */
+  /** `approval`: may this call run? `doom_loop`: a call repeats itself; may it go on? `question`: the model's own question. */
   kind: "approval" | "doom_loop" | "question";
   /** Summary in one line. */
   title: string;
-  /** The tool call that waits, if any. */
+  /** Id of the tool call that waits; empty if none does. */
   item_id?: string;
   /** The permission that the call needs, such as `bash`. */
   permission?: string;
-  /** What permission rules are matched against: commands, paths, … */
+  /** Texts to which permission rules apply: commands, paths, … */
   subjects?: Array<string>;
-  /** Patterns that `always` would allow for the rest of the session. */
+  /** Patterns that the answer `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** Directory for which `always_here` would keep the same patterns as lasting rules, for every session; empty if that answer is not possible. */
+  /** Directory in which `always_here` would allow the same patterns for every session, as lasting rules; empty if `always_here` is not possible. */
   always_here?: string;
-  /** All that is asked about; empty if the title is all. */
+  /** Everything that the user has to see; empty if the title says it all. */
   detail?: string;
   /** Suggested replies to a `question`. */
   choices?: Array<string>;
-  /** What `detail` contains; never inferred from its text. */
+  /** Kind of text in `detail`; set explicitly, never guessed from the text. */
   detail_kind?: "command" | "diff" | "text";
 }
 
 /** A page of the sessions that match a query. */
 export interface SessionSearchResult {
   type: "session_search";
-  /** Newest activity first. */
+  /** The sessions, newest activity first. */
   found: Array<FoundSession>;
-  /** `after` for the next page; absent if this is the last. */
+  /** `after` for the next page; absent on the last page. */
   next?: string | null;
   /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
   not_indexed?: number;
@@ -582,53 +582,53 @@ export interface SessionSearchResult {
 
 /** A session with texts that match a query. */
 export interface FoundSession {
-  /** The session as in lists. */
+  /** The session, as in `session_list`. */
   session: SessionSummary;
-  /** Up to three: the title first, then the newest. */
+  /** Up to three matching texts: the title first, then the newest ones. */
   texts: Array<FoundText>;
 }
 
 /** A text of a session that matches a query. */
 export interface FoundText {
-  /** `files`: names of files that a step changed, separated by blanks. */
+  /** Kind of text. `files`: names of files that a step changed, separated by spaces. */
   kind: "answer" | "files" | "input" | "title";
-  /** An excerpt in one line, cut into pieces that alternate: text outside of a match, then a match, and so on. The first may be empty. */
+  /** An excerpt in one line, in pieces that alternate: text outside a match, then a match, and so on. The first piece may be empty. */
   pieces: Array<string>;
-  /** Unix seconds; of a title: when the session was created. */
+  /** Time of the text in Unix seconds; for a title, when the session was created. */
   time: number;
-  /** The event with the text; 0 for a title. */
+  /** Number of the event with the text; 0 for a title. */
   seq?: number;
-  /** The turn, if it belongs to one. */
+  /** Id of the turn with the text, if any. */
   turn_id?: string;
-  /** The item; empty for a title. */
+  /** Id of the item with the text; empty for a title. */
   item_id?: string;
 }
 
 /** A page of the user's inputs. */
 export interface InputHistoryResult {
   type: "input_history";
-  /** Newest first. */
+  /** The inputs, newest first. */
   inputs: Array<PastInput>;
-  /** `after` for the next page; absent if this is the last. */
+  /** `after` for the next page; absent on the last page. */
   next?: string | null;
   /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
   not_indexed?: number;
 }
 
-/** Something that the user wrote. */
+/** An earlier input of the user. */
 export interface PastInput {
-  /** What the user wrote. */
+  /** Text of the input. */
   text: string;
-  /** Unix seconds. */
+  /** Time of the input in Unix seconds. */
   time: number;
   /** The session. */
   session_id: string;
 }
 
-/** A session as it is now. */
+/** A session in its present state. */
 export interface SessionResult {
   type: "session";
-  /** For later events: `replay` after `snapshot.seq`. */
+  /** The session; `replay` events after `snapshot.seq`. */
   snapshot: Snapshot;
 }
 
@@ -636,25 +636,25 @@ export interface SessionResult {
 export interface Snapshot {
   /** The session. */
   session_id: string;
-  /** The last event that is included; 0: none. */
+  /** Number of the last event included; 0: none. */
   seq?: number;
-  /** Absolute path. */
+  /** Absolute path of the workspace. */
   workspace?: string;
   /** Settings of the next turn. */
   settings?: Settings;
-  /** One line; empty if it has none yet. */
+  /** Title in one line; empty if the session has none. */
   title?: string;
-  /** Whether it is archived. */
+  /** Whether the session is archived. */
   archived?: boolean;
-  /** Unix seconds. */
+  /** Time of creation in Unix seconds. */
   created_at?: number;
-  /** Unix seconds of the last event. */
+  /** Time of the last event in Unix seconds. */
   updated_at?: number;
-  /** What it is doing now. */
+  /** What the session is doing now. */
   status?: "busy" | "idle" | "retry" | "waiting";
   /** History, in the order in which items started. */
   items?: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** Ids of items that have not completed. */
+  /** Ids of items that have not completed yet. */
   open_items?: Array<string>;
   /** Open requests, oldest first. */
   requests?: Array<Request>;
@@ -662,75 +662,75 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Background commands: running ones, and the latest that ended. */
+  /** Background commands: the running ones, and the latest that have ended. */
   background?: Array<BackgroundCommand>;
-  /** Ids of calls whose output is no longer sent. */
+  /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
-  /** Where turns and steps began, oldest first. */
+  /** Points at which turns and steps began, oldest first. */
   marks?: Array<Mark>;
-  /** Reverts since the last turn, which can be undone; latest last. */
+  /** Reverts since the last turn, which can still be undone, the latest last. */
   reverted?: Array<Reverted>;
-  /** Size of the first `context_items` items, as the provider counted it; 0 if it has not counted since history got shorter. */
+  /** Number of tokens in the first `context_items` items, as counted by the provider; 0 if there is no count, or history has got shorter since. */
   context_tokens?: number;
-  /** Number of items in `context_tokens`. */
+  /** Number of items that `context_tokens` covers. */
   context_items?: number;
   /** Context window of the latest turn's model, in tokens; 0: there was no turn. */
   context_window?: number;
-  /** As in the latest `turn_ended` that has one. */
+  /** Branch in the workspace, from the latest `turn_ended` that has one. */
   branch?: string;
   /** The running turn, if any. */
   turn?: OpenTurn | null;
-  /** How the latest turn of the model ended; absent before the first, and after a revert. */
+  /** Outcome of the latest turn that used a model; absent before the first one and after a revert. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
   /** Number of turns so far. */
   turns?: number;
-  /** Model requests of all turns, without sub-agents. */
+  /** Number of model requests in all turns, without sub-agents. */
   steps?: number;
-  /** Tokens of all turns, with titles, summaries and sub-agents. */
+  /** Tokens of all turns, including titles, summaries and sub-agents. */
   usage?: Usage;
-  /** US dollars for `usage`, as far as prices are known; absent: none is known. */
+  /** Cost of `usage` in US dollars, as far as prices are known; absent if no price is known. */
   cost?: number | null;
-  /** Requests that `cost` lacks, without sub-agents. */
+  /** Number of requests that `cost` does not include, without sub-agents. */
   unpriced?: number;
-  /** Seconds of all turns that have ended. */
+  /** Total duration of all turns that have ended, in seconds. */
   worked_s?: number;
-  /** Model requests of sub-agents. */
+  /** Number of model requests by sub-agents. */
   delegated_steps?: number;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: number of turns in what it shares. */
+  /** For a fork: number of turns shared with its parent. */
   parent_turns?: number;
   /** For a sub-agent: the session that it works for. */
   owner_id?: string | null;
-  /** For a sub-agent: the call that started it. */
+  /** For a sub-agent: the tool call that started it. */
   owner_item_id?: string | null;
 }
 
-/** Input of the user: at the start of a turn, as steering, or as a follow-up. */
+/** The user's input, which started a turn, steered a turn, or followed one from the queue. */
 export interface UserMessage {
   type: "user_message";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** What the user wrote. */
   text: string;
-  /** Whether it started a turn, steered one, or came from the queue. */
+  /** Whether the input started a turn, steered a turn, or came from the queue. */
   delivery: "queue" | "start" | "steer";
   /** Images and PDF documents that the user attached. */
   images?: Array<Image>;
-  /** Paths of files that the user pointed to. */
+  /** Paths of the files that the user mentioned. */
   files?: Array<string>;
-  /** Name of the frontend that sent it; empty if unknown. */
+  /** Name of the frontend that sent the input; empty if unknown. */
   client?: string;
 }
 
-/** Text of the model. */
+/** Text from the model. */
 export interface AssistantMessage {
   type: "assistant_message";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
-  /** The text so far; whole in `item_completed`. */
+  /** The text so far; complete in `item_completed`. */
   text: string;
-  /** `discarded`: not part of the answer, as the request was made again; ignore it. */
+  /** `discarded`: ignore this text, as the request was made again. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
   /** Sources of the text, in order; only in `item_completed`. */
   citations?: Array<Citation>;
@@ -740,43 +740,43 @@ export interface AssistantMessage {
 export interface Citation {
   /** Address of the source; empty for a file. */
   url?: string;
-  /** Of the page, or the name of the file. */
+  /** Title of the page, or name of the file. */
   title?: string;
   /** The passage of the source; empty if the provider sends none. */
   text?: string;
 }
 
-/** Reasoning of the model. */
+/** The model's reasoning. */
 export interface Reasoning {
   type: "reasoning";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
-  /** A readable form; empty if the provider sends none. */
+  /** Readable text; empty if the provider sends none. */
   text: string;
-  /** `discarded`: not part of the answer, as the request was made again; ignore it. */
+  /** `discarded`: ignore this text, as the request was made again. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
-  /** What the provider wants to get back unchanged; of no use to anyone else. */
+  /** Data that must be sent back to the provider unchanged; meaningless to others. */
   opaque?: string;
 }
 
-/** One call of a tool and, once it has ended, its result. */
+/** A tool call and, once it has ended, its result. */
 export interface ToolCall {
   type: "tool_call";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
-  /** The provider's id of the call. */
+  /** The provider's id for the call. */
   call_id: string;
   /** Name of the tool. */
   name: string;
   /** JSON text, exactly as the model wrote it; may be invalid. */
   arguments: string;
-  /** `completed` and `error` are final. */
+  /** State of the call; `completed` and `error` are final. */
   state: "completed" | "error" | "pending" | "running";
-  /** Whether the call may change anything. */
+  /** Whether the call only reads or may change something. */
   effect?: "read" | "write";
   /** One line about the call; empty until it is known. */
   title?: string;
-  /** The result as the model gets it; may be truncated. */
+  /** The result that the model gets; may be truncated. */
   output?: string;
   /** Present exactly when `state` is `error`. `invalid`: bad arguments. `denied`: no permission. `skipped`: never began. `aborted`: interrupted. `lost`: the daemon died during the call. */
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
@@ -786,65 +786,65 @@ export interface ToolCall {
   diff?: string;
   /** File with the whole output, if `output` is truncated. */
   spill_path?: string;
-  /** For a command that ended; absent for other tools and after a timeout. */
+  /** Exit status of a command; absent for other tools and after a timeout. */
   exit_status?: number | null;
-  /** Unix seconds when the call began to run; absent before. */
+  /** When the call began to run, in Unix seconds; absent before. */
   started_at?: number | null;
-  /** Seconds; absent until it has ended, or if it is lost. */
+  /** Seconds; absent until the call has ended, or if it is `lost`. */
   duration_s?: number | null;
-  /** The response failed and was retried; this call is not part of history. */
+  /** Whether to ignore the call, as its response failed and was retried. */
   discarded?: boolean;
-  /** Number of the session's model request that made the call, from 0. Calls of one response share it, and go back to the model as one message. */
+  /** Number of the session's model request that made the call, from 0. Calls of one response have the same number; their results go back in one message. */
   ordinal?: number;
-  /** The user made the call: of `bash` by the op `shell`, of `task` by input for a sub-agent. */
+  /** Whether the user made the call: `bash` by the op `shell`, or `task` by input for a sub-agent. */
   by_user?: boolean;
-  /** The provider ran the call, within its response; `output` is for people, bounded. */
+  /** Whether the provider ran the call; `output` is then for people, and limited. */
   by_provider?: boolean;
-  /** The session that does the work of a `task` call. */
+  /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
   /** JSON text of the arguments that a hook put in place of `arguments`, if one did. */
   rewritten_arguments?: string;
-  /** Why it may run; empty if it has not begun, needs no permission, or is the user's. */
+  /** Why it may run; empty if it has not begun, needs no permission, or is the user's own. */
   allowed?: Array<Allowed>;
 }
 
-/** The session that a call of `task` started, and what it has spent for that call so far. */
+/** A sub-agent, started by a call of `task`: its session, and its usage for this call so far. */
 export interface SubAgent {
-  /** The sub-agent's session. */
+  /** Id of the sub-agent's session. */
   session_id: string;
   /** Name of the agent. */
   agent: string;
-  /** Model requests so far. */
+  /** Number of model requests so far. */
   steps?: number;
   /** Tokens so far. */
   usage?: Usage;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
 }
 
-/** Tokens as the provider counted them; all 0 if it did not. */
+/** Tokens as counted by the provider; all 0 if it did not count them. */
 export interface Usage {
-  /** Tokens sent, cached ones included. */
+  /** Tokens sent, including cached ones. */
   input_tokens?: number;
-  /** Part of `input_tokens`: read from the cache. */
+  /** Part of `input_tokens`: tokens read from the cache. */
   cached_input_tokens?: number;
-  /** Tokens received, reasoning included. */
+  /** Tokens received, including reasoning. */
   output_tokens?: number;
-  /** Part of `output_tokens`: reasoning. */
+  /** Part of `output_tokens`: tokens of reasoning. */
   reasoning_tokens?: number;
-  /** Part of `input_tokens`: written to the cache. */
+  /** Part of `input_tokens`: tokens written to it. */
   cache_write_tokens?: number;
 }
 
-/** Why a call may run, or one of the reasons if it needs several permissions. */
+/** The reason why a call may run; if it needs several permissions, one of the reasons. */
 export interface Allowed {
-  /** `rule`: one of the configuration, or built in. `grant`: one of the session, such as `always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to read, and can't write where it runs. `sandbox`: nothing that it can do there needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
+  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, such as `always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems only to read, and can't write where it runs. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
-  /** Sentences for people. */
+  /** The reason in whole sentences, for people. */
   reason: string;
-  /** The permission, such as `bash`. */
+  /** The permission that the call needs, such as `bash`. */
   permission?: string;
-  /** What it is for: a command, a path, …; the first of several. */
+  /** Subject of the permission, such as a command; only the first of several. */
   subject?: string;
   /** The rule that decided, if one did. */
   rule?: Rule | null;
@@ -853,31 +853,31 @@ export interface Allowed {
 /** A summary that replaces every item up to and including `replaces_upto`. */
 export interface Compaction {
   type: "compaction";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** The text that the model gets instead of those items. */
   summary: string;
-  /** The last item that the summary replaces. */
+  /** Id of the last item that the summary replaces. */
   replaces_upto: string;
-  /** User messages that are still sent verbatim, before the summary. */
+  /** User messages that are sent verbatim before the summary. */
   kept?: Array<string>;
 }
 
-/** Something the daemon tells the model, such as that the last turn was interrupted. */
+/** A message from the daemon to the model, such as that the last turn was interrupted. */
 export interface Notice {
   type: "notice";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** What happened, for programs. */
   code: string;
-  /** The sentence that the model gets. */
+  /** The sentence for the model. */
   text: string;
 }
 
-/** Files that one step changed. Without trees it is not known what the step changed. */
+/** The files that one step changed; without trees, its changes are unknown. */
 export interface Patch {
   type: "patch";
-  /** Of the item. */
+  /** Id of the item. */
   id: string;
   /** Paths relative to the workspace. */
   files: Array<string>;
@@ -885,177 +885,177 @@ export interface Patch {
   tree_before?: string;
   /** Git tree after the step; empty if unknown. */
   tree_after?: string;
-  /** The same files, with details. */
+  /** The files in `files`, with details. */
   changes?: Array<FileChange>;
-  /** Number of changed files that are not listed. */
+  /** Number of further changed files, which are not listed. */
   more?: number;
-  /** Only differences of the trees in these places belong to it; empty: all do. */
+  /** Places to which the patch is limited; empty: all places. */
   within?: Array<string>;
-  /** Differences in these places belong to sub-agents in the background. */
+  /** Places whose differences belong to background sub-agents. */
   without?: Array<string>;
 }
 
 /** A file that was changed. */
 export interface FileChange {
-  /** Relative to the workspace. */
+  /** Path relative to the workspace. */
   path: string;
-  /** What happened to it. */
+  /** Kind of the change. */
   kind: "added" | "modified" | "removed";
-  /** Absent for a file that is not text. */
+  /** Number; absent for a file that is not text. */
   added_lines?: number | null;
-  /** Absent for a file that is not text. */
+  /** Number; absent for a file that is not text. */
   removed_lines?: number | null;
 }
 
-/** Input that was accepted and is not in history yet: steering on its way, or a follow-up. */
+/** Accepted input that is not in history yet, because it waits for the next step or turn. */
 export interface QueuedInput {
-  /** `input_id` in ops and answers. */
+  /** Id of the input; `input_id` in ops and answers. */
   id: string;
   /** What the user wrote. */
   text: string;
-  /** `steer` goes to the running turn before its next step, `queue` waits. */
+  /** `steer`: sent to the running turn before its next step. `queue`: waits. */
   delivery: "queue" | "start" | "steer";
   /** Images and PDF documents that the user attached. */
   images?: Array<Image>;
-  /** Paths of files that the user pointed to. */
+  /** Paths of the files that the user mentioned. */
   files?: Array<string>;
-  /** Name of the frontend that sent it; empty if unknown. */
+  /** Name of the frontend that sent the input; empty if unknown. */
   client?: string;
-  /** Agents that work on it as sub-agents before the model gets it. */
+  /** Names of agents that work on this input as sub-agents before the model gets it. */
   sub_agents?: Array<string>;
 }
 
 /** One line of the plan. */
 export interface PlanEntry {
-  /** What is to be done. */
+  /** The task. */
   text: string;
-  /** How far it is. */
+  /** State of the task. */
   state: "completed" | "in_progress" | "pending";
 }
 
-/** A command that outlives its tool call, or a sub-agent that does. */
+/** A command or a sub-agent that outlives its tool call. */
 export interface BackgroundCommand {
-  /** `background_id` in `interrupt`. */
+  /** Id of the command; `background_id` in `interrupt`. */
   id: string;
-  /** The command line; of a sub-agent its agent and task. */
+  /** The command line; for a sub-agent, its agent and task. */
   command: string;
-  /** `lost`: the daemon died while it ran; its processes were ended. */
+  /** `lost`: the daemon died during the command, which was ended. */
   state: "exited" | "killed" | "lost" | "running";
-  /** Unix seconds. */
+  /** Start in Unix seconds. */
   started_at: number;
-  /** The tool call that started it. */
+  /** Id of the tool call that started it. */
   item_id?: string;
-  /** File that gets the output. */
+  /** Path of the file that gets the output. */
   output_path?: string;
-  /** Unix seconds; absent while it runs. */
+  /** End in Unix seconds; absent while it runs. */
   ended_at?: number | null;
-  /** Absent unless it exited on its own. Of a sub-agent: 0 if it completed, else 1. */
+  /** Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1. */
   exit_status?: number | null;
-  /** Present for a sub-agent: its session, and what it has spent. */
+  /** For a sub-agent: its session and its usage. */
   sub_agent?: SubAgent | null;
 }
 
 /** A point to which history can be reverted: before a turn, or before one of its steps. */
 export interface Mark {
-  /** The turn. */
+  /** Id of the turn. */
   turn_id: string;
-  /** The last event before this point. */
+  /** Number of the last event before this point. */
   seq: number;
   /** Number of items before this point. */
   items: number;
-  /** 0: before the turn, else before this step. */
+  /** The step that begins here; 0: the turn begins here. */
   step?: number;
-  /** The agent of the turn. */
+  /** Name of the turn's agent. */
   agent?: string;
-  /** Whether that agent could only read. */
+  /** Whether the agent can only read. */
   read_only?: boolean;
-  /** Unix seconds when it began. */
+  /** When the turn or step began, in Unix seconds. */
   at?: number;
-  /** Seconds that an ended turn took, without the time when no daemon ran. */
+  /** Duration of a turn that has ended, in seconds, without the time when no daemon ran. */
   duration_s?: number | null;
-  /** As in `turn_started`; absent for steps as well. */
+  /** Choices for the turn, as in `turn_started`; always absent for steps. */
   choices?: TurnChoices | null;
   /** The model of the turn, as `provider/model`. */
   model?: string;
-  /** How an ended turn ended. */
+  /** Outcome of a turn that has ended. */
   outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
-  /** Why, as in `turn_ended`. */
+  /** Reason for the outcome, as in `turn_ended`. */
   error?: ErrorInfo | null;
 }
 
-/** What was chosen for one turn only. */
+/** Choices for one turn only. */
 export interface TurnChoices {
-  /** Choices of its input. */
+  /** Choices in the input. */
   overrides?: TurnOverrides;
-  /** What its input added to the system prompt. */
+  /** Text that the input added to the system prompt. */
   system?: string;
 }
 
 /** Why something failed. */
 export interface ErrorInfo {
-  /** Stable, for programs. */
+  /** What went wrong, for programs; codes do not change. */
   code: string;
-  /** What happened and what to do, for people. */
+  /** What went wrong and what to do about it, for people. */
   message: string;
 }
 
-/** What a revert removed from history. */
+/** The part of history that a revert removed. */
 export interface Reverted {
-  /** Number of items that were left. */
+  /** Number of items that the revert kept. */
   position: number;
-  /** What was removed after them. */
+  /** The items that the revert removed. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** The marks in what was removed. */
+  /** The marks of the removed items. */
   marks: Array<Mark>;
-  /** Files that were left as they were. */
+  /** Files that the revert did not put back. */
   conflicts?: Array<string>;
 }
 
 /** The turn that is running, or that was running when the log ended. */
 export interface OpenTurn {
-  /** The turn. */
+  /** Id of the turn. */
   turn_id: string;
-  /** Unix seconds. */
+  /** Start in Unix seconds. */
   started_at: number;
-  /** As in `turn_started`. */
+  /** The turn's context, as in `turn_started`. */
   context: TurnContextShown;
-  /** The latest step, from 1; 0 before the first. */
+  /** Number of the latest step; 0 before the first. */
   step?: number;
-  /** Whether that step has not ended. */
+  /** Whether the latest step has not ended yet. */
   step_open?: boolean;
   /** Number of steps that have ended. */
   steps_ended?: number;
-  /** Model requests of sub-agents. */
+  /** Number of model requests by sub-agents. */
   delegated_steps?: number;
-  /** Tokens so far, sub-agents included. */
+  /** Tokens so far, including sub-agents. */
   usage?: Usage;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
   /** The model's latest message. */
   last_message?: string;
   /** How often a restarted daemon resumed the turn. */
   resumed?: number;
-  /** Seconds in which no daemon ran the turn. */
+  /** Seconds of the turn during which no daemon ran. */
   away_s?: number;
 }
 
-/** The context of a turn as frontends see it: everything except secrets. */
+/** The context of a turn for frontends: everything except secrets. */
 export interface TurnContextShown {
-  /** Absolute path. */
+  /** Absolute path of the workspace. */
   workspace: string;
   /** Name of the agent. */
   agent: string;
-  /** `provider/model`. */
+  /** Model of the turn, as `provider/model`. */
   model: string;
-  /** Empty: none. */
+  /** Variant of the model; empty: none. */
   variant: string;
-  /** What happens where no rule decides about a call. */
+  /** What happens to a call about which no rule decides. */
   approve: "always" | "ask" | "never";
   /** Maximum number of model requests in the turn. */
   max_steps: number;
-  /** Names of the tools that the model is offered. */
+  /** Names of the tools offered to the model. */
   tools: Array<string>;
-  /** Tokens. */
+  /** Context window of the model, in tokens. */
   context_window: number;
   /** Limit for this turn. */
   turn_budget?: Budget;
@@ -1063,24 +1063,24 @@ export interface TurnContextShown {
   session_budget?: Budget;
   /** JSON Schema of the final message, if any. */
   output_schema?: Record<string, unknown> | null;
-  /** As it is sent to the model. */
+  /** System prompt, exactly as the model gets it. */
   system_prompt?: string;
   /** What commands may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write";
   /** How queued input is taken. */
   follow_ups?: "all" | "one_at_a_time";
-  /** The agent can't write, whatever the rules say. */
+  /** Whether the agent can't write, whatever the rules. */
   read_only?: boolean;
-  /** Of a sub-agent's turn: the only places that it may change, if its task declared any. */
+  /** For a sub-agent: the only places that it may change, if its task names any. */
   write_paths?: Array<string> | null;
 }
 
 /** Events of a session, from `after` + 1 to `upto`. */
 export interface ReplayResult {
   type: "replay";
-  /** In order. Deltas of items completed long ago may be missing. */
+  /** The events, in order. Deltas of items completed long ago may be missing. */
   events: Array<Event>;
-  /** Every event up to this `seq` is covered; go on after it. */
+  /** The answer covers all events up to this `seq`. */
   upto: number;
   /** `seq` of the last event in the log. */
   head: number;
@@ -1090,30 +1090,30 @@ export interface ReplayResult {
 
 /** One numbered event of a session. */
 export interface Event {
-  /** Counts from 1 within the session, without gaps. */
+  /** Number of the event, from 1 within the session, without gaps. */
   seq: number;
   /** The session. */
   session_id: string;
-  /** Unix seconds. */
+  /** Time of the event in Unix seconds. */
   time: number;
   /** What happened. */
   body: SessionCreated | SessionConfigured | SessionTitled | SessionArchived | StatusChanged | QueueChanged | TurnStarted | TurnEnded | StepStarted | StepEnded | ItemStarted | ItemDelta | ItemCompleted | ToolCallUpdated | RequestOpened | RequestResolved | PlanUpdated | BackgroundChanged | HistoryCompacted | HistoryReverted | WarningRaised | ErrorRaised;
-  /** The turn it belongs to, if any. */
+  /** Id of the turn that the event belongs to, if any. */
   turn_id?: string | null;
-  /** The submission that caused it, if any. */
+  /** The submission that caused the event, if any. */
   submission_id?: string | null;
 }
 
 /** The first event of a session. */
 export interface SessionCreated {
   type: "session_created";
-  /** Absolute path. */
+  /** Absolute path of the workspace. */
   workspace: string;
-  /** Settings to begin with. */
+  /** The initial settings. */
   settings: Settings;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: the last `seq` shared with it. */
+  /** For a fork: number of the last shared event. */
   parent_seq?: number | null;
   /** For a sub-agent: the session that it works for. */
   owner_id?: string | null;
@@ -1131,18 +1131,18 @@ export interface SessionConfigured {
 /** The session has a new title. */
 export interface SessionTitled {
   type: "session_titled";
-  /** One line. */
+  /** The new title, one line. */
   title: string;
-  /** What a model used to write the title. */
+  /** Tokens that a model used to write the title. */
   usage?: Usage;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
 }
 
-/** The session was archived, or taken out of the archive. */
+/** The session was archived or taken out of the archive. */
 export interface SessionArchived {
   type: "session_archived";
-  /** False: it was taken out of the archive. */
+  /** Whether the session is archived now. */
   archived: boolean;
 }
 
@@ -1151,13 +1151,13 @@ export interface StatusChanged {
   type: "status_changed";
   /** What the session is doing now. */
   status: "busy" | "idle" | "retry" | "waiting";
-  /** For `retry`: which attempt comes next. */
+  /** For `retry`: number of the next attempt. */
   attempt?: number | null;
-  /** For `retry`: the number of attempts; absent if only time limits them. */
+  /** For `retry`: maximum number of attempts; absent if only time limits them. */
   limit?: number | null;
-  /** For `retry`: seconds until that attempt. */
+  /** For `retry`: seconds until the next attempt. */
   delay_s?: number | null;
-  /** For `retry`: why the last attempt failed; else what it is busy with. */
+  /** For `retry`: why the last attempt failed. Else: the present activity. */
   cause?: string;
   /** For `waiting`: the open request. */
   request_id?: string | null;
@@ -1168,87 +1168,87 @@ export interface QueueChanged {
   type: "queue_changed";
   /** All queued inputs, next one first. */
   queue: Array<QueuedInput>;
-  /** No turn takes them by itself: `turn_continue`, `promote` or new input starts one. */
+  /** Whether the inputs wait until `turn_continue`, `promote` or new input starts a turn. */
   waits?: boolean;
 }
 
 /** A turn begins. */
 export interface TurnStarted {
   type: "turn_started";
-  /** Does not change until the turn ends. */
+  /** The turn's context, the same until it ends. */
   context: TurnContextShown;
-  /** Choices for this turn, which `turn_continue` takes over; absent if the turn asks no model for an answer. */
+  /** Choices for this turn, which `turn_continue` uses again; absent if the turn asks no model for an answer. */
   choices?: TurnChoices | null;
 }
 
-/** The last event of a turn: none of its processes, tasks or requests is left. */
+/** The last event of a turn, when none of its processes, tasks or requests is left. */
 export interface TurnEnded {
   type: "turn_ended";
-  /** How it ended. */
+  /** How the turn ended. */
   outcome: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached";
-  /** Model requests of the turn, without sub-agents. */
+  /** Number of model requests in the turn, without sub-agents. */
   steps: number;
-  /** Tokens of the turn, sub-agents included. */
+  /** Tokens of the turn, including sub-agents. */
   usage: Usage;
   /** Seconds of a clock that never jumps, without those in which no daemon ran. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
   /** Present if `outcome` needs an explanation. */
   error?: ErrorInfo | null;
-  /** Files that the turn changed. Their line counts add up the turn's patches. */
+  /** Files that the turn changed; their line counts are sums over the turn's patches. */
   files?: Array<FileChange>;
-  /** More may have changed: some are not listed, or a step's changes are not known yet. */
+  /** Whether more files may have changed, not listed or not known yet. */
   more_files?: boolean;
-  /** Inputs that wait; none of them starts a turn before `turn_continue` or new input. */
+  /** Number of waiting inputs; no turn takes them before `turn_continue` or new input. */
   queued?: number;
-  /** Size of the history as the provider counted it last; 0 if it has not. */
+  /** Size of the history in tokens, by the provider's last count; 0 if there is none. */
   context_tokens?: number;
-  /** Tokens that the model takes; 0: unknown. */
+  /** Context window of the model in tokens; 0 if unknown. */
   context_window?: number;
-  /** What is checked out in the workspace: a branch, or `commit …`; empty: no repository. */
+  /** The checked-out branch or `commit …`; empty if there is no repository. */
   branch?: string;
 }
 
-/** A model request goes out. */
+/** A model request is sent. */
 export interface StepStarted {
   type: "step_started";
-  /** Counts from 1 within the turn. */
+  /** Number of the step, from 1 within the turn. */
   step: number;
 }
 
-/** The step's response and its tool calls are over. */
+/** The step's response and its tool calls have ended. */
 export interface StepEnded {
   type: "step_ended";
-  /** Counts from 1 within the turn. */
+  /** Number of the step, from 1 within the turn. */
   step: number;
   /** Why the response ended. */
   finish_reason: "content_filter" | "error" | "interrupted" | "length" | "paused" | "stop" | "tool_calls" | "unknown";
-  /** Tokens of the request and its response. */
+  /** Tokens of the request and the response. */
   usage: Usage;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
-  /** Seconds; absent if the model sent nothing. */
+  /** Seconds until the model's first output; absent if there was none. */
   time_to_first_token_s?: number | null;
 }
 
 /** An item enters history, in the order of these events. */
 export interface ItemStarted {
   type: "item_started";
-  /** Its content so far. */
+  /** The item, with its content so far. */
   item: UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch;
 }
 
 /** The next piece of an item's text, arguments or output. */
 export interface ItemDelta {
   type: "item_delta";
-  /** An open item. */
+  /** Id of an open item. */
   item_id: string;
-  /** What the delta is appended to. */
+  /** The part of the item to which the delta is appended. */
   channel: "arguments" | "output" | "text";
-  /** The next piece; the log may join several into one. */
+  /** The next piece of text; the log may join several pieces into one. */
   delta: string;
   /** The item's `type`; absent in logs of older versions. */
   item_type?: "assistant_message" | "reasoning" | "tool_call" | null;
@@ -1257,26 +1257,26 @@ export interface ItemDelta {
 /** An item is complete. Tool calls complete in the order in which they finish. */
 export interface ItemCompleted {
   type: "item_completed";
-  /** The whole item; replaces what deltas added up to. */
+  /** The whole item, which replaces the text from deltas. */
   item: UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch;
 }
 
-/** A call changed its state; sent before `item_completed` when the state is final. */
+/** The state of a tool call has changed; a final state is sent before `item_completed`. */
 export interface ToolCallUpdated {
   type: "tool_call_updated";
-  /** The tool call. */
+  /** Id of the tool call. */
   item_id: string;
   /** The new state. */
   state: "completed" | "error" | "pending" | "running";
   /** Present exactly when `state` is `error`. */
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
-  /** New title; empty: unchanged. */
+  /** The new title; empty: unchanged. */
   title?: string;
-  /** Present when a sub-agent has begun, and after each of its steps, with its totals. */
+  /** The sub-agent and its totals; sent when it begins and after each step. */
   sub_agent?: SubAgent | null;
-  /** JSON text of the arguments that a hook put in place of the model's; empty: none. */
+  /** JSON text of arguments that a hook put in place of the model's, if any. */
   rewritten_arguments?: string;
-  /** Whether it may change anything; sent when it begins to run. */
+  /** Whether it only reads or may write; sent when it begins to run. */
   effect?: "read" | "write" | null;
   /** Why it may run; sent when it begins to run. Empty: unchanged. */
   allowed?: Array<Allowed>;
@@ -1285,24 +1285,24 @@ export interface ToolCallUpdated {
 /** The turn, or one of its calls, waits for the user's answer. */
 export interface RequestOpened {
   type: "request_opened";
-  /** What is asked. */
+  /** The request to answer. */
   request: Request;
 }
 
 /** A request was answered, or is no longer open for another reason. */
 export interface RequestResolved {
   type: "request_resolved";
-  /** The request. */
+  /** Id of the request. */
   request_id: string;
   /** `cancelled`: no answer is needed any more. */
   resolution: "always" | "always_here" | "answer" | "cancelled" | "once" | "reject";
-  /** Name of the frontend that answered; empty: a rule did. */
+  /** Name of the frontend that answered; empty if a rule decided. */
   by?: string;
-  /** The reply, or feedback for the model. */
+  /** The reply to a question, or the reason given to the model. */
   text?: string;
 }
 
-/** The model changed its plan. */
+/** The model has changed its plan. */
 export interface PlanUpdated {
   type: "plan_updated";
   /** The whole plan. */
@@ -1312,48 +1312,48 @@ export interface PlanUpdated {
 /** The background commands and sub-agents of the session have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
-  /** All that run, and the latest that have ended. */
+  /** Running commands and sub-agents, and the latest that have ended. */
   background: Array<BackgroundCommand>;
 }
 
-/** The history that the model gets is shorter now; the log keeps all of it. */
+/** The history that the model gets is shorter now; the log still has all of it. */
 export interface HistoryCompacted {
   type: "history_compacted";
   /** Estimated size before, in tokens. */
   tokens_before: number;
   /** Estimated size afterwards, in tokens. */
   tokens_after: number;
-  /** The compaction item that replaces earlier history; absent if pruned. */
+  /** Id of the compaction item that replaces earlier history; absent if pruned. */
   item_id?: string | null;
-  /** Calls whose output is no longer sent. */
+  /** Ids of calls whose output is no longer sent. */
   pruned?: Array<string>;
-  /** What the summary used. */
+  /** Tokens that the summary used. */
   usage?: Usage;
-  /** US dollars; absent: the price is unknown. */
+  /** Cost in US dollars; absent: the price is unknown. */
   cost?: number | null;
 }
 
-/** History and files were taken back to before a turn or a step, or a revert was undone. */
+/** History and files were put back to before a turn or a step, or a revert was undone. */
 export interface HistoryReverted {
   type: "history_reverted";
-  /** For a revert: history is as it was at this event. */
+  /** For a revert: history is again as it was after this event. */
   to_seq: number;
-  /** The last revert was undone: its history is back. */
+  /** Whether the last revert was undone: its history is back. */
   undone?: boolean;
-  /** Files that something else has changed; left as they are. */
+  /** Files not put back, as something else has changed them. */
   conflicts?: Array<string>;
-  /** The turn that was undone; empty if `undone`. */
+  /** Id of the turn that was undone; empty if `undone`. */
   before_turn?: string;
   /** The first step that was undone; 0: the whole turn. */
   before_step?: number;
 }
 
-/** Something that the user should know; work goes on. */
+/** A warning for the user; work goes on. */
 export interface WarningRaised {
   type: "warning";
   /** What happened, for programs. */
   code: string;
-  /** Sentences for people. */
+  /** What happened, in whole sentences for people. */
   message: string;
   /** Always false. */
   fatal?: boolean;
@@ -1364,69 +1364,69 @@ export interface ErrorRaised {
   type: "error";
   /** What happened, for programs. */
   code: string;
-  /** Sentences for people. */
+  /** What happened, in whole sentences for people. */
   message: string;
-  /** The session can't go on without help. */
+  /** Whether the session can't go on without help. */
   fatal?: boolean;
 }
 
-/** What changed in files. */
+/** The changes in files. */
 export interface SessionDiffResult {
   type: "session_diff";
   /** The files that differ. */
   files: Array<FileChange>;
   /** Unified diff; omits the content of files that may not be read. */
   diff: string;
-  /** The list or the diff was too long; its end is missing. */
+  /** Whether the list or the diff was too long and is cut. */
   cut?: boolean;
-  /** More may have changed, without a snapshot of it. */
+  /** Whether files without a snapshot may have changed. */
   partial?: boolean;
 }
 
-/** What became of files; paths are relative to the workspace. */
+/** The effect of a revert on files; paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
   /** Files that were put back. */
   files?: Array<string>;
-  /** Files that something else has changed; left as they are. */
+  /** Files not put back, as something else has changed them. */
   conflicts?: Array<string>;
-  /** More may have changed, without a snapshot of it. */
+  /** Whether files without a snapshot may have changed. */
   partial?: boolean;
-  /** Sessions of background sub-agents whose changes stay; each is reverted on its own. */
+  /** Sessions of background sub-agents whose changes stay; revert each separately. */
   sub_agents?: Array<string>;
 }
 
 /** The input began this turn. */
 export interface Started {
   type: "started";
-  /** The new turn. */
+  /** Id of the new turn. */
   turn_id: string;
 }
 
-/** The input goes to the running turn before its next model request. If the turn ends before that, the input is queued. */
+/** The running turn gets the input before its next model request. If the turn ends before that, the input is queued. */
 export interface Steered {
   type: "steered";
-  /** The running turn. */
+  /** Id of the running turn. */
   turn_id: string;
-  /** The input, as long as it waits. */
+  /** Id of the input while it waits. */
   input_id: string;
 }
 
 /** The input waits until the running turn ends. */
 export interface Queued {
   type: "queued";
-  /** The queued input. */
+  /** Id of the queued input. */
   input_id: string;
-  /** 0 is next. */
+  /** Position in the queue; 0 is next. */
   position: number;
 }
 
-/** What there is to choose from. */
+/** Lists the models, agents, tools, commands and servers. */
 export interface CatalogResult {
   type: "catalog";
-  /** The default one first. */
+  /** Models, the default model first. */
   models: Array<ModelSummary>;
-  /** Tools that models are offered. */
+  /** Tools offered to models. */
   tools: Array<ToolSummary>;
   /** Agents that can be chosen. */
   agents: Array<AgentSummary>;
@@ -1440,9 +1440,9 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, by their names. */
   providers?: Array<ProviderSummary>;
-  /** If asked for: those with well-known keys, set or not, then servers on this machine. */
+  /** If requested: providers with well-known keys, set or not, then local servers. */
   offers?: Array<ProviderOffer>;
-  /** Why the configuration file is not in effect, if so. */
+  /** Why the configuration is not in effect; empty if it is. */
   problem?: string;
 }
 
@@ -1450,140 +1450,140 @@ export interface CatalogResult {
 export interface ModelSummary {
   /** `provider/model`. */
   name: string;
-  /** The API of its provider. */
+  /** The API of the model's provider. */
   api: string;
-  /** Used where no model is chosen. */
+  /** Whether this model is used if none is chosen. */
   default?: boolean;
-  /** Tokens; absent if unknown. */
+  /** Size of the context window in tokens; absent if unknown. */
   context_window?: number | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Tokens; absent if unknown. */
+  /** Longest output in tokens; absent if unknown. */
   max_output?: number | null;
-  /** Absent if unknown. */
+  /** Prices of the model; absent if unknown. */
   price?: Price | null;
-  /** Names that a turn can choose. */
+  /** Names of variants that a turn can choose. */
   variants?: Array<string>;
-  /** Not in the configuration; only its provider lists it. */
+  /** Whether the model is in the provider's list only. */
   listed?: boolean;
-  /** As its provider reported them last; empty if it has not. */
+  /** Limits last reported by the provider; empty if none. */
   rate_limits?: Array<RateLimit>;
 }
 
-/** Prices of one model in US dollars per million tokens. */
+/** Prices of a model in US dollars per million tokens. */
 export interface Price {
   /** Input tokens. */
   input: number;
-  /** Output tokens, reasoning included. */
+  /** Output tokens, including reasoning. */
   output: number;
-  /** Tokens read from a cache; absent: as `input`. */
+  /** Tokens read from a cache; absent: the price of `input`. */
   cached_input?: number | null;
-  /** Tokens written to a cache; absent: as `input`. */
+  /** Tokens written to a cache; absent: the price of `input`. */
   cache_write?: number | null;
   tiers?: Array<PriceTier>;
 }
 
-/** Prices of a whole request with long input, in US dollars per million tokens. */
+/** Prices for requests with long input, in US dollars per million tokens. */
 export interface PriceTier {
-  /** Applies if the request has more input tokens. */
+  /** The tier applies if the request has more input tokens than this. */
   above: number;
   /** Input tokens. */
   input: number;
-  /** Output tokens, reasoning included. */
+  /** Output tokens, including reasoning. */
   output: number;
-  /** Tokens read from a cache; absent: as `input`. */
+  /** Tokens read from a cache; absent: the price of `input`. */
   cached_input?: number | null;
-  /** Tokens written to a cache; absent: as `input`. */
+  /** Tokens written to a cache; absent: the price of `input`. */
   cache_write?: number | null;
 }
 
-/** A limit of a provider on how much a model is used, as of its last response. */
+/** A provider's limit on the use of a model, as of the last response. */
 export interface RateLimit {
-  /** What is limited, as the provider calls it: `requests`, `tokens`, … */
+  /** The provider's name for the unit: `requests`, `tokens`, … */
   name: string;
-  /** What is left until the reset. */
+  /** Units left until the reset. */
   remaining: number;
-  /** What there is after a reset. */
+  /** Units available after a reset. */
   limit?: number | null;
-  /** Unix seconds. */
+  /** Time of the reset, in Unix seconds. */
   resets_at?: number | null;
 }
 
 /** A tool. */
 export interface ToolSummary {
-  /** As the model calls it. */
+  /** Name by which the model calls the tool. */
   name: string;
   /** What a call does: `read`, `write`, `command` or `agent`. */
   effect: string;
-  /** As the model gets it. */
+  /** Description that the model gets. */
   description: string;
-  /** The MCP server that provides it; empty: built in. */
+  /** The MCP server that provides it; empty for built-in tools. */
   server?: string;
 }
 
 /** An agent: a prompt, permissions and a model under one name. */
 export interface AgentSummary {
-  /** As it is chosen. */
+  /** Name by which the agent is chosen. */
   name: string;
-  /** One line; may be empty. */
+  /** Description in one line; may be empty. */
   description?: string;
-  /** Absent: the session's model. */
+  /** Model of the agent; absent: the session's model. */
   model?: string | null;
-  /** Whether it can only read. */
+  /** Whether the agent can only read. */
   read_only?: boolean;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Of the model; absent: that of the configuration. */
+  /** Variant of the model; absent: the configured one. */
   variant?: string | null;
-  /** Per turn; absent: what the configuration says. */
+  /** Steps per turn; absent: the configured limit. */
   max_steps?: number | null;
 }
 
 /** A custom command. */
 export interface CommandSummary {
-  /** Typed as `/name`. */
+  /** Name of the command, which is typed as `/name`. */
   name: string;
-  /** One line; may be empty. */
+  /** Description in one line; may be empty. */
   description?: string;
-  /** The agent of its turn; absent: the session's. */
+  /** Agent of the turn; absent: the session's agent. */
   agent?: string | null;
-  /** The model of its turn; absent: the session's. */
+  /** Model of the turn; absent: the session's model. */
   model?: string | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** A sub-agent does it; `agent` is then that of the sub-agent. */
+  /** Whether the sub-agent named by `agent` does the task. */
   subtask?: boolean;
 }
 
 /** An MCP server. */
 export interface ServerSummary {
-  /** Its name in the configuration. */
+  /** Name in the configuration. */
   name: string;
-  /** `idle`: not needed yet. `ended`: gone, and started again for the next call. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
+  /** `idle`: not needed yet. `ended`: no longer running, but started again for the next call. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
   state: "disabled" | "ended" | "failed" | "idle" | "needs_login" | "starting" | "up";
-  /** Number of its tools. */
+  /** Number of the server's tools. */
   tools?: number;
-  /** Why it is not `up`; empty if there is no problem. */
+  /** Why the server is not `up`; empty if there is no problem. */
   problem?: string;
 }
 
 /** A language server that may be started. */
 export interface LanguageServerSummary {
-  /** Its name in the configuration. */
+  /** Name in the configuration. */
   name: string;
-  /** Languages that it checks. */
+  /** Languages that the server checks. */
   languages: Array<string>;
-  /** Path; empty if it is not installed. */
+  /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names it. Else the first one installed runs. */
+  /** Whether the configuration names this server; if it names none, the first one installed runs. */
   chosen?: boolean;
-  /** Number of directories in which it runs. */
+  /** Number of directories in which the server runs. */
   running?: number;
-  /** Why one has ended; empty if none has failed. */
+  /** Why a process has ended; empty if none has failed. */
   problem?: string;
 }
 
-/** The sandbox of commands. */
+/** The sandbox in which commands run. */
 export interface SandboxSummary {
   /** What commands may do unless a session says otherwise. */
   mode: "full_access" | "read_only" | "workspace_write";
@@ -1591,56 +1591,56 @@ export interface SandboxSummary {
   network?: boolean;
   /** The mechanism, such as `bubblewrap`; empty if none works. */
   name?: string;
-  /** Why no mechanism works, so that every command needs approval; else empty. */
+  /** Why no mechanism works, so that every command needs approval; otherwise empty. */
   problem?: string;
   /** What this mechanism can't enforce; empty if nothing. */
   limits?: string;
-  /** Why no better mechanism works here; empty if it is the best. */
+  /** Why no better mechanism works; empty if this is best. */
   instead?: string;
 }
 
-/** A provider of models that is in use. */
+/** A model provider that is in use. */
 export interface ProviderSummary {
   /** The part of a model's name before the slash. */
   name: string;
-  /** The API that it speaks. */
+  /** The API that the provider speaks. */
   api: string;
-  /** The address of its server; empty if it has none. */
+  /** Address of the provider's server; empty if there is none. */
   base_url?: string;
-  /** Where its key comes from, such as `the variable X`; empty if it has none. */
+  /** Source of the key, such as `the variable X`; empty if the provider has none. */
   key?: string;
-  /** The default model is one of its models. */
+  /** Whether the default model belongs to this provider. */
   default?: boolean;
-  /** Whether it answered just now; absent if it was not asked. */
+  /** Whether the provider answered just now; absent if it was not asked. */
   answers?: boolean | null;
-  /** Why it can't be used now; empty if it can. */
+  /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
 }
 
-/** A provider that could be configured: one with a well-known key, or a server found here. */
+/** A provider that could be configured: a well-known one, or a server found on this machine. */
 export interface ProviderOffer {
-  /** A name for it. */
+  /** Suggested name for the provider. */
   name: string;
-  /** The API that it speaks. */
+  /** The API that the provider speaks. */
   api: string;
-  /** The address of its server. */
+  /** Address of the provider's server. */
   base_url: string;
-  /** Its names of models, the best choice first. */
+  /** The provider's models, the best choice first. */
   models: Array<string>;
-  /** The well-known variable for its key; empty: a running server without one. */
+  /** The well-known variable for the key; empty for a server found on this machine. */
   api_key_env?: string;
 }
 
-/** What a workspace's `.tiller` defines; it has no effect unless it is trusted. */
+/** The definitions in a workspace's `.tiller`, which take effect only if they are trusted. */
 export interface ProjectResult {
   type: "project";
-  /** Absolute path. */
+  /** Absolute path of the workspace. */
   workspace: string;
-  /** Of the content of `files`; empty if there are none. */
+  /** Digest of the content of `files`; empty if there are no files. */
   digest: string;
-  /** Relative to the workspace. */
+  /** Files of the definition, relative to the workspace. */
   files: Array<string>;
-  /** Whether the user trusts this digest. */
+  /** Whether the user trusts the content with this digest. */
   trusted: boolean;
   /** Why the files can't be trusted; empty if they can. */
   problem?: string;
@@ -1648,19 +1648,19 @@ export interface ProjectResult {
   hooks?: Array<HookSummary>;
 }
 
-/** A hook: a command that runs at a moment of a turn. */
+/** A hook: a command that runs at a certain point of each turn. */
 export interface HookSummary {
-  /** The moment of a turn at which it runs. */
+  /** The point of a turn at which the hook runs. */
   on: string;
-  /** A command line for the shell. */
+  /** The hook's command line, for the shell. */
   command: string;
-  /** Pattern of tool names, for moments of tool calls. */
+  /** Pattern of tool names, for hooks that run at tool calls. */
   tool?: string;
-  /** For messages; may be empty. */
+  /** The hook's name in messages; may be empty. */
   name?: string;
 }
 
-/** How far a login to an MCP server is. */
+/** Progress of a login to an MCP server. */
 export interface McpLoginResult {
   type: "mcp_login";
   /** `waiting`: the user has to open `url`. `done`: the login is stored. */
@@ -1672,99 +1672,99 @@ export interface McpLoginResult {
 /** Lasting rules by directory, then the session's own, oldest first. */
 export interface RulesResult {
   type: "rules";
-  /** Later rules are stronger. */
+  /** The rules; later ones take precedence. */
   rules: Array<RuleSummary>;
 }
 
-/** A permission rule that an answer or a frontend made. */
+/** A permission rule that was made by an answer or a frontend. */
 export interface RuleSummary {
-  /** For `rule_revoke`. */
+  /** Id of the rule, for `rule_revoke`. */
   id: string;
-  /** Such as `bash`. */
+  /** The permission that the rule decides, such as `bash`. */
   permission: string;
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
-  /** What it decides; a lasting rule always allows. */
+  /** The rule's decision; a lasting rule always allows. */
   action?: "allow" | "ask" | "deny";
-  /** Directory of a lasting rule; empty: it is a session's. */
+  /** Directory of a lasting rule; empty for a session's rule. */
   workspace?: string;
-  /** Session that has the rule; empty: it is a lasting one. */
+  /** Session that has the rule; empty for a lasting rule. */
   session_id?: string;
-  /** Unix seconds; absent if unknown. */
+  /** When the rule was made, in Unix seconds; absent if unknown. */
   granted_at?: number | null;
-  /** The frontend that granted it; empty if unknown. */
+  /** Name of the frontend that made the rule; empty if unknown. */
   by?: string;
 }
 
-/** Figures about the process. */
+/** Figures about the daemon's process. */
 export interface DaemonStatusResult {
   type: "daemon_status";
-  /** Such as `1.2.0`. */
+  /** Version of the daemon's program, such as `1.2.0`. */
   daemon_version: string;
-  /** Its process id. */
+  /** The daemon's process id. */
   pid: number;
-  /** Seconds. */
+  /** Seconds since the daemon started. */
   uptime_s: number;
-  /** The database with all sessions. */
+  /** Path of the database with all sessions. */
   log_path: string;
-  /** Sessions in the log. */
+  /** Number of sessions in the log. */
   sessions: number;
-  /** Sessions in memory. */
+  /** Number of sessions in memory. */
   sessions_loaded: number;
-  /** Turns that are running now. */
+  /** Number of running turns. */
   turns_running: number;
-  /** Resident memory; 0 where the system does not report it. */
+  /** Resident memory; 0 if the system does not report it. */
   rss_bytes?: number;
   /** Whether the daemon is about to end. */
   draining?: boolean;
-  /** What is wrong with the log, in whole sentences. */
+  /** Problems with the log, in whole sentences. */
   problems?: Array<string>;
 }
 
 /** The op had no effect. */
 export interface Rejected {
   type: "rejected";
-  /** The submission that this answers; empty if unreadable. */
+  /** Id of the submission; empty if it was unreadable. */
   submission_id: string;
   /** The reason, for programs. */
   code: "already_resolved" | "bad_message" | "busy" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol";
-  /** Sentences for people. */
+  /** The reason in whole sentences, for people. */
   message: string;
-  /** Details of the code, such as the refused input. */
+  /** Details for the code, such as the rejected input. */
   data?: Record<string, unknown>;
 }
 
-/** Asks a lender for a file; published under the topic `lender/` and its name. To be answered by `lent_file` within 2 seconds. Then the file on disk is used, and the lender is not asked again until it lends again. */
+/** Asks a lender for a file; published under the topic `lender/` and the lender's id. The lender should answer with `lent_file` within 2 seconds. After that, the file on disk is used, and the lender is not asked again until it lends again. */
 export interface FileWanted {
-  /** For the answer. */
+  /** Id for the answer. */
   question_id: string;
-  /** The session that it lends to. */
+  /** Id of the session. */
   session_id: string;
-  /** Absolute; below the workspace of the session. */
+  /** Absolute path of a file in the session's workspace. */
   path: string;
 }
 
 /** A line to `tiller rpc`, with exactly one of `submit`, `follow` and `unfollow`. */
 export interface RpcInput {
-  /** Submit an op: there will be an `answer` or an `error`. Those of one session are submitted in order, each after the answer to the one before. */
+  /** Submit an op; the `answer` or an `error` follows. Ops on the same session are submitted in order, each after the previous op was answered. */
   submit?: RpcSubmission | null;
-  /** Send the events of this session; `daemon`: life-cycle events of all sessions. */
+  /** Send the events of this session; `daemon` means life-cycle events of all sessions. */
   follow?: string | null;
   /** For `follow`: start after the event with this `seq`. */
   after?: number;
   /** Stop sending the events of this session; `unfollowed` confirms it. */
   unfollow?: string | null;
-  /** Comes back with `answer`, `error` and `unfollowed`. */
+  /** Value that is sent back with `answer`, `error` and `unfollowed`. */
   tag?: string | number | null;
 }
 
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
-  /** What to do. */
+  /** The op to submit. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
-  /** As in `Submission`: sent again, even by another process, it gets the same answer. Absent: a new one is made. */
+  /** Id as in `Submission`: if the same id is sent again, even by another process, it gets the same answer. Absent: `tiller rpc` creates an id. */
   id?: string | null;
-  /** The frontend's name; absent: that of `tiller rpc --name`. */
+  /** Name of the frontend; absent: the name given by `tiller rpc --name`. */
   client?: string;
 }
 
@@ -1772,9 +1772,9 @@ export interface RpcSubmission {
 export interface RpcOutput {
   /** `connected` (the first line), or `reconnecting` while there is no daemon. */
   state?: "connected" | "reconnecting" | null;
-  /** With `connected`: the daemon. */
+  /** With `connected`: the daemon's greeting. */
   hello?: HelloResult | null;
-  /** With `reconnecting`: why that fails, if it does. */
+  /** With `reconnecting`: why reconnecting fails, if it does. */
   message?: string;
   /** The answer to a submission. */
   answer?: Accepted | Rejected | null;
@@ -1782,19 +1782,19 @@ export interface RpcOutput {
   event?: Event | null;
   /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;
-  /** Once after `follow`: all events so far were sent, later ones are live. */
+  /** Sent once after `follow`: all events so far were sent; later ones are live. */
   caught_up?: CaughtUp | null;
-  /** Who else has a followed session open: first if anyone has, then at each change. */
+  /** Who else has a followed session open: sent at once if there is anyone, and then at each change. */
   followers?: Followers | null;
-  /** The daemon has a new log: forget this session's events; all are sent again. */
+  /** Id of a session whose events start over, as the daemon has a new log: forget its events; all are sent again. */
   started_over?: string | null;
-  /** No further event of this session follows this line. */
+  /** A session that is no longer followed; none of its events comes after this line. */
   unfollowed?: Unfollowed | null;
-  /** A question to a lender whose `session_lend` with `reads_files` was submitted here; answer with `lent_file`. */
+  /** A question to a lender that was registered here by `session_lend` with `reads_files`; answer it with `lent_file`. */
   file_wanted?: FileWanted | null;
-  /** What became of a line that has no answer. */
+  /** Why an input line has no answer. */
   error?: RpcError | null;
-  /** `tag` of the line that this is about. */
+  /** The `tag` of the input line that this answers. */
   tag?: string | number | null;
 }
 
@@ -1802,15 +1802,15 @@ export interface RpcOutput {
 export interface CaughtUp {
   /** The session. */
   session_id: string;
-  /** The last event so far. */
+  /** Number of the last event so far. */
   seq: number;
 }
 
-/** Who else has a followed session open. */
+/** The other frontends that have a followed session open. */
 export interface Followers {
   /** The session. */
   session_id: string;
-  /** The other frontends, each by its name; several may have the same. */
+  /** Names of the other frontends; several may have the same name. */
   names: Array<string>;
 }
 
@@ -1818,16 +1818,16 @@ export interface Followers {
 export interface Unfollowed {
   /** The session. */
   session_id: string;
-  /** Why, unless it was asked for: perhaps there is no such session. */
+  /** Why the session is no longer followed, such as that it does not exist; empty after `unfollow`. */
   message?: string;
 }
 
 /** A line that could not be carried out, or whose answer is unknown. */
 export interface RpcError {
-  /** Its number, from 1. */
+  /** Number of the input line, from 1. */
   line: number;
-  /** A sentence for a person. */
+  /** The reason in a sentence, for people. */
   message: string;
-  /** The daemon has not answered in time, and the op may still take effect. Submit it again with this `id` to get its answer. */
+  /** Id of an op that was not answered in time and may still take effect. Submit it again with this `id` to get its answer. */
   submission_id?: string;
 }

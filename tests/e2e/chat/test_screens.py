@@ -23,7 +23,7 @@ SIZES = ((80, 24), (200, 50))
 NARROW = {
     "beside": " ∥3",
     "delegating": "○ task scout: Find out … running",
-    "help": "                   earlier point:\n                   revert it, or fork",
+    "help": "revert to an earlier\n                   point, or fork from",
     "plan": "  ☐ Add a test with names in capitals",
     "slash": "/sessions  open another session: the…",
     "thought": "· 1 step · ",

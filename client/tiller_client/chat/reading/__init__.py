@@ -1,4 +1,4 @@
-"""Makes lines for people of what a session contains: Markdown, items, diffs, images; pure.
+"""Renders the contents of a session as lines: Markdown, items, diffs, images; pure.
 
-Nothing here knows a terminal or keeps state of its own; whoever calls writes the lines.
+Nothing here uses a terminal or keeps state; the callers write the lines.
 """

@@ -1,6 +1,6 @@
-"""Makes rows of blocks of Markdown: paragraphs, headings, lists, quotes, code, tables.
+"""Renders Markdown blocks as rows: paragraphs, headings, lists, quotes, code, tables.
 
-`markdown` decides which blocks there are, `inline` makes the text within them.
+`markdown` decides which blocks there are; `inline` renders the text in them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,46 +19,46 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 NESTED_COLUMNS_MIN = 12
-"""Narrower blocks are not indented further, however deep they are."""
+"""Narrowest block to indent further, however deeply it is nested."""
 
 TASK_CHARS = 4
-"""Length of `[x] ` at the beginning of an item."""
+"""The length of `[x] ` at the beginning of an item."""
 
 INLINE_CHARS_MAX = 8_000
-"""Longer paragraphs are shown as they are: the cost of looking for pairs of marks is quadratic."""
+"""Longest paragraph whose marks are rendered: the cost of matching marks is quadratic."""
 
 _BULLETS = "•◦▪"
 
 
 class Piece(NamedTuple):
-    """What can be shown on its own: a top-level block, or an item of a top-level list."""
+    """A unit that can be shown separately: a top-level block, or an item of a top-level list."""
 
     node: "SyntaxTreeNode"
     number: int | None = None
-    """The number of an item in a numbered list."""
+    """The item's number in a numbered list."""
     follows: bool = False
-    """Whether it follows another item of its list, without a blank line between them."""
+    """Whether the previous piece is an item of the same list, without a blank line in between."""
 
     @property
     def begin(self) -> int:
-        """Its first line."""
+        """The number of its first line."""
         return _begin(self.node)
 
 
 class Continued(NamedTuple):
-    """The first list in a text continues one whose first items were shown before."""
+    """Tells that the first list in a text continues a list whose first items were shown before."""
 
     number: int | None
     """The number of the next item."""
     after_blank: bool
-    """Whether a blank line is before the next item."""
+    """Whether a blank line precedes the next item."""
 
 
 def parsed(source: str) -> "SyntaxTreeNode":
-    """The blocks of a text.
+    """Parse a text into blocks.
 
-    HTML is text here, and so are definitions of links: a link may come long before its definition,
-    when it can no longer be changed.
+    HTML is treated as text, and so are link definitions: a definition may come long after its link,
+    which can't be changed any more.
     """
     from markdown_it.tree import SyntaxTreeNode
 
@@ -67,17 +67,17 @@ def parsed(source: str) -> "SyntaxTreeNode":
 
 @lru_cache(maxsize=1)
 def parser() -> "MarkdownIt":
-    """The parser of all texts. The first call imports it, which takes longer than a frame."""
+    """The parser for all texts. The first call imports it, which takes longer than a frame."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    made.validateLink = _is_named  # `Theme.can_link` decides what may be opened
+    made.validateLink = _is_named  # `Theme.can_link` decides which links may be opened
     made.core.ruler.at("inline", _parse_inline)
     return made.disable(["reference", "html_block", "html_inline"])
 
 
 def pieces(root: "SyntaxTreeNode", continued: Continued | None = None) -> list[Piece]:
-    """The pieces of a text, in order."""
+    """The pieces of a parsed text, in order."""
     found: list[Piece] = []
     for block in root.children:
         if block.type in ("bullet_list", "ordered_list"):
@@ -88,13 +88,13 @@ def pieces(root: "SyntaxTreeNode", continued: Continued | None = None) -> list[P
 
 
 def after(piece: Piece, following: Piece) -> Continued:
-    """What to know about a list that was cut between two of its items."""
+    """How a list that was cut between these two items continues."""
     number = None if following.number is None else following.number
     return Continued(number, _end(piece.node) < following.begin)
 
 
 def piece_rows(piece: Piece, width: int, theme: Theme) -> list[Row]:
-    """The rows of a piece, without a blank line around them."""
+    """The rows of a piece, without blank lines around them."""
     if piece.node.type == "list_item":
         return _item_rows(piece, width, theme, 0)
     return _block_rows(piece.node, width, theme, 0)
@@ -111,7 +111,7 @@ def code_rows(row: Iterable[Span], width: int) -> list[Row]:
 
 
 def language(info: str) -> str:
-    """The language in what follows a fence, such as `py` of `py title="a.py"`."""
+    """The language named after a fence, such as `py` in `py title="a.py"`."""
     return info.split(maxsplit=1)[0].lower() if info.split() else ""
 
 
@@ -201,7 +201,7 @@ def _item_rows(piece: Piece, width: int, theme: Theme, depth: int) -> list[Row]:
 
 
 def _task_state(item: "SyntaxTreeNode") -> bool | None:
-    """Whether the task of an item is done; `None` if the item is none. Takes the mark away."""
+    """Return whether an item's task is done, and remove its mark; `None` if it has no task."""
     text = item
     while text.children and text.children[0].type in ("paragraph", "inline", "text"):
         text = text.children[0]
@@ -217,7 +217,7 @@ def _task_state(item: "SyntaxTreeNode") -> bool | None:
 def _hung(
     nodes: list["SyntaxTreeNode"], first: Row, rest: Row, width: int, theme: Theme, depth: int
 ) -> list[Row]:
-    """Blocks with a mark before their first row, and something as wide before the others."""
+    """The rows of blocks, with the mark `first` before the first row and `rest` before others."""
     inner = width - row_cells(first)
     is_deep = inner < NESTED_COLUMNS_MIN
     rows: list[Row] = []
@@ -235,6 +235,6 @@ def _begin(node: "SyntaxTreeNode") -> int:
 
 
 def _end(node: "SyntaxTreeNode") -> int:
-    """The line behind the last one of a block, without blank lines at its end."""
+    """The number of the line after a block, not counting blank lines at its end."""
     with_lines = [child for child in node.children if child.map]
     return _end(with_lines[-1]) if with_lines else (node.map[1] if node.map else 0)

@@ -1,4 +1,4 @@
-"""Makes lines of tool calls: one about the call, then the end of its output, or its diff."""
+"""Renders tool calls: a line about the call, and then the end of its output, or its diff."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -31,22 +31,22 @@ from tiller_protocol.items import (
 INDENT = 4
 
 BAR_COLUMNS = 16
-"""Width of the bar that shows when a call ran, among calls at the same time."""
+"""Width of the bar that shows when a call ran in relation to parallel calls."""
 
 BAR_END = 100
-"""Last column of bars, so that they are aligned."""
+"""The last column of all bars, so that they are aligned."""
 
 BAR_WIDTH_MIN = 70
-"""Narrower terminals show only how many calls ran at the same time."""
+"""Narrowest terminal with bars; narrower ones show only the number of parallel calls."""
 
 CHILD_ITEMS_SHOWN = 5
-"""How many of the latest items of a working sub-agent are shown."""
+"""Number of a working sub-agent's latest items to show."""
 
 AGENT_WIDTH_MIN = 20
-"""Columns below which the calls of a sub-agent of a sub-agent … are left out."""
+"""Minimum width in which to show a sub-agent's calls: nested sub-agents have less and less."""
 
 LINE_CHARS_MAX = 4_000
-"""How much of a line of output is laid out where lines are cut: more than any terminal is wide."""
+"""Number of characters to lay out of a line that will be cut: more than any terminal is wide."""
 
 _LINE_END = re.compile(r"\r*\n")
 
@@ -54,7 +54,7 @@ _LINE_END = re.compile(r"\r*\n")
 def call_lines(
     call: ToolCall, facts: Facts, width: int, theme: Theme, *, opened: bool = False
 ) -> list[str]:
-    """The lines of a call; whole if `opened`, with all that it returned."""
+    """The lines of a call; with all of its output if `opened`."""
     rows: list[Row] = [_head(call, facts, width)]
     if call.rewritten_arguments:
         changed = f"a hook changed the arguments to {one_line(call.rewritten_arguments)}"
@@ -66,7 +66,7 @@ def call_lines(
     if call.diff:
         lines_max = UNCUT if opened else DIFF_LINES_SHOWN
         lines += _indented(diff_lines(call.diff, width - INDENT, theme, lines_max=lines_max))
-        # Problems that the edit caused follow the first blank line.
+        # After the first blank line, the output lists problems that the edit caused.
         output = output.partition("\n\n")[2]
     if call.sub_agent:
         has_ended = call.state in ("completed", "error")
@@ -75,13 +75,13 @@ def call_lines(
         )
         lines += _indented(agent_lines)
         if call.sub_agent.session_id in facts.children and not has_ended:
-            output = ""  # names the same calls
+            output = ""  # the output only names the same calls
     output_rows = _output_rows(call, output, width, opened=opened)
     return lines + [theme.line(row) for row in output_rows]
 
 
 def _head(call: ToolCall, facts: Facts, width: int) -> Row:
-    """State, tool, what it is about, and when it ran."""
+    """The first row of a call: state, tool, subject, and when it ran."""
     state, role = _state(call, facts)
     beside = _beside(call, facts, width)
     end: Row = [Span(f" {state}"), *beside]
@@ -97,7 +97,7 @@ def _head(call: ToolCall, facts: Facts, width: int) -> Row:
 
 
 def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
-    """State and duration of a call, and the role of both."""
+    """The state and duration of a call as text, and the role of that text."""
     if call.state in ("pending", "running"):
         if call.started_at is None or facts.now is None:
             return call.state, "asking"
@@ -107,7 +107,7 @@ def _state(call: ToolCall, facts: Facts) -> tuple[str, str]:
 
 
 def _beside(call: ToolCall, facts: Facts, width: int) -> Row:
-    """When a call ran, if others of its response ran at the same time."""
+    """When a call ran, if other calls of its response ran at the same time."""
     own = facts.span(call)
     if own is None:
         return []
@@ -131,7 +131,7 @@ def _beside(call: ToolCall, facts: Facts, width: int) -> Row:
 def background_lines(
     command: BackgroundCommand, facts: Facts, width: int, theme: Theme, *, opened: bool = False
 ) -> list[str]:
-    """The lines of a sub-agent that works in the background now."""
+    """The lines of a sub-agent that is working in the background."""
     took_s = max(0.0, (facts.now or command.started_at) - command.started_at)
     end: Row = [Span(f" in the background {seconds(took_s)}", ("asking",))]
     begin: Row = [Span("⚙ ", ("asking",)), Span(one_line(command.id), ("bold",))]
@@ -153,7 +153,7 @@ def _agent_lines(
     has_ended: bool = False,
     opened: bool = False,
 ) -> Iterator[str]:
-    """What a sub-agent has spent; and what it does if it still works, or all of it if `opened`."""
+    """A sub-agent's figures; its latest items while it works, or all its items if `opened`."""
     steps = counted(agent.steps, "step")
     tokens = f" · {count(agent.usage.tokens)} tokens" if agent.usage.tokens else ""
     cost = "" if agent.cost is None else f" · {dollars(agent.cost)}"
@@ -162,12 +162,12 @@ def _agent_lines(
     if width < AGENT_WIDTH_MIN or (has_ended and not opened):
         return
     items = [item for item in facts.children.get(agent.session_id, ()) if _is_work(item)]
-    # Nobody works for itself: a history that says so would be shown in itself for ever.
+    # No sub-agent works for itself: a history that says so would be nested in itself endlessly.
     others = {known: of for known, of in facts.children.items() if known != agent.session_id}
     child = Facts(items, facts.now, children=others)
     for item in items if opened else items[-CHILD_ITEMS_SHOWN:]:
         if isinstance(item, ToolCall) and has_ended and item.state in ("pending", "running"):
-            # Its session is followed apart, so how the last call ended may not be known yet.
+            # The sub-agent's session is followed separately, so the end may not be known yet.
             label = cut(f"● {call_label(item)}", width)
             yield theme.line([Span(label, ("muted",))])
         elif isinstance(item, ToolCall):
@@ -181,7 +181,7 @@ def _agent_lines(
 def _child_call_lines(
     call: ToolCall, facts: Facts, width: int, theme: Theme, *, opened: bool
 ) -> Iterator[str]:
-    """A call of a sub-agent: its state, what a sub-agent of its own does, or the end of output."""
+    """A sub-agent's call: its state, and the work of a sub-agent that it runs."""
     if opened:
         yield from call_lines(call, facts, width, theme)
         return
@@ -203,7 +203,7 @@ def _is_work(item: Item) -> bool:
 
 
 def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> list[Row]:
-    """The last lines of what a call returned, or its first ones if the best come first."""
+    """The last lines of a call's output, or the first lines if the best results come first."""
     ended = call.state in ("completed", "error")
     failed = call.state == "error" or bool(call.exit_status)
     lines_max = lines_shown(call, failed=failed) if ended else COMMAND_LINES_SHOWN
@@ -214,7 +214,7 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
         spill = [f"… whole output: {one_line(call.spill_path)}"] if call.spill_path else []
         whole = (*spill, *_lines(output))
         return [row for line in whole for row in _below(line, width, opened=True)]
-    # Much output may come while the call runs, many times a second: only its end is looked at.
+    # While the call runs, much output may arrive many times a second: look only at its end.
     is_head = call.by_provider and not failed
     chars = lines_max * LINE_CHARS_MAX
     lines = _lines(output[:chars])[:lines_max] if is_head else _lines(output[-chars:])[-lines_max:]
@@ -225,13 +225,13 @@ def _output_rows(call: ToolCall, output: str, width: int, *, opened: bool) -> li
 
 
 def _lines(output: str) -> list[str]:
-    """The lines of output; of one that a carriage return began anew, what came last."""
+    """The lines of output; if carriage returns overwrite a line, only its latest text."""
     lines = _LINE_END.split(output)
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 
 def _below(line: str, width: int, *, opened: bool) -> list[Row]:
-    """A line below a call: all of it if `opened`, else as much as fits into one row."""
+    """The rows of a line below a call: the whole line if `opened`, else as much as fits one row."""
     if opened:
         rows = folded([Span(line.expandtabs(TAB_COLUMNS).rstrip(), ("muted",))], width - INDENT)
     else:

@@ -1,7 +1,7 @@
 """Colours code line by line, as it arrives; a coloured line never changes.
 
-Pygments colours whole texts. Here its state goes from line to line instead, so that the cost of a
-line does not depend on how many came before.
+Pygments colours whole texts. Here, its state is passed from line to line, so that the cost of a
+line does not depend on the number of lines before it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,13 +12,13 @@ from typing import Any
 from tiller_client.chat.reading.style import Row, Span
 
 HELD_LINES_MAX = 200
-"""Lines of a comment or string that are read again with the next one; later ones start afresh."""
+"""Maximum number of lines of an open comment or string to read again with the next line."""
 
 LEXERS_MAX = 64
-"""Lexers are cached, as finding one takes some milliseconds; they have no state of their own."""
+"""Maximum number of cached lexers: finding a lexer takes milliseconds, and lexers have no state."""
 
 LINE_CHARS_MAX = 2_000
-"""Longer lines stay plain: they are data or minified, and some lexers are slow with them."""
+"""Longest line to colour: longer ones are data or minified code, on which some lexers are slow."""
 
 _ROLES = (
     ("Comment.Preproc", "keyword"),
@@ -40,16 +40,16 @@ _ROLES = (
     ("Generic.Heading", "name"),
     ("Generic.Subheading", "name"),
 )
-"""Roles by the beginning of a token's type; the first that fits."""
+"""Roles by the beginning of a token's type; the first match counts."""
 
 _LONG_TOKENS = ("comment", "string")
 
 
 class Highlighter:
-    """One piece of code, from its first line on."""
+    """Colours one piece of code, from its first line on."""
 
     def __init__(self, language: str = "", path: str = "") -> None:
-        """Choose the lexer by the word after a fence or by the file name; else use none."""
+        """Choose the lexer by the word after a fence or by the file name, if there is one."""
         self._lexer: Any = _lexer(language, path) if language or path else None
         self._stack = ["root"]
         self._held = ""
@@ -69,9 +69,9 @@ class Highlighter:
         return row
 
     def _tokens(self, source: str) -> tuple[list[tuple[int, str, str]], list[str], bool]:
-        """Tokens as position, role and text; the state behind them; whether the last is open.
+        """Return tokens (position, role, text), the state after them, and whether the last is open.
 
-        Many lexers know a comment of several lines only by its end, so one is tried.
+        Many lexers recognise a comment of several lines only by its end, so an end is tried.
         """
         if "/*" in source:
             pieces, stack = self._lexed(f"{source}*/")
@@ -89,17 +89,17 @@ class Highlighter:
         from pygments.lexer import ExtendedRegexLexer, LexerContext
 
         context = LexerContext(source, 0, list(self._stack))
-        # This is the loop of `RegexLexer` with a state that can be passed in and read.
+        # This is the loop of `RegexLexer`, but its state can be passed in and read.
         try:
             loop: Any = ExtendedRegexLexer.get_tokens_unprocessed
             found = list(_named(loop(lexer, context=context)))
-        except TypeError:  # a rule of this lexer takes no context
+        except TypeError:  # a rule of this lexer accepts no context
             return list(_named(lexer.get_tokens_unprocessed(source))), ["root"]
         return found, list(context.stack)
 
 
 def _has_plain_states(lexer: object) -> bool:
-    """Whether all that a lexer remembers is a stack of states."""
+    """Whether a lexer's only memory is a stack of states."""
     from pygments.lexer import ExtendedRegexLexer, RegexLexer
 
     if isinstance(lexer, ExtendedRegexLexer):
@@ -112,7 +112,7 @@ def _has_plain_states(lexer: object) -> bool:
 def _lexer(language: str, path: str) -> object:
     """The lexer for a language or a file; `None` if there is none.
 
-    Pygments itself would look for plugins among all installed packages, which takes half a second.
+    Pygments itself would look for plugins in all installed packages, which takes half a second.
     """
     from pygments import lexers
 
@@ -123,7 +123,7 @@ def _lexer(language: str, path: str) -> object:
         file = path.rpartition("/")[2] or f"code.{language}"
         ending = file.rpartition(".")[2].lower()
         matching = [names for names, patterns in known if any(fnmatch(file, p) for p in patterns)]
-        # Several languages may share an ending: the one that is called like it comes first.
+        # Several languages may share an ending: prefer the language with that name.
         matching.sort(key=lambda names: ending not in names)
         name = next((names[0] for names in matching if names), "")
     return find.get_lexer_by_name(name, stripnl=False, ensurenl=False) if name else None
@@ -138,7 +138,7 @@ def _named(tokens: Iterable[tuple[int, Any, str]]) -> Iterator[tuple[int, str, s
 
 
 def _part(pieces: Iterable[tuple[int, str, str]], begin: int, end: int) -> Row:
-    """The spans of the tokens between two positions; neighbours of one role are one span."""
+    """The spans of the tokens between two positions; neighbours with the same role are joined."""
     row: Row = []
     for at, role, text in pieces:
         shown = text[max(0, begin - at) : max(0, end - at)]

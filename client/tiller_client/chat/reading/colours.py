@@ -1,22 +1,22 @@
-"""The colours of each role, for dark and light backgrounds; a table and nothing else.
+"""A table of the colours of each role, for dark and light backgrounds.
 
-Those of the text have a contrast of 4.5 or more to black or white (WCAG 2.2, level AA).
+Colours of text have a contrast of at least 4.5 to black or white (WCAG 2.2, level AA).
 """
 
 from typing import NamedTuple
 
 
 class Colour(NamedTuple):
-    """One colour: its code among the 16, and red, green and blue in hexadecimal."""
+    """A colour: its code among the 16 basic colours, and its RGB values in hexadecimal."""
 
     basic: str
-    """Code of the terminal's own palette; empty: the terminal's own text colour."""
+    """The code in the terminal's own palette; empty: the terminal's own text colour."""
     dark: str = ""
-    """On a dark background; empty: `basic`."""
+    """The RGB colour on a dark background; empty: `basic`."""
     light: str = ""
-    """On a light background; empty: `basic`."""
+    """The RGB colour on a light background; empty: `basic`."""
     behind: bool = False
-    """Whether it is the colour behind the text."""
+    """Whether the colour is for the background."""
 
 
 COLOURS = {
@@ -38,7 +38,7 @@ COLOURS = {
     "number": Colour("33", "f0a868", "953800"),
     "name": Colour("34", "82aaff", "0550ae"),
     "type": Colour("36", "7fdbca", "0b6e6e"),
-    # Changes: the text of a line in 16 colours, else what is behind it.
+    # Changes: the colour of the text with 16 colours, otherwise of the background.
     "added": Colour("32", "12351f", "dafbe1", behind=True),
     "removed": Colour("31", "42181b", "ffebe9", behind=True),
     "added_word": Colour("1;4", "1f7f2a", "aceebb", behind=True),

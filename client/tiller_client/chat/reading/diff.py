@@ -1,6 +1,6 @@
-"""Shows unified diffs: line numbers, colours of the language, and which words of a line changed.
+"""Renders unified diffs with line numbers, colours of the language, and marks on changed words.
 
-Any text may come in: what is not part of a hunk is shown as it is.
+The input may be any text; lines outside hunks are shown as they are.
 """
 
 import re
@@ -16,16 +16,16 @@ from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme
 from tiller_client.rendering.items import UNCUT, more_lines
 
 WORD_LINES_MAX = 40
-"""Changed lines in a row whose words are compared; of more, only the lines are marked."""
+"""Longest run of changed lines whose words are compared; in longer runs only lines are marked."""
 
 WORD_CHARS_MAX = 400
 """Longest line whose words are compared; the cost is quadratic."""
 
 WORD_PAIRS_MAX = 200
-"""Lines of one diff whose words are compared."""
+"""Maximum number of line pairs in a diff whose words are compared."""
 
 ALIKE_MIN = 0.5
-"""Two lines with less in common (0 to 1) are not shown as one line that has changed."""
+"""Lowest similarity (0 to 1) at which two lines are shown as one line that has changed."""
 
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?(.*)")
 _WORD = re.compile(r"\w+|\s+|.")
@@ -42,29 +42,29 @@ class _Line:
     mark: Mark
     text: str
     number: int = 0
-    """In the new file, or the old one if it was removed."""
+    """The line's number in the new file; for a removed line, in the old file."""
     changed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Where its text differs from the line that it replaces, or that replaces it."""
+    """The ranges of the text that differ from the replaced or replacing line."""
 
 
 @dataclass
 class _Hunk:
     path: str
     about: str
-    """What follows the numbers: often the function that it is in."""
+    """The text after the line numbers in the header: often the name of the function."""
     lines: list[_Line] = field(default_factory=list["_Line"])
 
 
 _Part = _Hunk | str
-"""A hunk, or a line outside of hunks."""
+"""A hunk, or a line outside hunks."""
 
 
 def diff_lines(
     diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT, for_all: str = ""
 ) -> list[str]:
-    """The lines of a diff, at most `lines_max` of its own.
+    """Render a diff, with at most `lines_max` of its lines.
 
-    `for_all` follows the number of lines that are left out.
+    `for_all` is written after the number of omitted lines.
     """
     parts = list(_parts(diff.replace("\r\n", "\n").rstrip("\n").split("\n")))
     paths = {part.path for part in parts if isinstance(part, _Hunk)}
@@ -98,7 +98,7 @@ def diff_lines(
 
 
 def _parts(lines: list[str]) -> Iterator[_Part]:
-    """Find the hunks by the numbers of lines in their headers, whatever these lines look like."""
+    """Find the hunks by the line counts in their headers, whatever the lines look like."""
     hunk: _Hunk | None = None
     path = ""
     old = new = old_left = new_left = 0
@@ -140,13 +140,13 @@ def _line(mark: str, text: str, number: int) -> _Line:
 
 
 def _is_header(lines: list[str], at: int) -> bool:
-    """Whether a line is one of the two that name the files of the hunks below."""
+    """Whether a line is one of the two that name the file of the hunks below."""
     ahead = 2 if lines[at].startswith("--- ") else 1 if lines[at].startswith("+++ ") else 0
     return bool(ahead) and at + ahead < len(lines) and lines[at + ahead].startswith("@@ ")
 
 
 def _path(header: str, path: str) -> str:
-    """The path in a header; that of a removed file is only in the first."""
+    """The path in a header line; the second line lacks the path of a removed file."""
     named = header[4:].partition("\t")[0]
     if named == "/dev/null":
         return path
@@ -154,7 +154,7 @@ def _path(header: str, path: str) -> str:
 
 
 def _compare(lines: list[_Line], pairs_max: int) -> int:
-    """Note which words differ where lines replace others; returns how many pairs it compared."""
+    """Mark the words that differ where lines replace others; return the number of pairs."""
     compared = 0
     at = 0
     while at < len(lines):
@@ -195,7 +195,7 @@ def _chars(words: list[str]) -> int:
 
 
 def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
-    """The rows of a hunk; a line goes on below its text, without a number."""
+    """The rows of a hunk; a long line continues below its text, without a number."""
     old, new = Highlighter(path=hunk.path), Highlighter(path=hunk.path)
     digits = len(str(max((line.number for line in hunk.lines), default=0)))
     rows: list[Row] = []
@@ -218,9 +218,9 @@ def _hunk_rows(hunk: _Hunk, width: int, theme: Theme) -> list[Row]:
 
 
 def _marked(code: Row, line: _Line, role: str, *, in_colour: bool) -> Row:
-    """A changed line, its changed words distinguished.
+    """Distinguish the changed words of a changed line.
 
-    With few colours these mean added and removed only, so those of the language are left out.
+    With few colours, the code has no colours of its language: colours mean added and removed.
     """
     edges = sorted({edge for part in line.changed for edge in part})
     row: Row = []

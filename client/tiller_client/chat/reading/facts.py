@@ -1,4 +1,4 @@
-"""What an item does not say itself: how long it took, what ran meanwhile, who works for it."""
+"""Facts that an item does not contain itself: durations, parallel calls, sub-agents' histories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from tiller_protocol.events import Event, ItemCompleted, ItemStarted
 from tiller_protocol.items import Item, Reasoning, ToolCall, UserMessage
 
 BEHIND_MAX = 500
-"""Items that are looked at for calls of the same response; a response has fewer."""
+"""Number of items to search for calls of the same response; a response has fewer items."""
 
 
 @dataclass
 class Durations:
-    """How long the model thought, by the times of events."""
+    """How long the model has reasoned, by the times of events."""
 
     since: dict[str, float] = field(default_factory=dict[str, float])
-    """Unix seconds when the reasoning began, by its item."""
+    """The start of reasoning in Unix seconds, by the id of its item."""
     took_s: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds, by the item."""
+    """The duration of reasoning in seconds, by the id of its item."""
 
     def note(self, event: Event) -> None:
-        """Take note of the next event."""
+        """Note the next event."""
         match event.body:
             case ItemStarted(item=Reasoning() as item):
                 self.since[item.id] = event.time
@@ -32,36 +32,36 @@ class Durations:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known around the items of one session."""
+    """Facts about the items of one session."""
 
     items: Sequence[Item] = ()
-    """Its history."""
+    """The session's history."""
     now: float | None = None
-    """Unix seconds; `None`: what still runs is shown as it was left."""
+    """The present time in Unix seconds; `None`: running calls are shown in their last state."""
     durations: Durations = field(default_factory=Durations)
     children: Mapping[str, Sequence[Item]] = field(default_factory=dict[str, Sequence[Item]])
-    """Histories of sub-agents, by their session, as far as they are followed."""
+    """The histories of the sub-agents that are followed, by session id."""
 
     def took_s(self, item_id: str) -> float | None:
-        """Seconds that reasoning has taken, so far if it goes on; `None` if nobody has watched."""
+        """The duration of reasoning in seconds, up to now if it continues; `None` if unknown."""
         if (took := self.durations.took_s.get(item_id)) is not None:
             return took
         since = self.durations.since.get(item_id)
         return None if since is None or self.now is None else max(0.0, self.now - since)
 
     def span(self, call: ToolCall) -> tuple[float, float] | None:
-        """When a call began and ended, or until when it has run; `None` if it never began."""
+        """The start of a call, and its end or the present time; `None` if these are unknown."""
         if call.started_at is None:
             return None
         end = call.started_at if self.now is None else self.now
         if call.duration_s is not None:
             end = call.started_at + call.duration_s
         elif call.state in ("completed", "error"):
-            return None  # nobody knows when it ended
+            return None  # the end is unknown
         return call.started_at, max(end, call.started_at)
 
     def response(self, call: ToolCall) -> list[ToolCall]:
-        """The calls of the same response that have begun."""
+        """The calls of the call's response that have begun."""
         found: list[ToolCall] = []
         for item in self.items[: -BEHIND_MAX - 1 : -1]:
             if isinstance(item, UserMessage) and found:

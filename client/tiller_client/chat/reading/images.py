@@ -1,7 +1,7 @@
-"""Shows images: by the terminal's own protocol where it has one, else as a label.
+"""Shows images: by the terminal's image protocol if it has one, else as a label.
 
-Pillow decodes them; it is imported with the first image. The pixels are encoded anew, so that a
-terminal gets small images of one format, and nothing else that was in a file.
+Pillow, which is imported with the first image, decodes them. The pixels are encoded anew, so that
+a terminal gets small images in one format, and nothing else from the file.
 """
 
 import base64
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 ROWS_MAX = 16
-"""Maximum number of rows of an image: it is to be recognised, not to fill the screen."""
+"""Maximum height of an image in rows: enough to recognise it without filling the screen."""
 
 OPAQUE_MIN = 128
-"""Opacity, of 255; a more transparent pixel is not drawn as a sixel."""
+"""Lowest opacity, of 255, at which a pixel is drawn as a sixel."""
 
 _SEE_THROUGH = bytes([255] * OPAQUE_MIN + [0] * (256 - OPAQUE_MIN))
 
 PIXELS_MAX = 50_000_000
-"""Larger images are not decoded: this many take up to 200 MB for a moment."""
+"""Maximum number of pixels of an image to decode: this many take up to 200 MB for a moment."""
 
 CHUNK_CHARS = 4_096
-"""Maximum number of characters in one escape sequence of kitty's protocol
+"""Maximum number of characters in an escape sequence of kitty's protocol
 (https://sw.kovidgoyal.net/kitty/graphics-protocol)."""
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
 
 class _Drawing(NamedTuple):
-    """An image as a terminal gets it."""
+    """An image in the form for the terminal."""
 
     data: bytes
     """A PNG, or the escape with the sixels."""
@@ -46,11 +46,11 @@ class _Drawing(NamedTuple):
 
 
 def image_lines(image: Image, width: int, theme: Theme, name: str = "") -> list[str]:
-    """The lines of an image, its label last; only the label where it can't be shown.
+    """The lines of an image, with its label last; only the label if the image can't be shown.
 
-    The escapes are in the last row of the image, so that the rows they draw over exist by then.
-    They go up, draw, and end in the last row again. Behind sixels some terminals leave the cursor
-    elsewhere, so they restore it.
+    The escapes are in the last row of the image, so that the rows that they draw over exist by
+    then. They move up, draw, and return to the last row. After sixels, some terminals leave the
+    cursor elsewhere, so the escapes restore its position.
     """
     label = [theme.line(row) for row in folded([Span(image_label(image, name), ("muted",))], width)]
     drawing = None if theme.pictures == "none" else _drawing(image.data, width, theme)
@@ -60,7 +60,7 @@ def image_lines(image: Image, width: int, theme: Theme, name: str = "") -> list[
 
 
 def image_label(image: Image, name: str = "") -> str:
-    """What an image is: `[image: cat.png, 1280x720, 84 KB]`."""
+    """A description of an image: `[image: cat.png, 1280x720, 84 KB]`."""
     kind = "document" if image.is_document else "image"
     extent = counted(image.pages, "page") if image.pages else ""
     if size := _size(image.data):
@@ -70,14 +70,14 @@ def image_label(image: Image, name: str = "") -> str:
 
 
 def _bytes(count: int) -> str:
-    """A number of bytes for people, in the units of disks: `84 KB`."""
+    """A number of bytes for people, in decimal units: `84 KB`."""
     if count < 1000:
         return f"{count} B"
     return f"{count / 1000:.0f} KB" if count < 999_500 else f"{count / 1_000_000:.1f} MB"
 
 
 def _size(data: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels, by the header; `None` for an unknown format."""
+    """The width and height in pixels, from the header; `None` for an unknown format."""
     from PIL import Image as Pillow
 
     try:
@@ -85,14 +85,14 @@ def _size(data: bytes) -> tuple[int, int] | None:
             warnings.simplefilter("ignore", Pillow.DecompressionBombWarning)
             with Pillow.open(io.BytesIO(data), formats=_FORMATS) as picture:
                 return picture.size
-    except Exception:  # decoders raise whatever broken bytes lead them to
+    except Exception:  # decoders may raise anything on broken bytes
         return None
 
 
 def _drawing(data: bytes, width: int, theme: Theme) -> _Drawing | None:
-    """Make an image small enough for its place; `None` if it can't be decoded.
+    """Scale an image down to the available space; `None` if it can't be decoded.
 
-    It is not made larger than its own pixels.
+    A smaller image keeps its size.
     """
     size = _size(data)
     if size is None or size[0] * size[1] > PIXELS_MAX or 0 in size:
@@ -143,7 +143,7 @@ def _escapes(drawing: _Drawing, pictures: Pictures) -> str:
         place = f"width={columns};height={rows};preserveAspectRatio=1"
         return f"{up}\x1b]1337;File=inline=1;size={len(drawing.data)};{place}:{data}\x07"
     chunks = [data[at : at + CHUNK_CHARS] for at in range(0, len(data), CHUNK_CHARS)]
-    # f=100: PNG. a=T: show at once. q=2: no answer, which would look like typed text.
+    # f=100: PNG. a=T: show at once. q=2: send no answer, which would look like typed text.
     keys = f"a=T,f=100,q=2,c={columns},r={rows},"
     last = len(chunks) - 1
     return up + "".join(

@@ -1,4 +1,4 @@
-"""Makes spans of the text within a block of Markdown: emphasis, code, links, images."""
+"""Converts the text in a Markdown block to spans: emphasis, code, links, images."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ def spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...] = ()) -> 
 
 def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iterator[Span]:
     match node.type:
-        case "softbreak" | "hardbreak":  # people read the lines that the model wrote
+        case "softbreak" | "hardbreak":  # keep the line breaks that the model wrote
             yield Span("\n", roles)
         case "code_inline":
             code = node.content if theme.kind != "none" else f"`{node.content}`"
@@ -42,9 +42,9 @@ def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iter
 
 
 def _linked(inner: Row, address: str, theme: Theme, roles: tuple[str, ...]) -> Iterator[Span]:
-    """The text of a link. The address follows it if it would not be visible otherwise.
+    """The text of a link, followed by its address if the address would not be visible otherwise.
 
-    The address also follows a text that looks like another address, which might deceive the reader.
+    The address also follows a text that looks like another address and might deceive the reader.
     """
     text = "".join(span.text for span in inner)
     can_link = theme.can_link(address)

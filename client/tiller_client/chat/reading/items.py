@@ -1,6 +1,6 @@
-"""Makes lines of the plan, and of items: messages, reasoning, calls, notices.
+"""Renders the plan and items as lines: messages, reasoning, notices.
 
-The words are those of `render_item`, which other verbs use; `calls` has the lines of tool calls.
+The words are the same as in other verbs (`rendering.items`); `calls` renders tool calls.
 """
 
 import re
@@ -30,11 +30,11 @@ from tiller_protocol.items import (
 )
 
 PROMPT_ROWS_SHOWN = 20
-"""Rows of the user's own input that are shown; it may be a pasted file."""
+"""Maximum number of rows to show of the user's own input, which may be a pasted file."""
 
 _NO_COLOURS = Paint(colour=False)
 _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")
-"""How providers begin a summary of reasoning."""
+"""Matches the heading with which providers begin a summary of reasoning."""
 
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
 _NOTES = {"discarded": "(discarded)", "interrupted": "(interrupted)"}
@@ -53,9 +53,9 @@ def item_lines(
     *,
     opened: bool = False,
 ) -> list[str]:
-    """The lines of an item, at most `width` columns wide; whole if `opened`.
+    """The lines of an item, at most `width` columns wide; the whole item if `opened`.
 
-    Images are drawn only into final lines (`facts.now` is `None`): others are written many times.
+    Images are drawn only in final lines (`facts.now` is `None`), as other lines are drawn often.
     """
     if facts.now is not None:
         theme = replace(theme, pictures="none")
@@ -126,7 +126,7 @@ def _assistant_lines(item: AssistantMessage, width: int, theme: Theme) -> list[s
 def _reasoning_lines(
     item: Reasoning, facts: Facts, width: int, theme: Theme, *, opened: bool
 ) -> list[str]:
-    """One line: for how long, and about what if the provider says so; opened the text below it."""
+    """A line with the duration and, if the provider gives one, a heading; the text if `opened`."""
     took_s = facts.took_s(item.id)
     verb = "Thinking" if item.state == "streaming" else "Thought"
     took = "" if took_s is None else f" for {seconds(took_s)}"
@@ -144,7 +144,7 @@ def _muted(text: str, width: int, theme: Theme) -> list[str]:
 
 
 def _hanging(mark: Row, text: Row, width: int, theme: Theme) -> list[str]:
-    """Text behind a mark, and below itself where it is longer than a line."""
+    """Render a text after a mark; further rows are indented to the text."""
     columns = row_cells(map(safe_span, mark))
     rows = wrapped(text, width - columns)
     return [

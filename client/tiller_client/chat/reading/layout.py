@@ -1,6 +1,6 @@
 """Breaks rows of spans into rows that fit; pure.
 
-Words stay whole where they fit into a line; scripts without spaces break anywhere.
+Words that fit into a line stay whole; scripts without spaces break anywhere.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from tiller_client.rendering.text import cells
 from tiller_client.rendering.wrap import pieces
 
 COLUMNS_MIN = 2
-"""Narrowest column for text: one wide character."""
+"""Narrowest width for text: one wide character."""
 
 
 def wrapped(row: Iterable[Span], width: int) -> list[Row]:
-    """Break a row between words into rows of at most `width` columns; one at least.
+    """Break a row between words into rows of at most `width` columns; returns at least one row.
 
-    A newline in a span begins a new row. Spaces are dropped at a break, and stay at the beginning.
+    A newline in a span begins a new row. Spaces are dropped at a break, but kept at the beginning.
     """
     rows: list[Row] = []
     for line in lines_of(row):
@@ -25,12 +25,12 @@ def wrapped(row: Iterable[Span], width: int) -> list[Row]:
 
 
 def folded(row: Iterable[Span], width: int) -> list[Row]:
-    """Break a row wherever its columns end, as code needs it."""
+    """Break a row after `width` columns, even within words, as needed for code."""
     return _filled([safe_span(span) for span in row], max(width, COLUMNS_MIN))
 
 
 def lines_of(row: Iterable[Span]) -> list[Row]:
-    """Split a row at the newlines in its spans, and make its text safe."""
+    """Split a row at the newlines in its spans, and make the text safe."""
     lines: list[Row] = [[]]
     for span in row:
         for number, piece in enumerate(span.text.split("\n")):
@@ -42,12 +42,12 @@ def lines_of(row: Iterable[Span]) -> list[Row]:
 
 
 def safe_span(span: Span) -> Span:
-    """A span with safe text, whose columns can be counted."""
+    """Make a span's text safe, so that its columns can be counted."""
     return Span(safe(span.text), span.roles, span.link)
 
 
 def row_cells(row: Iterable[Span]) -> int:
-    """Number of columns of a row with safe text."""
+    """The number of columns of a row with safe text."""
     return sum(cells(span.text) for span in row)
 
 
@@ -70,7 +70,7 @@ def _wrapped_line(line: Row, width: int) -> list[Row]:
                     rows.pop()
                 rows.extend(_filled(word, width))
             else:
-                rows[-1] = word  # what was before it is only an indentation that leaves no room
+                rows[-1] = word  # it replaces an indentation that leaves no room
             column = row_cells(rows[-1])
         blanks = []
     return [_joined(row) for row in rows]
@@ -92,7 +92,7 @@ def _words(line: Row) -> Iterable[Row]:
 
 
 def _filled(row: Row, width: int) -> list[Row]:
-    """Fill each row with as many characters as it has columns for."""
+    """Split a row into rows that are filled with as many characters as fit."""
     rows: list[Row] = [[]]
     column = 0
     for span in row:

@@ -1,7 +1,7 @@
-"""Markdown as it streams: lines that are final, and how the rest looks now.
+"""Renders Markdown while it streams: the final lines, and the rest as it looks now.
 
-A line is final when nothing that follows can change it: its block has ended, or it is a line of
-code. `markdown_lines` gives the same lines for a whole text.
+A line is final when no later text can change it: its block has ended, or it is a line of code.
+`markdown_lines` makes the same lines from a whole text.
 """
 
 import re
@@ -22,19 +22,19 @@ from tiller_client.chat.reading.layout import folded
 from tiller_client.chat.reading.style import Row, Span, Theme
 
 TAIL_LINES_MAX = 40
-"""Lines of an unfinished block that `tail` looks at: more than a terminal shows of what changes."""
+"""Maximum number of lines of an unfinished block that `tail` renders: enough for the live part."""
 
 PARSED_AGAIN = 8
-"""A block of this many lines is parsed again when it has one more, so the cost stays linear."""
+"""A block is parsed again when it has grown by one line in this many, so the cost stays linear."""
 
 _FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 
 _UNCLEAR = re.compile(r"\s*(?:[-=_*+#>|:\s]+|\d+[.)]?|[`~]{1,2}|(?:`{3,}|~{3,})[^`]*)\s*")
-"""The beginning of a line that does not show yet what it will be; showing it would flicker."""
+"""Matches the beginning of a line whose kind is not clear yet: showing the line would flicker."""
 
 
 def markdown_lines(text: str, width: int, theme: Theme) -> list[str]:
-    """The lines of a whole text."""
+    """Render a whole text as lines."""
     stream = MarkdownStream(width, theme)
     stream.fill(text)
     return stream.close()
@@ -58,36 +58,36 @@ class _Fence:
         return self._highlighter.line(self.unindented(text))
 
     def unindented(self, text: str) -> str:
-        """A line of code without the indentation of its fence."""
+        """A line of code, without the indentation of the fence."""
         blanks = len(text) - len(text.lstrip(" "))
         return text[min(blanks, self._indent) :]
 
 
 class MarkdownStream:
-    """One message. `width` may be changed; it counts for lines that are not final yet."""
+    """Renders one streaming message. A change of `width` affects only lines that are not final."""
 
     def __init__(self, width: int, theme: Theme) -> None:
         self.width = width
         self._theme = theme
         self._open = ""
-        """The line that has no end yet."""
+        """The unfinished last line."""
         self._lines: list[str] = []
-        """The lines of the blocks that are not final."""
+        """The finished lines of the blocks that are not final."""
         self._parse_at = 1
-        """How many of them there must be to be parsed again."""
+        """The number of `_lines` at which to parse them again."""
         self._fence: _Fence | None = None
         self._continued: Continued | None = None
         self._began = False
 
     def feed(self, text: str) -> list[str]:
-        """Add the next piece of text; returns the lines that are final now."""
+        """Add the next piece of text; return the lines that have become final."""
         rows: list[Row] = []
         for line in self._taken(text):
             rows += self._line(line)
         return self._shown(rows)
 
     def tail(self) -> list[str]:
-        """The lines of what is not final, as they look now; nothing changes by this."""
+        """The lines that are not final, as they look now; does not change the state."""
         text = _clean(self._open.removesuffix("\r"))
         if self._fence:
             is_shown = text and not _UNCLEAR.fullmatch(text)
@@ -105,7 +105,7 @@ class MarkdownStream:
         return self._shown(rows)
 
     def close(self) -> list[str]:
-        """The lines of the rest; the message has ended."""
+        """End the message; return the remaining lines."""
         rest, self._open = self._open, ""
         rows = self._line(_clean(rest.removesuffix("\r"))) if rest else []
         if self._fence:
@@ -118,13 +118,13 @@ class MarkdownStream:
         return self._shown(rows)
 
     def fill(self, text: str) -> None:
-        """Add text whose final lines nobody wants before `close`: it is parsed only once."""
+        """Add text without rendering it; `close` then parses everything only once."""
         self._lines += self._taken(text)
 
     def _taken(self, text: str) -> list[str]:
-        """The lines that are complete with the next piece of text."""
+        """Add the next piece of text; return the lines that it completes."""
         text = self._open + text
-        # A carriage return at the end may be half of a line's end.
+        # A carriage return at the end may be the first half of a line break.
         held = "\r" if text.endswith("\r") else ""
         text = text[: len(text) - len(held)]
         *lines, self._open = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -132,14 +132,14 @@ class MarkdownStream:
         return [_clean(line) for line in lines]
 
     def _line(self, line: str) -> list[Row]:
-        """Take the next complete line; returns the rows that are final now."""
+        """Add the next complete line; return the rows that have become final."""
         if self._fence:
             if self._fence.is_end(line):
                 self._fence = None
                 return [fence_row("")]
             return code_rows(self._fence.line(line), self.width)
         self._lines.append(line)
-        goes_on = len(self._lines) > 1 and not line.strip()  # no block begins in a blank line
+        goes_on = len(self._lines) > 1 and not line.strip()  # no block begins with a blank line
         if goes_on or len(self._lines) < self._parse_at:
             return []
         found = self._pieces()
@@ -153,7 +153,7 @@ class MarkdownStream:
         return rows + self._cut(found)
 
     def _cut(self, found: list[Piece]) -> list[Row]:
-        """Keep only the last piece, which may go on; of a code block its lines are final."""
+        """Keep only the last piece, which may continue; a code block's lines are final rows."""
         last = found[-1]
         if len(found) > 1:
             is_item = last.node.type == "list_item" and last.node.parent is found[-2].node.parent
@@ -175,7 +175,7 @@ class MarkdownStream:
         return pieces(parsed("".join(f"{line}\n" for line in self._lines)), self._continued)
 
     def _apart(self, piece: Piece, *, began: bool) -> list[Row]:
-        """The rows of a piece, apart from what is before it."""
+        """The rows of a piece, after a blank line if it needs one."""
         rows = piece_rows(piece, self.width, self._theme)
         return [[], *rows] if began and not piece.follows else rows
 
@@ -184,5 +184,5 @@ class MarkdownStream:
 
 
 def _clean(line: str) -> str:
-    """A line as it is parsed: with spaces for tabs, which take up the same columns."""
+    """Prepare a line for parsing: replace tabs with spaces up to the same columns."""
     return line.replace("\0", "\ufffd").expandtabs(4)

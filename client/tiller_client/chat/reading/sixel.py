@@ -1,36 +1,36 @@
-"""Encodes an image as sixels: bands of six rows of pixels, drawn in one colour after another.
+"""Encodes an image as sixels: bands of six pixel rows, drawn in one colour after another.
 
-The format is that of the terminal VT340 (https://vt100.net/docs/vt3xx-gp/chapter14.html).
+The format comes from the VT340 terminal (https://vt100.net/docs/vt3xx-gp/chapter14.html).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
 BAND_ROWS = 6
-"""Rows of pixels in a band; a character has one column of them."""
+"""Rows of pixels in a band; each character encodes one column of a band."""
 
 COLOURS_MAX = 255
-"""Colours of an image: terminals know 256 or more."""
+"""Maximum number of colours in an image: terminals have 256 or more."""
 
 CLEAR = 255
-"""The index of a pixel that is not drawn, in place of a colour."""
+"""The value, instead of a colour's index, of a pixel that is not drawn."""
 
 Colour = tuple[int, int, int]
 """Red, green and blue, from 0 to 255."""
 
 _BEGIN, _END = "\x1bP0;1;0q", "\x1b\\"
-"""The second parameter leaves pixels alone that are not drawn."""
+"""The escapes around the sixels; the second parameter keeps the screen where nothing is drawn."""
 
 _REPEATED = re.compile(r"(.)\1{3,}")
 _SHOWN = bytes((value + 63) & 127 for value in range(256))
-"""The character for the six pixels of a column; the first row is the lowest bit."""
+"""The character for the six pixels of a column, in which the first row is the lowest bit."""
 
 _IS = [bytes(index) + b"\1" + bytes(255 - index) for index in range(COLOURS_MAX)]
-"""For each colour a table by which its pixels become 1, all others 0."""
+"""For each colour, a table that translates its pixels to 1 and all others to 0."""
 
 
 def sixels(pixels: bytes, columns: int, palette: Sequence[Colour]) -> str:
-    """The escape that draws an image from the cursor on.
+    """The escape that draws an image at the cursor.
 
     `pixels` has the index of each pixel's colour in the palette, or `CLEAR`, row by row.
     """
@@ -43,9 +43,9 @@ def sixels(pixels: bytes, columns: int, palette: Sequence[Colour]) -> str:
 
 
 def _band(rows: Sequence[bytes], columns: int) -> Iterator[str]:
-    """The pixels of each colour of a band.
+    """The pixels of a band, for each colour.
 
-    A row is one large number, so that the rows are put together without a loop over pixels.
+    Each row is treated as one large number, so that no loop over pixels is needed.
     """
     for index in sorted(set(b"".join(rows)) - {CLEAR}):
         bits = 0

@@ -1,7 +1,7 @@
-"""What lines look like: spans of text with roles, and themes that turn these into escapes.
+"""The look of lines: spans of text have roles, and themes convert roles to escapes.
 
-Every character that is shown passes through `Theme.line`, which makes it safe. So no text of a
-model or a tool reaches the terminal as an escape, whatever the module that laid it out has missed.
+Every character on the screen passes through `Theme.line`, which makes it safe. So a model's or a
+tool's text never reaches the terminal as an escape, even if another module has a mistake.
 """
 
 import re
@@ -18,33 +18,33 @@ Pictures = Literal["kitty", "iterm2", "sixel", "none"]
 PICTURES: tuple[Pictures, ...] = get_args(Pictures)
 
 TRUECOLOR = 1 << 24
-"""Number of colours of a terminal that takes red, green and blue as they are."""
+"""The number of colours of a terminal that accepts any RGB value."""
 
 CELL = (10, 20)
-"""Width and height of a cell in pixels, if the terminal does not tell; a guess."""
+"""Assumed width and height of a cell in pixels if the terminal does not report them."""
 
 KONSOLE_WITH_SIXELS = 220400
-"""Its first version that draws them, 22.04, as in `KONSOLE_VERSION`."""
+"""Konsole's first version that draws sixels, 22.04, as in `KONSOLE_VERSION`."""
 
 TAB_COLUMNS = 4
 
 LINK_CHARS_MAX = 2_000
-"""Longer addresses are only shown: terminals ignore links that are longer than about 2,083."""
+"""Longest address of a link; terminals ignore links longer than about 2,083 characters."""
 
 LINKED_SCHEMES = frozenset({"http", "https", "file"})
-"""What a click may open; others can start programs."""
+"""Schemes that a click may open; other schemes can start programs."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 _ROLES = {"2": "muted", "31": "bad", "32": "good", "33": "asking"}
 _PAINTED = re.compile(rf"\x1b\[({'|'.join(_ROLES)})m")
-"""What `Paint` writes, and which role it is."""
+"""Matches the escapes of `Paint`, and the code of the role in each."""
 
 _EMOJI_SELECTOR = "\ufe0f"
 _LINK_END = "\x1b]8;;\x1b\\"
 
 
 class Span(NamedTuple):
-    """A piece of text, what it is (names of `COLOURS` and `_ATTRIBUTES`), and where it leads."""
+    """A piece of text, its roles (names in `COLOURS` and `_ATTRIBUTES`), and its link."""
 
     text: str
     roles: tuple[str, ...] = ()
@@ -66,31 +66,31 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Theme:
-    """How roles look in one terminal, and what else it can do."""
+    """The look of roles in one terminal, and the terminal's abilities."""
 
     kind: Kind = "none"
-    """For which background; `none`: no escapes at all."""
+    """The background that the colours are for; `none`: no escapes at all."""
     colours: int = 0
-    """How many the terminal has: 0, 16, 256 or `TRUECOLOR`."""
+    """The number of colours of the terminal: 0, 16, 256 or `TRUECOLOR`."""
     links: bool = False
-    """Whether it takes links (OSC 8)."""
+    """Whether the terminal supports links (OSC 8)."""
     pictures: Pictures = "none"
-    """Its protocol for images."""
+    """The terminal's protocol for images."""
     cell: tuple[int, int] = CELL
-    """Width and height of a cell in pixels."""
+    """The width and height of a cell in pixels."""
 
     def line(self, row: Iterable[Span]) -> str:
-        """The text of a row with its escapes; safe, whatever the row contains."""
+        """The text of a row with escapes; safe, whatever the row contains."""
         return "".join(map(self._written, row)).rstrip(" ")
 
     def recoloured(self, line: str) -> str:
-        """A finished line with the colours of this theme in place of those of `Paint`."""
+        """Replace the colours of `Paint` in a finished line with the colours of this theme."""
         if self.colours <= 16:
             return line
         return _PAINTED.sub(lambda code: f"\x1b[{self._code(_ROLES[code[1]])}m", line)
 
     def can_link(self, address: str) -> bool:
-        """Whether text can be a link to an address here."""
+        """Whether the terminal can show a link to this address."""
         return self.links and self.kind != "none" and is_link(address)
 
     def _written(self, span: Span) -> str:
@@ -114,9 +114,9 @@ class Theme:
 
 
 def safe(text: str) -> str:
-    """Sanitized text of one line, without what makes its width depend on the terminal.
+    """Sanitize a text of one line, and remove emoji selectors.
 
-    Terminals disagree whether the emoji selector widens a character, so none gets it.
+    Terminals disagree on whether an emoji selector widens a character.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -125,17 +125,17 @@ def safe(text: str) -> str:
 
 
 def width(line: str) -> int:
-    """Number of columns of a finished line, its escapes left out."""
+    """The number of columns of a finished line, not counting escapes."""
     return cells(_ESCAPES.sub("", line))
 
 
 def text_of(row: Iterable[Span]) -> str:
-    """The text of a row without its roles."""
+    """The text of a row, without roles."""
     return "".join(span.text for span in row)
 
 
 def is_link(address: str) -> bool:
-    """Whether an address may be a link: of a harmless scheme, in printable ASCII, not too long."""
+    """Whether an address may be a link: short, printable ASCII, with a harmless scheme."""
     if not (address.isascii() and address.isprintable() and len(address) <= LINK_CHARS_MAX):
         return False
     try:
@@ -145,18 +145,18 @@ def is_link(address: str) -> bool:
 
 
 def theme_for(environ: Mapping[str, str]) -> Theme:
-    """The theme for a terminal, by the variables that it and the user set.
+    """The theme for a terminal, by environment variables.
 
-    `TILLER_THEME` is `dark`, `light` or `none`; else `COLORFGBG`, which some terminals set, tells
-    the background. `TILLER_IMAGES` is one of `PICTURES`. `NO_COLOR` and `TERM=dumb` mean no
-    escapes.
+    `TILLER_THEME` is `dark`, `light` or `none`. If it is not set, `COLORFGBG`, which some terminals
+    set, tells the background. `TILLER_IMAGES` is one of `PICTURES`. With `NO_COLOR` or `TERM=dumb`,
+    there are no escapes.
     """
     term = environ.get("TERM", "")
     wished = environ.get("TILLER_THEME", "")
     if environ.get("NO_COLOR") or term in ("", "dumb") or wished == "none":
         return Theme()
     kind: Kind = "light" if (wished or _background(environ)) == "light" else "dark"
-    # A multiplexer in between needs images and links wrapped for it, or drops them.
+    # A terminal multiplexer drops images and links unless they are specially wrapped.
     between = "TMUX" in environ or term.startswith(("screen", "tmux"))
     program = environ.get("TERM_PROGRAM", "")
     return Theme(
@@ -169,7 +169,7 @@ def theme_for(environ: Mapping[str, str]) -> Theme:
 
 
 def _background(environ: Mapping[str, str]) -> str:
-    """The background by `COLORFGBG`, such as `0;15`: the last number is a colour of the 16."""
+    """The background by `COLORFGBG`, such as `0;15`: the last number is one of 16 colours."""
     return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
 
 
@@ -213,7 +213,7 @@ def _wished_pictures(environ: Mapping[str, str]) -> Pictures | None:
 
 
 def _shade(colour: Colour, *, light: bool, exact: bool) -> str:
-    """The code of a colour among 256 or more."""
+    """The code of a colour on a terminal with 256 or more colours."""
     shade = colour.light if light else colour.dark
     if not shade:
         return colour.basic
@@ -225,7 +225,7 @@ def _shade(colour: Colour, *, light: bool, exact: bool) -> str:
 
 
 def _nearest(red: int, green: int, blue: int, *, grey: bool) -> int:
-    """The nearest of the 216 colours and, if `grey`, the 24 greys that terminals with 256 have."""
+    """The nearest colour among the 216 of a 256-colour terminal and, if `grey`, its 24 greys."""
     levels = (0, 95, 135, 175, 215, 255)
     cube = [min(range(6), key=lambda at: abs(levels[at] - part)) for part in (red, green, blue)]
     shade = max(0, min(23, round(((red + green + blue) / 3 - 8) / 10)))

@@ -1,4 +1,4 @@
-"""Lays tables out: as columns where they fit, else row by row as `heading: value`."""
+"""Lays out tables: as columns if they fit, else row by row as `heading: value`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ COLUMN_CELLS_MIN = 8
 """Narrowest column whose text is broken; a table with narrower ones is shown row by row."""
 
 _Cell = tuple[Row, str]
-"""Text of a cell, and its alignment."""
+"""The text of a cell, and its alignment."""
 
 
 def table_rows(node: "SyntaxTreeNode", width: int, theme: Theme) -> list[Row]:
@@ -44,7 +44,7 @@ def _cell(node: "SyntaxTreeNode", theme: Theme, *, heading: bool) -> _Cell:
 
 
 def _fitted(natural: list[int], least: list[int], room: int) -> list[int]:
-    """Widths of columns that fit into `room`; the widest give most."""
+    """Reduce the widths of columns to fit into `room`; the widest columns lose most."""
     ceiling = max(natural, default=0)
     while sum(fitted := _below(natural, least, ceiling)) > room:
         ceiling -= 1
@@ -71,7 +71,7 @@ def _line_rows(line: list[_Cell], columns: list[int]) -> list[Row]:
 
 
 def _records(table: list[list[_Cell]], width: int) -> list[Row]:
-    """Each row of a table as lines `heading: value`, apart from the next."""
+    """Render each row of a table as lines `heading: value`, with a blank line between rows."""
     head, *lines = table
     rows: list[Row] = []
     for at, line in enumerate(lines or [head]):

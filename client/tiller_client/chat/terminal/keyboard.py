@@ -1,4 +1,4 @@
-"""What comes from the terminal: keys, pasted text, and what the terminal itself has to say."""
+"""Reads the terminal's input: keys, pasted text, and the terminal's own reports."""
 
 from collections.abc import Callable
 from typing import TextIO
@@ -12,13 +12,13 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
 FOCUS_IN, FOCUS_OUT, ANSWER = Keys.F21, Keys.F22, Keys.F23
-"""No keyboard has these, and prompt-toolkit has no names for what they stand for here."""
+"""Keys that no keyboard has; they stand for reports that prompt-toolkit has no names for."""
 
 ANSWER_SEQUENCE = "\x1b[0n"
-"""What a terminal says when it is asked for its status."""
+"""A terminal's answer to the request for its status."""
 
 SEQUENCES = {"\x1b[I": FOCUS_IN, "\x1b[O": FOCUS_OUT, ANSWER_SEQUENCE: ANSWER}
-"""What a terminal sends when its window gets or loses the focus, and when it answers."""
+"""A terminal's reports that its window gets or loses the focus, and its answer."""
 
 
 class Keyboard(Vt100Input):
@@ -31,12 +31,12 @@ class Keyboard(Vt100Input):
         encoding = "utf-8" if stdin.encoding in ("ascii", "us-ascii") else stdin.encoding
         self.stdin_reader = PosixStdinReader(self.fileno(), "replace", encoding)
         self.answered: Callable[[], None] = lambda: None
-        """Called for each answer of the terminal."""
+        """Called for each answer from the terminal."""
         self.is_ignored = False
-        """Whether keys no longer count, as the user has left."""
+        """Whether to ignore keys, as the user has left."""
 
     def read_keys(self) -> list[KeyPress]:
-        """What was typed; answers of the terminal may come in between, even in a pasted text."""
+        """Return the typed keys, without the terminal's answers, even those within a paste."""
         keys: list[KeyPress] = []
         for press in super().read_keys():
             for _ in range(press.data.count(ANSWER_SEQUENCE)):
@@ -46,13 +46,13 @@ class Keyboard(Vt100Input):
         return [] if self.is_ignored else keys
 
     def flush_keys(self) -> list[KeyPress]:
-        """A lone Esc, which could have been the beginning of another key."""
+        """Return a lone Esc, which could have been the beginning of another key."""
         keys = super().flush_keys()
         return [] if self.is_ignored else keys
 
 
 def type_ahead(keyboard: Keyboard, typed: bytes) -> None:
-    """Let what was typed come from the keyboard before all that is typed from now on."""
+    """Let the keyboard return these keys, typed earlier, before all later ones."""
     keys: list[KeyPress] = []
     parser = Vt100Parser(keys.append)
     parser.feed_and_flush(typed.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""How things look in one terminal: width, colours, and how much is shown of a thing."""
+"""The look of lines in one terminal: width, colours, and whether items are shown whole."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,25 +10,25 @@ from tiller_client.rendering.text import Paint
 
 @dataclass
 class Look:
-    """What decides about the form of lines; `width` and `opened` may change at any time."""
+    """The settings for the look of lines; `width` and `opened` may change at any time."""
 
     width: int
-    """Columns that a line may have."""
+    """The maximum number of columns of a line."""
     theme: Theme
     opened: bool = False
-    """Whether reasoning and the output of calls are shown whole."""
+    """Whether to show reasoning and calls' output completely."""
 
     @property
     def paint(self) -> Paint:
-        """For lines of the words that other verbs use."""
+        """The paint for lines that are rendered as in other verbs."""
         return Paint(colour=self.theme.kind != "none")
 
     def fit(self, painter: Painter) -> None:
-        """Lines made from now on are as wide as the terminal is now, images as its cells are."""
+        """Adapt the width and the size of images to the terminal's present size."""
         self.width = painter.size[0] - 1
         if self.theme.pictures == "sixel":
             self.theme = replace(self.theme, cell=painter.cell or self.theme.cell)
 
     def recoloured(self, lines: Iterable[str]) -> list[str]:
-        """Finished lines with the colours of the theme in place of those of `paint`."""
+        """Replace the colours of `paint` in finished lines with the colours of the theme."""
         return [self.theme.recoloured(line) for line in lines]

@@ -1,4 +1,4 @@
-"""Tells a user who looks elsewhere that a turn has ended or something is asked."""
+"""Notifies a user who looks elsewhere that a turn has ended or a request is open."""
 
 from tiller_client.rendering.text import one_line
 from tiller_protocol.snapshot import Snapshot
@@ -8,16 +8,16 @@ TITLE_CHARS_MAX = 80
 
 
 class Notifier:
-    """What is written to the terminal besides the frame: its title, a bell, a notification."""
+    """Makes the escapes for the window's title, a bell and a notification."""
 
     def __init__(self) -> None:
         self.has_focus = True
-        """Until the terminal says otherwise; many never do."""
+        """Whether the window has the focus; many terminals never report that it has not."""
         self._happened = False
         self._title = ""
 
     def happened(self) -> None:
-        """Something happened that the user may wait for."""
+        """Note an event that the user may be waiting for."""
         self._happened = True
 
     def take(self, snapshot: Snapshot) -> str:
@@ -35,7 +35,7 @@ class Notifier:
 
 
 def _title(snapshot: Snapshot) -> str:
-    """What the session is doing, and its name."""
+    """The window's title: the session's status and name."""
     if snapshot.requests:
         mark = "? "
     elif snapshot.turn is not None:

@@ -1,4 +1,4 @@
-"""Other programs in the same terminal: the user's editor, a pager, the shell behind Ctrl-Z."""
+"""Runs other programs in the same terminal: the user's editor, a pager, the shell after Ctrl-Z."""
 
 import asyncio
 import contextlib
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
 EDITOR = "vi"
-"""Where neither VISUAL nor EDITOR is set."""
+"""The editor if neither VISUAL nor EDITOR is set."""
 
 
 class Outside:
-    """Gives the terminal away for a while, and draws everything anew afterwards."""
+    """Lends the terminal to other programs, and draws everything anew afterwards."""
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
 
     def show(self, *arguments: str) -> None:
-        """Run one of our verbs, such as one that pages."""
+        """Run a verb of tiller, such as one that shows a text in a pager."""
         self._start(self._show(tiller_command(*arguments)))
 
     def edit(self) -> None:
-        """Write in the user's editor; what is written there comes back."""
+        """Open the text in the user's editor, and take back the edited text."""
         self._start(self._edit())
 
     def suspend(self) -> None:
-        """Stop, as programs do at Ctrl-Z, until the shell continues this process."""
+        """Suspend this process, as programs do at Ctrl-Z, until the shell continues it."""
         self._start(self._suspend())
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
@@ -54,7 +54,7 @@ class Outside:
                 painter.erase()
                 painter.end()
                 yield
-        finally:  # in raw mode again, or what the terminal answers would be echoed
+        finally:  # in raw mode again, or the terminal's answers would be echoed
             screen.begin()
             painter.forget()
         self._chat.app.invalidate()
@@ -70,7 +70,7 @@ class Outside:
             async with self._given_away():
                 editor.put(await asyncio.to_thread(_edited, command, editor.whole()))
         except (OSError, subprocess.CalledProcessError) as error:
-            self._chat.say(f"nothing was changed: {error}")
+            self._chat.say(f"the editor failed, so the text is unchanged: {error}")
 
     async def _suspend(self) -> None:
         async with self._given_away():
@@ -91,7 +91,7 @@ def _edited(command: Sequence[str], text: str) -> str:
 
 
 def tiller_command(*arguments: str) -> list[str]:
-    """The command line of one of our verbs, for the same daemon."""
+    """The command line of a verb of tiller, for the same daemon."""
     remote = chosen_remote()
     host = ["--host", remote.host] if remote else []
     return [sys.executable, "-m", "tiller_client", *host, *arguments]

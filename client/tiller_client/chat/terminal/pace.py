@@ -1,8 +1,8 @@
-"""How often frames are drawn: as often as they can be told apart, and as the terminal takes them.
+"""Decides how often to draw: as often as eyes can distinguish, and as the terminal can follow.
 
-What is written to a terminal may take long to get there: ssh and the kernel buffer what a slow
-link can't carry yet. So each frame ends with a request for the terminal's status. While one is
-unanswered, events draw no other frame. Keys draw a few more, as the user waits to see them.
+Text may take long to reach the terminal, as ssh and the kernel buffer text that a slow link can't
+carry yet. So each frame ends with a request for the terminal's status. While a request is
+unanswered, events draw no further frame. Keys draw a few more, as the user waits for their effect.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 
 FRAME_S = 1 / 30
-"""Shortest time between two frames that events cause; more can't be told apart."""
+"""Shortest time between two frames for events: nobody could see more frames."""
 
 FRAMES_IN_FLIGHT_MAX = 4
-"""Maximum number of unanswered frames when a key draws: at 300 ms, typing 13 keys a second."""
+"""Maximum number of unanswered frames for keys: enough for 13 keys a second with 300 ms latency."""
 
 ANSWER_TIMEOUT_S = 2.0
-"""After so long an answer counts as lost, and the next frame is drawn without it."""
+"""Time after which an answer counts as lost, so that the next frame is drawn without it."""
 
 
 class Pace:
-    """Decides when frames are drawn. `draw` makes one if `may_draw`, and calls `drawn`."""
+    """Decides when frames are drawn. `draw` draws a frame if `may_draw`, and then calls `drawn`."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class Pace:
         *,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
-        """`seen` is called when the terminal shows all frames drawn so far, as far as is known."""
+        """`seen` is called when, as far as is known, the terminal shows all frames drawn so far."""
         self.asks = False
-        """Whether frames ask for the status: from the terminal's first answer on."""
+        """Whether frames ask for the terminal's status: from its first answer on."""
         self._draw = draw
         self._seen = seen
         self._answer_timeout_s = answer_timeout_s
@@ -43,58 +43,58 @@ class Pace:
         self._all_answered = asyncio.Event()
         self._is_for_key = False
         self._is_postponed = False
-        """Whether a frame was asked for and could not be drawn."""
+        """Whether a frame was wanted but could not be drawn."""
         self._settles = False
 
     def begin(self) -> None:
-        """The terminal was asked for the first time, or again after another program had it."""
+        """Note a request for the status, at first or after another program had the terminal."""
         self.asks = self._settles = False
         self._asked()
 
     def answered(self) -> None:
-        """The terminal has answered, so it shows one more frame."""
+        """Note that the terminal has answered, so it shows one more frame."""
         self.asks = not self._settles
         self._arrived(max(0, self._in_flight - 1))
 
     async def settle(self) -> None:
-        """Stop asking, and return when all answers are here: other programs would read them."""
+        """Stop asking, and return when all answers have arrived: other programs would read them."""
         self.asks, self._settles = False, True
         await self._all_answered.wait()
 
     def key_came(self) -> None:
-        """The next frame shows the effect of a key."""
+        """Note that the next frame shows the effect of a key."""
         self._is_for_key = True
 
     def may_draw(self) -> bool:
-        """Whether a frame may be drawn now; if not, one is drawn as soon as it may."""
+        """Whether a frame may be drawn now; otherwise, it will be drawn as soon as possible."""
         most = FRAMES_IN_FLIGHT_MAX if self._is_for_key else 1
         self._is_postponed = self.asks and self._in_flight >= most
         return not self._is_postponed
 
     def soon(self) -> None:
-        """Draw once, as soon as the last frame is old enough."""
+        """Draw one frame, as soon as the last frame is old enough."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(self._wait_s, self._draw_due)
 
     async def rest(self) -> None:
-        """Return when the last frame is old enough for another one."""
+        """Return when the last frame is old enough for the next one."""
         await asyncio.sleep(self._wait_s)
 
     def drawn(self) -> None:
-        """A frame was drawn, for whatever reason."""
+        """Note that a frame was drawn, for whatever reason."""
         self._drawn_at = time.monotonic()
         self._is_for_key = False
         self.stop()
 
     def written(self, *, asked: bool) -> None:
-        """The frame is on its way, with a request for the status behind it if `asked`."""
+        """Note that the frame was written, with a request for the status if `asked`."""
         if asked:
             self._asked()
         elif not self._in_flight:
             self._seen()
 
     def stop(self) -> None:
-        """Cancel the frame that events have asked for."""
+        """Cancel the frame that `soon` has planned."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

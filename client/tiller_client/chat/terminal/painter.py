@@ -1,7 +1,7 @@
 """Draws the live part at the bottom of a terminal, below lines that stay.
 
-Every frame is one write, so that a terminal that knows synchronized updates never shows half of
-one, and others hardly ever. How often there is one is for `pace`.
+Every frame is one write. So a terminal that knows synchronized updates never shows half a frame,
+and other terminals hardly ever do. `pace` decides how often a frame is drawn.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 ERASE_BELOW = "\x1b[J"
 ERASE_REST = "\x1b[K"
 MODES_ON, MODES_OFF = "\x1b[?2004h\x1b[?1004h", "\x1b[?2004l\x1b[?1004l"
-"""Bracketed paste, and reports of the focus."""
+"""Turn bracketed paste and focus reports on and off."""
 
 ASK = "\x1b[5n"
-"""Asks the terminal for its status; it answers when it has shown what is before."""
+"""Asks for the terminal's status; the answer means that it has shown all text before this."""
 
 PLAIN = "\x1b[0m"
 
@@ -37,27 +37,27 @@ REFLOWING = (
     *("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID"),
     *("KONSOLE_VERSION", "GHOSTTY_RESOURCES_DIR", "ITERM_SESSION_ID", "WT_SESSION"),
 )
-"""Variables of terminals that wrap their lines anew when they are resized.
+"""Variables by which to recognise terminals that wrap their lines anew when they are resized.
 
-Others cut them. Where that is wrong, a resize leaves an old row of the live part behind, or erases
-a row too many above it, so an unknown terminal counts as one that cuts.
+Other terminals are assumed to cut lines. If that is wrong, a resize leaves an old row of the live
+part behind; the opposite mistake would erase a row above it.
 """
 
 
 class Frame(NamedTuple):
-    """What the live part shows: rows of at most the terminal's width, with colours."""
+    """The rows of the live part, with colours, none wider than the terminal, and the cursor."""
 
     rows: Sequence[str]
     cursor: tuple[int, int] | None
-    """Row and column, from 0; none: the cursor is hidden."""
+    """Row and column, from 0; `None`: the cursor is hidden."""
 
 
 class Painter:
-    """The live part of one terminal. Nothing else may write to it between two frames."""
+    """Draws the live part of one terminal, to which nothing else may write between two frames."""
 
     def __init__(self, descriptor: int, environ: Mapping[str, str]) -> None:
         self.is_ours = False
-        """Whether the terminal is drawn on now, not lent to another program."""
+        """Whether the terminal is used now, rather than lent to another program."""
         self._descriptor = descriptor
         self._reflows = any(environ.get(name) for name in REFLOWING)
         self._rows: Sequence[str] = ()
@@ -67,7 +67,7 @@ class Painter:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the terminal now."""
+        """The present size of the terminal in columns and rows."""
         try:
             size = os.get_terminal_size(self._descriptor)
         except OSError:
@@ -76,7 +76,7 @@ class Painter:
 
     @property
     def cell(self) -> tuple[int, int] | None:
-        """Width and height of a cell in pixels now; many terminals do not tell."""
+        """The present width and height of a cell in pixels; many terminals do not report them."""
         try:
             answer = fcntl.ioctl(self._descriptor, termios.TIOCGWINSZ, bytes(_WINDOW.size))
         except OSError:
@@ -86,22 +86,22 @@ class Painter:
         return cell if all(cell) else None
 
     def begin(self) -> None:
-        """Let the terminal mark pasted text, tell when its window gets the focus, and answer."""
+        """Make the terminal mark pasted text and report the focus, and ask for its status."""
         self.is_ours = True
         self._write(MODES_ON + ASK)
 
     def end(self) -> None:
-        """Take back what `begin` has changed."""
+        """Undo the changes of `begin`."""
         self.is_ours = False
         self._write(MODES_OFF + WRAP + SHOW_CURSOR)
 
     def paint(
         self, above: Sequence[str], frame: Frame, columns: int, extra: str = "", ask: str = ""
     ) -> bool:
-        """Add lines above the live part, which stay, and make the live part look like `frame`.
+        """Add lines that stay above the live part, and make the live part look like `frame`.
 
-        `extra` is written as it is: a bell, a title. So is `ask`, but only if anything else is
-        written; returns whether it is.
+        `extra`, such as a bell or a title, is written unchanged. So is `ask`, if anything else is
+        written. Return whether anything was written.
         """
         begin = self._to_top(columns)
         if above or columns != self._columns:
@@ -125,18 +125,18 @@ class Painter:
         return bool(written)
 
     def erase(self) -> None:
-        """Remove the live part; the cursor is where it began."""
+        """Remove the live part; the cursor is then at its first row."""
         if self._rows:
             columns, _ = self.size
             self._write(f"{self._to_top(columns)}{ERASE_BELOW}{SHOW_CURSOR}")
         self._rows, self._cursor_row, self._columns = (), 0, 0
 
     def forget(self) -> None:
-        """Take the screen as it is, as something else has written to it."""
+        """Forget the live part, as another program has written to the screen."""
         self._rows, self._cursor_row, self._columns = (), 0, 0
 
     def _to_top(self, columns: int) -> str:
-        """Move to the first row of what is drawn now."""
+        """The escape that moves to the first row of the present live part."""
         above = self._cursor_row
         if self._reflows and self._columns and columns < self._columns:
             rows = self._rows[: self._cursor_row]
@@ -144,13 +144,13 @@ class Painter:
         return ("\r" + f"\x1b[{above}A") if above else "\r"
 
     def _difference(self, frame: Frame) -> tuple[str, int]:
-        """Return what turns the rows on the screen into the frame, and the row where that ends."""
+        """The text that turns the rows on the screen into the frame, and the row where it ends."""
         parts: list[str] = []
         at = 0
         for number, row in enumerate(frame.rows):
             if number < len(self._rows) and self._rows[number] == row:
                 continue
-            # A row may end in the last column, where erasing the rest would erase its end.
+            # Erase first: after a row that fills the last column, erasing would remove its end.
             parts.append("\r\n" * (number - at) + f"\r{ERASE_REST}{row}{PLAIN}")
             at = number
         if len(frame.rows) < len(self._rows):

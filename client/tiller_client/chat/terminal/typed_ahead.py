@@ -1,4 +1,4 @@
-"""What is typed before the chat can read keys: it is kept and not echoed, and Enter stays Enter."""
+"""Keeps keys that are typed before the chat can read them: not echoed, and Enter stays Enter."""
 
 import fcntl
 import os
@@ -8,16 +8,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 _INPUT, _LOCAL, _CHARACTERS = 0, 3, 6
-"""Where `tcgetattr` has these modes."""
+"""Positions of these modes in the result of `tcgetattr`."""
 
 _COUNT = struct.Struct("i")
 
 
 @contextmanager
 def kept(descriptor: int) -> Generator[bytes]:
-    """Keep what is typed during the block; gives what was typed before it.
+    """Keep the keys typed during the block, for a later reader; yield those typed before.
 
-    Before the block the terminal turned Enter into newlines. Ctrl-C still interrupts.
+    Before the block, the terminal turned Enter into newlines. Ctrl-C still interrupts.
     """
     before = termios.tcgetattr(descriptor)
     modes = termios.tcgetattr(descriptor)
@@ -33,7 +33,7 @@ def kept(descriptor: int) -> Generator[bytes]:
 
 
 def _waiting(descriptor: int) -> bytes:
-    """What can be read at once."""
+    """The bytes that can be read without waiting."""
     answer = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_COUNT.size))
     (count,) = _COUNT.unpack(answer)
     return os.read(descriptor, count) if count else b""

@@ -1,7 +1,7 @@
 """`init`: finds providers, writes a first configuration, and tries the model once.
 
-The daemon knows the well-known keys and looks for servers on this machine; which keys are set is
-decided here. An existing configuration is never changed.
+The daemon knows the well-known keys and looks for servers on this machine. This module checks which
+keys are set. It never changes an existing configuration.
 """
 
 import contextlib
@@ -172,7 +172,9 @@ def _write(path: Path, text: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise TillerError(f"{path} has just been made by another program; it was kept") from None
+        raise TillerError(
+            f"another program has just created {path}; it was not overwritten"
+        ) from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
 
