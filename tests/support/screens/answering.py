@@ -73,7 +73,7 @@ STATES = (
     State("command", "A command waits for approval; `y` was pressed.", command, main=True),
     State("edit", "A change waits for approval.", edit),
     State("several", "Two questions are open.", several),
-    State("question", "The model asks.", question),
-    State("reason", "No, with a reason.", reason),
-    State("elsewhere", "Somebody else has answered, in Neovim.", elsewhere),
+    State("question", "The model asks a question.", question),
+    State("reason", "Rejecting with a reason.", reason),
+    State("elsewhere", "The request was answered in Neovim.", elsewhere),
 )

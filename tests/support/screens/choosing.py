@@ -109,18 +109,18 @@ async def help_(stage: Stage) -> None:
 
 
 STATES = (
-    State("slash", "Commands, behind `/`.", slash),
-    State("files", "Files, behind `@`.", files),
-    State("models", "The model, with `Alt-M`.", models, main=True),
-    State("variants", "Its variant, with `Alt-V`.", variants),
-    State("agents", "The agent.", agents),
-    State("sessions", "Another session.", sessions, alone=True),
-    State("search", "Finding a session by what was said in it.", search, alone=True),
+    State("slash", "Commands, after `/`.", slash),
+    State("files", "Files, after `@`.", files),
+    State("models", "Choosing the model, with `Alt-M`.", models, main=True),
+    State("variants", "Choosing its variant, with `Alt-V`.", variants),
+    State("agents", "Choosing the agent.", agents),
+    State("sessions", "Choosing another session.", sessions, alone=True),
+    State("search", "Finding a session by its conversation.", search, alone=True),
     State("points", "Turns to go back to, with `Esc` `Esc`.", points),
-    State("back_to", "How to go back.", back_to),
-    State("paste", "A pasted text is one word.", paste),
+    State("back_to", "Ways to go back.", back_to),
+    State("paste", "A pasted text, shown as one word.", paste),
     State("written_before", "Finding an earlier input, with `Ctrl-R`.", written_before, alone=True),
-    State("several_lines", "Several lines.", several_lines),
+    State("several_lines", "A message of several lines.", several_lines),
     State("unknown", "A command that does not exist.", unknown),
     State("help", "The keys and commands.", help_),
 )

@@ -171,7 +171,7 @@ STATES = (
     State("background", "A command goes on in the background.", background),
     State("own_command", "The user's own command.", own_command),
     State("compacted", "History was summarised.", compacted),
-    State("limited", "The limit of steps is reached.", limited),
+    State("limited", "The step limit is reached.", limited),
     State("away", "The daemon is stopped; what is typed stays.", away, alone=True),
     State("back", "The daemon is back.", back, alone=True),
 )
