@@ -1,12 +1,12 @@
-"""Draws every state of `tiller chat` into docs/chat, with a page that shows them all.
+"""Draws every state of `tiller chat` into docs/chat, and writes a page that shows the pictures.
 
     .venv/bin/python scripts/chat_screens.py
     .venv/bin/python scripts/chat_screens.py --everything --into /tmp/screens diff edit
 
-The real daemon with a scripted model, on a terminal. A run draws the same as the one before: times
-and paths are replaced. Beside the pictures of 80 columns in dark colours, the main states are drawn
-in both sizes and palettes; with `--everything` all of them are. Elsewhere than in docs/chat, each
-is written as text, too.
+Runs the real daemon with a scripted model on a terminal. Times and paths are replaced, so that
+every run draws the same pictures. Every state is drawn in 80 columns and dark colours; the main
+states, or with `--everything` all states, are drawn in both sizes and palettes. Outside docs/chat,
+each state is written as text, too.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from support.screens.stage import CONFIG, Stage, State, make_workspace  # noqa: 
 DOCS = ROOT / "docs/chat"
 SIZES = ((80, 24), (200, 50))
 SHOWN_AS = "/home/ann/accounts"
-"""The workspace in the pictures; the real path is as long, so that lines break alike."""
+"""The workspace shown in the pictures; the real path is as long, so that lines break alike."""
 
 
 PAGE = """\
@@ -40,7 +40,7 @@ Written by `scripts/chat_screens.py`, with a scripted model.
 
 
 async def play(state: State, size: tuple[int, int], palette: Palette, into: Path) -> None:
-    """Play a state and draw it; in the first palette it is written as text, too."""
+    """Play a state and draw it; in the first palette, write it as text, too."""
     prefix = "s" * (len(SHOWN_AS) - len("/tmp/12345678"))
     with (
         tempfile.TemporaryDirectory(prefix="d-", dir="/tmp") as home,
@@ -72,7 +72,7 @@ async def _write(
 
 
 async def play_all(arguments: argparse.Namespace) -> None:
-    """Play what was asked for, in every size and palette that it is drawn in; write the page."""
+    """Play the requested states in each size and palette that is due, and write the page."""
     arguments.into.mkdir(exist_ok=True)
     for state in STATES:
         if arguments.states and state.name not in arguments.states:
@@ -87,7 +87,7 @@ async def play_all(arguments: argparse.Namespace) -> None:
 
 
 def _entry(state: State) -> str:
-    """What the page has about a state."""
+    """Return the section of the page about a state."""
     first = f"{state.name}-{SIZES[0][0]}x{SIZES[0][1]}-{PALETTES[0].theme}.png"
     others = [
         f"[{columns} columns, {palette.theme}]({state.name}-{columns}x{lines}-{palette.theme}.png)"
@@ -102,9 +102,9 @@ def _entry(state: State) -> str:
 def main() -> None:
     """Read the arguments and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("states", nargs="*", help="only these states")
+    parser.add_argument("states", nargs="*", help="draw only these states")
     parser.add_argument("--into", type=Path, default=DOCS)
-    parser.add_argument("--everything", action="store_true", help="every size and palette")
+    parser.add_argument("--everything", action="store_true", help="draw all sizes and palettes")
     trio.run(play_all, parser.parse_args())
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks sizes that a reviewer would otherwise have to count, field descriptions and cited handles.
+"""Checks the sizes of files, functions and classes, field descriptions and cited handles.
 
     .venv/bin/python scripts/gates.py [ROOT]
 
-Prints each violation and ends with status 1 if there is any. The tables below hold what was over a
-limit when the gate was built: an entry may only shrink, and goes when its code is within the limit.
+Prints each violation and exits with status 1 if there is one. The tables below list code that is
+allowed to exceed a limit: an entry may only shrink, and goes when its code is within the limit.
 """
 
 import ast
@@ -21,16 +21,16 @@ MEASURED = (*PRODUCT, "scripts")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 FOLDER_MODULES_MAX = 25
-"""What a folder may contain before a newcomer can't take it in at once; then it is two features."""
+"""Modules in a folder that a newcomer can still take in; a larger folder holds two features."""
 
 FIELDS_MAX = 12
-"""What a struct or dataclass may declare: beyond this it is a bag that everything is passed in."""
+"""Fields that a struct or dataclass may declare; a larger one is a bag for everything."""
 
 ATTRIBUTES_MAX = 16
-"""What `__init__` may set: state that a class keeps to itself is easier to follow than a bag."""
+"""Attributes that `__init__` may set; a class with more has too much state to follow."""
 
 FIELDS_UNEXPLAINED_MAX = 4
-"""A struct or dataclass with more fields documents each one; a test checks those of the wire."""
+"""A struct or dataclass with more fields documents each one; a test checks the wire's structs."""
 
 WIRE = (
     "protocol/tiller_protocol/",
@@ -39,10 +39,10 @@ WIRE = (
     "daemon/tiller_daemon/models/dialects/openai_responses/frames.py",
     "daemon/tiller_daemon/tools/web/sourcegraph_stream.py",
 )
-"""Where structs mirror messages or files, whose fields others decide: they may have more."""
+"""Places whose structs may have more fields, since they mirror messages or files of others."""
 
 HANDLE = re.compile(r"\b[GBT][1-9][0-9]?\b")
-"""A handle of docs/guarantees.md: tests cite them, the product states the promise itself."""
+"""A handle from docs/guarantees.md: tests cite handles, the product states the promise itself."""
 
 LARGE_BUNDLES = {
     "daemon/tiller_daemon/models/base.py:ModelRequest": 14,
@@ -52,14 +52,14 @@ LARGE_CLASSES: dict[str, int] = {}
 
 
 def main(root: Path) -> int:
-    """Measure the tree, print what is wrong, and return the exit status."""
+    """Measure the tree, print the violations, and return the exit status."""
     found = sorted(violations(root))
     print("\n".join(found) or "gates: everything is within its limits")
     return 1 if found else 0
 
 
 def violations(root: Path) -> Iterator[str]:
-    """Yield a line for each violation below a root: where it is, and what is wrong."""
+    """Yield a line for each violation below a root, with its place and the problem."""
     files: dict[str, int] = {}
     folders: Counter[str] = Counter()
     functions: dict[str, int] = {}
@@ -87,7 +87,7 @@ def violations(root: Path) -> Iterator[str]:
 
 
 def _declared(node: ast.ClassDef) -> int:
-    """How many fields a struct or dataclass declares."""
+    """Return the number of fields that a struct or dataclass declares."""
     return sum(map(_is_field, node.body))
 
 
@@ -98,7 +98,7 @@ def _is_field(statement: ast.stmt) -> bool:
 
 
 def _undocumented(node: ast.ClassDef, place: str) -> Iterator[str]:
-    """Yield a line for each field of a large struct or dataclass that no text explains."""
+    """Yield a line for each field of a large struct or dataclass that has no description."""
     if _declared(node) <= FIELDS_UNEXPLAINED_MAX:
         return
     for field, after in zip(node.body, [*node.body[1:], None], strict=True):
@@ -115,7 +115,7 @@ def _is_text(statement: ast.stmt | None) -> bool:
 
 
 def _assigned(node: ast.ClassDef) -> int:
-    """How many attributes the `__init__` of a class sets."""
+    """Return the number of attributes that the `__init__` of a class sets."""
     made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
     stored = [one for init in made for one in ast.walk(init) if isinstance(one, ast.Attribute)]
     return len({one.attr for one in stored if ast.unparse(one.value) == "self" and _is_set(one)})
@@ -134,14 +134,14 @@ def _handles(root: Path) -> Iterator[str]:
 
 
 def _sources(root: Path, directories: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the place of each source file below the root, and its text."""
+    """Yield the path of each source file, relative to the root, and its text."""
     for directory in directories:
         for path in sorted((root / directory).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path.read_text()
 
 
 def _over(what: str, sizes: dict[str, int], limit: int, excepted: dict[str, int]) -> Iterator[str]:
-    """Yield what is over its limit, and what an exception no longer fits."""
+    """Yield a line for each size over its limit, and for each exception that is out of date."""
     for place, size in sizes.items():
         if size > excepted.get(place, limit):
             yield f"{place}: {size} {what}, more than {excepted.get(place, limit)}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Fills in what docs/protocol.md takes from the code, and writes the types for TypeScript.
+"""Fills the generated sections of docs/protocol.md and writes the types for TypeScript.
 
     .venv/bin/python scripts/protocol_page.py
 
-Run it after a change of the wire or of `client/examples`; a test fails until then.
+Run it after you change the wire or `client/examples`; a test fails until you do.
 """
 
 import ast
@@ -38,7 +38,7 @@ TYPES = ROOT / "client" / "typescript" / "src" / "protocol.ts"
 SECTION = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 EXAMPLE = "example in "
-"""Begins the name of a section that is the example in the docstring of a module."""
+"""Begins the name of a section whose text is the example in a module's docstring."""
 
 LIMITS = (
     ("a message, either way", MESSAGE_BYTES_MAX, "bytes"),
@@ -54,7 +54,7 @@ LIMITS = (
 
 
 def filled(page: str) -> str:
-    """The page with every generated section as it should be."""
+    """Return the page with every generated section up to date."""
     return SECTION.sub(lambda found: found[1] + _section(found[2]) + found[3], page)
 
 
@@ -83,7 +83,7 @@ def _section(name: str) -> str:
 def _messages(
     title: str, structs: Iterable[type[Struct]], starred: Iterable[type[Struct]] = ()
 ) -> str:
-    """A row for each type: its tag, and the docstring without its line breaks."""
+    """Return a table with each type's tag and its docstring on one line."""
     rows = (
         (
             f"`{struct.__struct_config__.tag}`{' *' if struct in starred else ''}",

@@ -1,7 +1,7 @@
-"""What all tests share: the daemon's own log lines go nowhere, so that a run reads quietly.
+"""Settings for all tests: the daemon's own log lines are dropped, so that the output stays short.
 
-Which tests go to the same worker: those that judge one batch of simulated programs. And that
-nothing which a test started outlives the run, however it ends.
+Tests that judge one batch of simulated programs go to the same worker. Nothing that a test has
+started outlives the run, however the run ends.
 """
 
 import gc
@@ -29,7 +29,7 @@ def _drop(_logger: WrappedLogger, _method: str, _event: EventDict) -> EventDict:
 
 structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
 
-# No test is about time: a machine with too much to do takes as long as it takes.
+# No test measures time, so a busy machine may take as long as it needs.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
@@ -49,7 +49,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Begin again below a process that ends with the run whatever its tests have started."""
+    """Restart the run below a process that kills, at its end, all that the tests have started."""
     if sys.platform == "linux" and contained.CONTAINED not in os.environ:
         os.environ[contained.CONTAINED] = "1"
         guard = [sys.executable, "-I", "-S", contained.__file__]
@@ -57,7 +57,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is loaded by now, a million objects, to no collection of garbage any more."""
+    """Exempt the million objects that are loaded by now from garbage collection."""
     gc.collect()
     gc.freeze()
 

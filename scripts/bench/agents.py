@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Shows the results of all agents side by side: a table of medians, and a picture.
+"""Compares the results of all agents: prints a table of medians and draws a picture.
 
     .venv/bin/python scripts/bench/agents.py [RESULTS] [--picture FILE.svg]
 
-RESULTS has one run per line, as `docs/performance/peers.jsonl`. The picture needs matplotlib, which
-is not among the packages for development.
+RESULTS has one run per line, like `docs/performance/peers.jsonl`. The picture needs matplotlib,
+which `scripts/setup` does not install.
 """
 
 import argparse
@@ -20,14 +20,14 @@ COLOURS = ("tab:blue", "tab:green", "tab:purple", "tab:gray", "tab:red")
 STEPS_PER_POINT = 10
 
 FAILED = ("died", "failed", "error", "timeout", "torn")
-"""How runs ended whose figures mean nothing."""
+"""Outcomes of runs whose figures mean nothing."""
 
 Run = dict[str, Any]
 Figure = Callable[[list[Run]], float | None]
 
 
 def _median_of(name: str, scale: float = 1.0, **wanted: object) -> Figure:
-    """The median of a field over the runs with these values."""
+    """Return a function that takes the median of a field over the runs with the wanted values."""
 
     def figure(runs: list[Run]) -> float | None:
         values = [
@@ -43,7 +43,7 @@ def _median_of(name: str, scale: float = 1.0, **wanted: object) -> Figure:
 
 
 def _cpu_of_step(test: str, steps: int) -> Figure:
-    """CPU milliseconds that each step after the first adds."""
+    """Return a function that computes how many CPU milliseconds each step after the first adds."""
     all_of_them, one = (_median_of("cpu", 1000, test=test, tool="shell", k=k) for k in (steps, 1))
 
     def figure(runs: list[Run]) -> float | None:
@@ -104,7 +104,7 @@ def _rounded(value: float | None) -> str:
 
 
 def table(runs: Sequence[Run]) -> str:
-    """The medians as a table in Markdown."""
+    """Return the medians as a Markdown table."""
     by_agent = [[run for run in runs if run["agent"] == agent] for agent in AGENTS]
     rows = [
         [name, *(_rounded(figure(of_agent)) for of_agent in by_agent)]
@@ -115,10 +115,10 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Draw steps, sessions at once and deltas."""
+    """Draw the figures for steps, concurrent sessions and deltas."""
     from matplotlib import pyplot  # pyright: ignore[reportMissingImports]
 
-    pyplot.rcParams["svg.hashsalt"] = "tiller"  # The same results make the same file.
+    pyplot.rcParams["svg.hashsalt"] = "tiller"  # Equal results must give identical files.
     figure, ((steps, cpu), (latency, deltas)) = pyplot.subplots(2, 2, figsize=(9.5, 7))
     steps.set(title="Steps", xlabel="step of a turn (one echo each)", yscale="log")
     steps.set_ylabel("response to next request, ms")

@@ -1,11 +1,11 @@
-"""What `tiller chat` costs: its start, typing while an answer streams, its CPU time and memory.
+"""Measures `tiller chat`: start, typing while an answer streams, CPU time and memory.
 
-Also with 10,000 items in the session, and on a link that shows everything 300 ms late.
+Includes a session with 10,000 items, and a link that shows everything 300 ms late.
 
     .venv/bin/python scripts/bench/chat.py
 
-A scripted model streams 1,000 pieces in a second; meanwhile keys are typed, one after another, each
-as soon as the one before is on the screen.
+A scripted model streams 1,000 pieces in a second. Meanwhile the script types keys, each as soon as
+the previous key is on the screen.
 """
 
 import os
@@ -33,31 +33,31 @@ STARTS = 5
 ITEMS = 10_000
 LATE_S = 0.3
 BLOCKS, PIECES = 60, 17
-"""A block is a paragraph of so many pieces, sixty of them in a second."""
+"""Blocks in an answer, and pieces in a block; a block is a paragraph, and 60 take a second."""
 
 KEYS_AT_ONCE = 20
-"""After so many the text is cleared, so that it stays one row."""
+"""After this many keys the text is cleared, so that it stays on one row."""
 
 READY, CLEAR = "write a message", "\x15"
 PARAGRAPH = "Lorem ipsum dolor **sit** amet, `code` and more words here. " * 3 + "\n\n"
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
+    """Return the CPU seconds that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int) -> float:
-    """Megabytes that a process has resident now."""
+    """Return the resident memory of a process in megabytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float, float]:
-    """Open a chat; returns it with the seconds until it is drawn, and until it shows a key.
+    """Open a chat; return it, the seconds until it is drawn, and those until it shows a key.
 
-    The terminal shows nothing meanwhile: it would take longer for many lines than tiller.
+    The terminal emulator draws nothing meanwhile, as many lines would take it longer than tiller.
     """
     began = time.perf_counter()
     chat = ChatTerminal.start(daemon, "chat", *arguments)
@@ -68,7 +68,7 @@ async def start(daemon: Daemon, *arguments: str) -> tuple[ChatTerminal, float, f
 
 
 async def starts(daemon: Daemon, *arguments: str) -> str:
-    """Open a chat several times; says how long it takes."""
+    """Open a chat several times and describe how long it takes."""
     drawn: list[float] = []
     typed: list[float] = []
     cpu: list[float] = []
@@ -86,13 +86,13 @@ async def starts(daemon: Daemon, *arguments: str) -> str:
 
 
 def _children_cpu_s() -> float:
-    """CPU seconds of the processes that have ended."""
+    """Return the CPU seconds of the child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def fill(daemon: Daemon) -> str:
-    """A session with many items."""
+    """Make a session with many items; return its id."""
     with DaemonConnection(daemon.places, "bench") as connection:
         created = connection.ask(SessionCreate(str(daemon.scripts)), Created)
         for number in range(ITEMS):
@@ -102,9 +102,9 @@ def fill(daemon: Daemon) -> str:
 
 
 async def type_late(chat: ChatTerminal) -> tuple[float, int]:
-    """Type while everything is seen late.
+    """Type on a link that delays everything.
 
-    Returns the median seconds from key to screen, and the most frames between two looks.
+    Return the median seconds from key to screen, and the most frames that were under way at once.
     """
     chat.press("go\r")
     taken: list[float] = []
@@ -123,7 +123,7 @@ async def type_late(chat: ChatTerminal) -> tuple[float, int]:
 
 
 async def type_while_streaming(chat: ChatTerminal) -> list[float]:
-    """Type keys until the turn has ended; returns the seconds from each key to its echo."""
+    """Type keys until the turn has ended; return the seconds from each key to its echo."""
     chat.press("go\r")
     await chat.shows("steer with Enter")
     taken: list[float] = []
@@ -140,7 +140,7 @@ async def type_while_streaming(chat: ChatTerminal) -> list[float]:
 
 
 def script(daemon: Daemon) -> str:
-    """A model that streams for a second."""
+    """Write the script of a model that streams for a second; return the model's name."""
     pause = WaitPart(1 / BLOCKS)
     parts = tuple(p for _ in range(BLOCKS) for p in (TextPart(PARAGRAPH, pieces=PIECES), pause))
     return daemon.script(ScriptStep(parts=parts))

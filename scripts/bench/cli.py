@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How long the thin client takes, as whole processes: `--help`, one request, one empty turn.
+"""Measures how long runs of the thin client take: `--help`, one request, one empty turn.
 
-The modules are compiled first, as an installation has them. Run with the project's Python. Starts
-daemons of its own with a scripted model, in a directory that is removed. Prints the median, the
-best and the worst of each, and the median processor time of all processes that have ended, which a
-busy machine does not change much; all in milliseconds. The target for `--help` is 100 ms.
+Run it with the project's Python. It first compiles the modules, as an installation does, and starts
+its own daemons with a scripted model in a directory that it removes. For each command it prints the
+median, best and worst time, and the median CPU time of all processes that have ended, which a busy
+machine hardly changes. All are in milliseconds. The target for `--help` is 100 ms.
 """
 
 import compileall
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def compile_project() -> None:
-    """Compile the modules of the project, also where Python is told not to write bytecode."""
+    """Compile the project's modules, even where Python is told not to write bytecode."""
     for name in ("client", "daemon", "protocol"):
         compileall.compile_dir(ROOT / name, quiet=1)
 
@@ -59,7 +59,7 @@ def compile_project() -> None:
 def measure(
     name: str, command: list[str], environment: dict[str, str], after: list[str] | None = None
 ) -> None:
-    """Run `command` `ROUNDS` times, one after the other; `after` each, unmeasured, another one."""
+    """Run `command` `ROUNDS` times and print its times; run `after`, unmeasured, after each."""
     taken_ms: list[float] = []
     cpu_ms: list[float] = []
     for _ in range(ROUNDS):
@@ -75,13 +75,13 @@ def measure(
 
 
 def children_cpu_s() -> float:
-    """Processor time of all processes that were waited for, in seconds."""
+    """Return the CPU seconds of all child processes that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def run(command: list[str], environment: dict[str, str]) -> None:
-    """Run one process to its good end, with its output kept off the screen."""
+    """Run one process, which must succeed, and hide its output."""
     subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What completing `@file` takes in a large repository, key by key.
+"""Measures how long completing `@file` takes in a large repository, key by key.
 
     .venv/bin/python scripts/bench/completion.py [--files 50000]
 
-The counts say how many paths a key ranks; they are the same on every machine.
+The counts say how many paths are ranked after a key; they are the same on every machine.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TYPED = ("r", "re", "rec", "reco", "retro", "rvm", "recontro/a", "recontro.p")
 
 
 def main() -> None:
-    """Make a repository, list its files, and type."""
+    """Make a repository, list its files, and complete what is typed."""
     parser = argparse.ArgumentParser(description="Measure the completion of file names.")
     parser.add_argument("--files", type=int, default=50_000)
     options = parser.parse_args()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How fast the daemon is, end to end: real processes, real sockets, HTTP to a model server here.
+"""Measures the daemon end to end: real processes, real sockets, HTTP to a local model server.
 
     .venv/bin/python scripts/bench/daemon.py [--quick] [--only start,turn,...] [--home DIR]
                                              [--slow-disk MS]
 
-Prints one table; what its figures mean, and their budgets, is in docs/performance.md. `--home` is
-where homes are made: on a disk whose fsync is slow the figures that wait for the log show the disk
-(its fdatasync is printed first), in /dev/shm they show the program. `--slow-disk 10` makes every
-sync of the daemon take 10 ms longer (needs `cc`). `--quick` takes a minute.
+Prints one table; docs/performance.md explains its figures and their budgets. `--home` names the
+directory for the daemons' homes. Figures that wait for the log show the speed of the disk there
+(its fdatasync time is printed first), or of the program in /dev/shm. `--slow-disk 10` makes every
+sync by the daemon take 10 ms longer (needs `cc`). `--quick` takes a minute.
 """
 
 import argparse
@@ -42,16 +42,16 @@ STAGES = (
     "stream's end to turn_ended",
 )
 SESSION_TURNS = 25
-"""Turns in one session before the next one is made, so that history stays as short as it is."""
+"""Turns in one session before a new session is made, so that the history stays short."""
 
 
 def main() -> None:
-    """Measure the parts that were asked for and print the table."""
+    """Measure the requested parts and print the table."""
     parser = argparse.ArgumentParser(description="Measure the daemon end to end.")
-    parser.add_argument("--quick", action="store_true", help="a sanity run of a minute")
-    parser.add_argument("--only", help=f"of {','.join(PARTS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="run a short check of about a minute")
+    parser.add_argument("--only", help=f"parts to run, of {','.join(PARTS)}; default: all")
     parser.add_argument("--home", type=Path, help="directory for homes; default: a temporary one")
-    parser.add_argument("--slow-disk", type=float, metavar="MS", help="how much slower syncs are")
+    parser.add_argument("--slow-disk", type=float, metavar="MS", help="delay each sync by MS")
     arguments = parser.parse_args()
     parts = arguments.only.split(",") if arguments.only else list(PARTS)
     compile_project()
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 async def measure_start(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """Start to ready, `--help`, and from the command line to the first request."""
+    """Measure the daemon's start, `--help`, and the time from command line to first request."""
     count = 3 if quick else 10
     ready: list[float] = []
     cold: list[float] = []
@@ -105,10 +105,10 @@ async def measure_start(root: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def measure_turns(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """One short turn after the other: with a model that thinks, and with one that does not.
+    """Measure short turns, one after another, with a model that thinks and one that does not.
 
-    One that thinks shows each stage by itself; one that answers at once shows them on top of each
-    other, as the answer comes while the input is still on its way into the log.
+    With a model that thinks, each stage shows by itself. With one that answers at once the stages
+    overlap, as the answer arrives while the input is still being written to the log.
     """
     count = 50 if quick else 300
     with Daemon(root, model.url) as daemon:
@@ -130,7 +130,7 @@ async def measure_turns(root: Path, model: Model, *, quick: bool) -> list[Row]:
 async def _turns(
     frontend: Frontend, model: Model, count: int, *, think_ms: float
 ) -> dict[str, tuple[float, ...]]:
-    """Milliseconds of each stage of `count` turns."""
+    """Return the milliseconds that each stage took in `count` turns."""
     stages: list[tuple[float, ...]] = []
     session_id = ""
     for number in range(count):
@@ -154,7 +154,7 @@ async def _turns(
 
 
 async def measure_streams(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """One long answer: as fast as it is taken, and a piece every 2 ms."""
+    """Measure one long answer at full speed, and one with a piece every 2 ms."""
     rows: list[Row] = []
     full = 20_000
     paced = 1_000 if quick else 2_000
@@ -186,7 +186,7 @@ IN_SANDBOX = "the same, in the sandbox"
 
 
 async def measure_steps(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """The time between the end of a response and the next request, with tools in between."""
+    """Measure the time from the end of a response to the next request, with tools in between."""
     steps = 50 if quick else 200
     echo = Play("", rounds=steps, commands=["echo step-{n}"])
     read = Play("", rounds=steps, path="README.md")
@@ -215,7 +215,7 @@ async def measure_steps(root: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def measure_many(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """A hundred sessions at once, each with 200 deltas at 100 a second."""
+    """Measure a hundred concurrent sessions, each with 200 deltas at 100 a second."""
     count = 30 if quick else 100
     acks: list[float] = []
     requests: list[float] = []
@@ -252,7 +252,7 @@ async def measure_many(root: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def measure_memory(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """The daemon's memory: idle, with loaded sessions, and with the same unloaded."""
+    """Measure the daemon's memory: idle, with sessions loaded, and after they are unloaded."""
     count = 200 if quick else 1000
     daemon = Daemon(root, model.url)
     with daemon:
@@ -279,7 +279,7 @@ async def measure_memory(root: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def measure_interrupts(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """Interrupt of a stream that hangs and of a command that sleeps."""
+    """Measure interrupts of a stream that hangs and of a command that sleeps."""
     count = 10 if quick else 50
     streams: list[float] = []
     tools: list[float] = []
@@ -337,7 +337,7 @@ async def _turn(frontend: Frontend, model: Model, session_id: str, play: Play) -
 
 
 async def _exec(daemon: Daemon, model: Model, name: str) -> tuple[float, float]:
-    """Run `tiller exec`; milliseconds to the request at the model, and the client's CPU."""
+    """Run `tiller exec`; return the milliseconds to the model request and of the client's CPU."""
     begun = time.monotonic()
     cpu_ms = _client_cpu_ms(daemon, "exec", "-C", str(daemon.workspace), f'PLAY {{"id": "{name}"}}')
     (played,) = await model.played(name)
@@ -345,7 +345,7 @@ async def _exec(daemon: Daemon, model: Model, name: str) -> tuple[float, float]:
 
 
 def _client_cpu_ms(daemon: Daemon, *arguments: str) -> float:
-    """Run a verb to its good end; returns the CPU milliseconds of the client alone."""
+    """Run a verb, which must succeed; return the CPU milliseconds of the client alone."""
     process = subprocess.Popen(
         [*TILLER, *arguments],
         env=daemon.variables,
@@ -367,7 +367,7 @@ def _help_ms(daemon: Daemon) -> float:
 
 
 def _sync_ms(root: Path) -> tuple[float, ...]:
-    """What a small durable write takes in `root`."""
+    """Return how many milliseconds each of several small durable writes in `root` takes."""
     taken: list[float] = []
     descriptor = os.open(root / "sync", os.O_WRONLY | os.O_CREAT)
     try:

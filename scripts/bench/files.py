@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What `write`, `edit` and `apply_patch` take, from the call to its result.
+"""Measures `write`, `edit` and `apply_patch`, from the call to its result.
 
     .venv/bin/python scripts/bench/files.py [--runs 200] [--directory DIR]...
 
-Files of 200 lines, five directories deep. CPU is that of the process, disk included; wall times are
-mostly those of `fsync`. Without directories: where memory is, and where temporary files are.
+The files have 200 lines and lie five directories deep. CPU time is that of the process, including
+its disk calls; wall times consist mostly of `fsync`. By default it measures in memory and in the
+directory for temporary files.
 """
 
 import argparse
@@ -37,11 +38,11 @@ class NoEditors:
     """Implements `tools.editors.Editors`: no file is open."""
 
     async def unsaved(self, location: Location) -> bytes | None:  # noqa: ARG002
-        """Nothing is unsaved."""
+        """Return None, as no editor has unsaved text."""
         return None
 
     async def written(self, location: Location) -> None:
-        """Nobody needs to know."""
+        """Do nothing, as no editor is open."""
 
 
 def main() -> None:
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 async def measure(place: Path, runs: int) -> list[Row]:
-    """Each way of changing files, many times."""
+    """Measure each way to change files many times."""
     workspace = place / "some/deep/er/place/src"
     workspace.mkdir(parents=True)
     environment = make_environment(workspace, place / "journals")
@@ -82,7 +83,7 @@ async def row(
     tool: Tool,
     arguments: Callable[[int], dict[str, str]],
 ) -> Row:
-    """Make so many calls."""
+    """Make `runs` calls and return their times."""
     walls: list[float] = []
     before = time.process_time()
     for run in range(runs):
@@ -101,19 +102,19 @@ async def call(environment: ToolEnvironment, tool: Tool, **given: str) -> None:
 
 
 def word(run: int) -> str:
-    """The last line of a file after so many changes."""
+    """Return the last line of a file after so many changes."""
     return WORDS[run % len(WORDS)]
 
 
 def patch(files: int, run: int) -> str:
-    """A patch that changes the last line of so many files."""
+    """Return a patch that changes the last line of so many files."""
     update = f"@@\n-{word(run)}\n+{word(run + 1)}\n"
     parts = (f"*** Update File: f{number}\n{update}" for number in range(files))
     return f"*** Begin Patch\n{''.join(parts)}*** End Patch\n"
 
 
 def make_environment(workspace: Path, journals: Path) -> ToolEnvironment:
-    """What these tools need of the environment of a call."""
+    """Return an environment with the fields that these tools need."""
     nothing: Any = None
     return ToolEnvironment(
         workspace=workspace,

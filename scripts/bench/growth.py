@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How costs grow: with steps, sessions at once, history, frontends, and sessions logged and loaded.
+"""Measures how costs grow with steps, history, frontends, and concurrent, logged, loaded sessions.
 
     .venv/bin/python scripts/bench/growth.py [--quick] [--only steps,many,...] [--home DIR]
 
-Real processes as in `daemon.py`. Within a part, each figure should be the same in every row: what
-grows from row to row is a cost that depends on the size. `--quick` leaves the largest sizes out.
+Runs real processes, as `daemon.py` does. Within a part, each figure should be the same in every
+row: a figure that grows from row to row depends on the size. `--quick` skips the largest sizes.
 """
 
 import argparse
@@ -37,11 +37,11 @@ TURNS = 10
 """Turns measured at each size."""
 LOADED = 10_000
 LOADED_SHOWN = 5
-"""Parts of the sessions that are loaded, each with a row of its own."""
+"""Number of rows for loaded sessions; each row covers an equal share of them."""
 
 
 async def grow_steps(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """The gap between a response and the next request, early and late in one turn."""
+    """Measure the gap between a response and the next request, early and late in one turn."""
     steps = STEPS // 5 if quick else STEPS
     with Daemon(home, model.url) as daemon:
         async with frontend_of(daemon) as frontend:
@@ -56,7 +56,7 @@ async def grow_steps(home: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def grow_sessions(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """Sessions at once, each with 100 deltas at 50 a second: it takes 2 s at least."""
+    """Measure concurrent sessions, each with 100 deltas at 50 a second, which take at least 2 s."""
     rows: list[Row] = []
     for count in (1, 10, 100) if quick else (1, 10, 100, 300, 1000):
         with Daemon(home / str(count), model.url) as daemon:
@@ -97,7 +97,7 @@ async def _all_at_once(
 
 
 async def grow_history(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """A turn in a session whose history has so many items."""
+    """Measure a turn in sessions with short and long histories."""
     rows: list[Row] = []
     with Daemon(home, model.url) as daemon:
         async with frontend_of(daemon) as frontend:
@@ -119,7 +119,7 @@ async def grow_history(home: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def grow_frontends(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """A stream of a delta every 2 ms, watched by so many frontends."""
+    """Measure a stream with a delta every 2 ms, watched by few and many frontends."""
     deltas = 500 if quick else 2000
     rows: list[Row] = []
     with Daemon(home, model.url) as daemon:
@@ -146,7 +146,7 @@ async def grow_frontends(home: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def grow_log(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """A daemon whose log has so many sessions."""
+    """Measure daemons whose logs have few and many sessions."""
     rows: list[Row] = []
     for count in (100, 10_000) if quick else (100, 10_000, 100_000):
         daemon = Daemon(home / str(count), model.url)
@@ -176,7 +176,7 @@ async def grow_log(home: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def _fill(path: Path, workspace: str, count: int) -> None:
-    """Make a log of sessions that have only begun."""
+    """Make a log of sessions that have begun and done nothing else."""
     async with open_log(path) as log, trio.open_nursery() as nursery:
         for number in range(count):
             session_id = f"01K{number:023}"
@@ -189,7 +189,7 @@ async def _fill(path: Path, workspace: str, count: int) -> None:
 
 
 async def grow_loaded(home: Path, model: Model, *, quick: bool) -> list[Row]:
-    """Sessions that have worked are opened one after another, and stay in memory."""
+    """Measure opening sessions that have worked, one after another; they stay in memory."""
     count = LOADED // 10 if quick else LOADED
     daemon = Daemon(home, model.url)
     with daemon:
@@ -223,7 +223,7 @@ async def grow_loaded(home: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def _copy(path: Path, session_id: str, count: int) -> list[str]:
-    """Add copies of a session to a log; returns their ids."""
+    """Add copies of a session to a log; return their ids."""
     copies = [f"01K{number:023}" for number in range(count)]
     async with open_log(path) as log:
         events = [decode_event(body) for body in await log.events(session_id, 0, 1000, 1 << 24)]
@@ -247,7 +247,7 @@ async def _turn(frontend: Frontend, model: Model, play: Play, session_id: str = 
     session_id = session_id or await frontend.create()
     begin = len(frontend.seen[session_id])
     async with trio.open_nursery() as nursery:
-        # At once, as the model server waits when nobody reads what it has played.
+        # Concurrently, as the model server waits until somebody reads its reports.
         nursery.start_soon(model.played, play.id, play.rounds + 1)
         await frontend.say(session_id, play)
         ended = await frontend.until(session_id, TurnEnded, begin)
@@ -259,7 +259,7 @@ async def _turn(frontend: Frontend, model: Model, play: Play, session_id: str = 
 async def _wait_for_request(
     frontend: Frontend, model: Model, name: str, session_id: str = ""
 ) -> float:
-    """Milliseconds from an input to its request, in a turn that is over when this returns."""
+    """Run one turn; return the milliseconds from its input to its request."""
     session_id = session_id or await frontend.create()
     begin = len(frontend.seen[session_id])
     submitted, _ = await frontend.say(session_id, Play(name))
@@ -283,10 +283,10 @@ PARTS: dict[str, Callable[..., Awaitable[list[Row]]]] = {
 
 
 def main() -> None:
-    """Measure the parts that were asked for and print the table."""
+    """Measure the requested parts and print the table."""
     parser = argparse.ArgumentParser(description="Measure how costs grow.")
-    parser.add_argument("--quick", action="store_true", help="leave the largest sizes out")
-    parser.add_argument("--only", help=f"of {','.join(PARTS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="skip the largest sizes")
+    parser.add_argument("--only", help=f"parts to run, of {','.join(PARTS)}; default: all")
     parser.add_argument("--home", type=Path, help="directory for homes; default: a temporary one")
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="tg", dir=arguments.home))

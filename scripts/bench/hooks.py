@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What a call waits for a hook that has nothing to say, and how soon an interrupt ends one.
+"""Measures how long a call waits for a hook that says nothing, and for an interrupt to end a hook.
 
     .venv/bin/python scripts/bench/hooks.py [--count 200]
 
-The hooks are run as a session runs them, in this process.
+Hooks run as they do in a session, but from this process.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TOLD = HookInput(
 
 
 async def main(count: int) -> None:
-    """Measure each hook, then the end of one that hangs."""
+    """Measure each hook, then interrupts of a hook that hangs."""
     runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
     confiner = Confiner(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
     confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), Path.cwd(), Path.cwd())
@@ -76,5 +76,5 @@ async def _end_ms(runner: HookRunner) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Measure hooks.")
-    parser.add_argument("--count", type=int, default=200, help="how often each one is run")
+    parser.add_argument("--count", type=int, default=200, help="how often to run each hook")
     trio.run(main, parser.parse_args().count)

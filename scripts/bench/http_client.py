@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What an answer of a model server costs this process: CPU and time of client and decoder.
+"""Measures the CPU and wall time that client and decoder take for a model server's answer.
 
     .venv/bin/python scripts/bench/http_client.py
 
-A small answer, one of a thousand pieces at full speed, and one of a hundred pieces a millisecond
-apart, each over a connection that is kept, plain and with TLS. The server is a process of its own.
-Then the splitter of events alone. To compare two states of the code, run both in turn, with
-`PYTHONPATH=OTHER/daemon:OTHER/protocol` for the other one.
+The answers: a small one, one of a thousand pieces at full speed, and one of a hundred pieces a
+millisecond apart, each over a connection that stays open, plain and with TLS. The server is a
+separate process. Then it measures the event splitter alone. To compare two versions of the code,
+run them in turns, with `PYTHONPATH=OTHER/daemon:OTHER/protocol` for the other version.
 """
 
 import shutil
@@ -37,18 +37,18 @@ PLAYS = (
     ("a delta, 1,000 at full speed", Play("fast", deltas=1_000), 3, 1_000),
     ("a delta, one every millisecond", Play("paced", deltas=100, pace_ms=1), 1, 100),
 )
-"""Name, what is played, requests in a round, and by how much their CPU is divided."""
+"""Name, answer, requests in a round, and deltas in an answer, by which its CPU is divided."""
 
 SPLITS = 20
 EVENTS_AT_ONCE = 250
-"""What one piece of 64 KiB holds at full speed."""
+"""Events in one piece of 64 KiB, as they come at full speed."""
 
 DELTA = b'{"type":"response.output_text.delta","delta":" word","sequence_number":1234}'
 EVENTS = {"data": b"data: " + DELTA, "name and data": b"event: response.delta\ndata: " + DELTA}
 
 
 async def main() -> None:
-    """Measure each play, plain and with TLS, then the splitter."""
+    """Measure each answer, plain and with TLS, then the splitter."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as directory:
         certificate = _certificate(Path(directory))
@@ -76,7 +76,7 @@ async def _plays(url: str, certificate: Path | None) -> list[Row]:
 
 
 async def _cost_us(model: OpenAIChat, play: Play, requests: int) -> tuple[float, float]:
-    """What a request takes: CPU of this process, and time."""
+    """Return the CPU and the wall time of a request, in microseconds."""
     text = MARK + msgspec.json.encode(play).decode()
     tools = (ToolSpec("ls", "Lists.", {"type": "object"}),)
     asked = ModelRequest("m", "", (UserMessage(ItemId("u"), text, "start"),), tools, "s", 0)
@@ -106,7 +106,7 @@ def _mean_us(action: Callable[[], None]) -> float:
 
 
 def _certificate(directory: Path) -> Path | None:
-    """Make a certificate of this machine, with its key in the same file; None without openssl."""
+    """Make a certificate for this machine, with its key in its file; None without openssl."""
     if not shutil.which("openssl"):
         return None
     file = directory / "certificate.pem"

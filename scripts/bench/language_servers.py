@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How long the result of a change waits for language servers: the first change, and later ones.
+"""Measures how long the result of a first and a later change waits for language servers.
 
     .venv/bin/python scripts/bench/language_servers.py [--changes 50] [NAME=PROGRAM ...]
 
-Measures every known server that is found on PATH, beside this Python, or by the PROGRAM that is
-named for it, on a file of 200 lines in a directory of its own. The memory is that of the server's
-processes after the last change.
+Measures every known server that is on PATH, beside this Python, or given as PROGRAM, on a file of
+200 lines in a separate directory. The memory is that of the server's processes after the last
+change.
 """
 
 import argparse
@@ -35,9 +35,9 @@ BAD = {".py": "y = nonsense(\n", ".ts": "const y = nonsense(;\n", ".c": "int y =
 
 
 def main() -> None:
-    """Measure what is there and print the table."""
+    """Measure the servers that are installed and print the table."""
     parser = argparse.ArgumentParser(description="Measure language servers.")
-    parser.add_argument("--changes", type=int, default=50, help="changes after the first one")
+    parser.add_argument("--changes", type=int, default=50, help="changes after the first")
     parser.add_argument("programs", nargs="*", metavar="NAME=PROGRAM")
     arguments = parser.parse_args()
     named = dict(one.split("=", 1) for one in arguments.programs)
@@ -63,7 +63,7 @@ def main() -> None:
 async def measure(
     definition: ServerDefinition, search: str, workspace: Path, changes: int
 ) -> list[Row]:
-    """The first change and later ones, each of which breaks the file or repairs it."""
+    """Measure the first change and later ones, each of which breaks or repairs the file."""
     end = next((end for end in definition.files if end in BAD), "")
     if not end:
         return []
@@ -96,12 +96,12 @@ async def _change(servers: LanguageServers, file: Path, text: str) -> float:
     told = await check.new_errors()
     took_ms = (time.monotonic() - began) * 1000
     if ("New errors" in told) != text.endswith(BAD[file.suffix]):
-        print(f"not what was expected of {file.name}: {told.strip() or 'nothing was said'}")
+        print(f"unexpected diagnostics for {file.name}: {told.strip() or 'none'}")
     return took_ms
 
 
 def _memory_mb() -> float:
-    """Resident memory of all processes that carry our mark."""
+    """Return the resident memory of all processes that this benchmark has marked."""
     mark, pages = f"{DAEMON_MARKER}={MARK}".encode(), 0
     for process in Path("/proc").iterdir():
         try:

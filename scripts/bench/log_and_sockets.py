@@ -1,7 +1,7 @@
-"""How fast the log commits and the sockets answer, here and now: median and spread of runs.
+"""Measures how fast the log commits and the sockets answer: median and spread of several runs.
 
-Run as `log_and_sockets.py [RUNS]`. The log is on the disk of the temporary directory, the frontends
-are threads of another process. Figures of a busy machine are worth little: look at the spread.
+Run as `log_and_sockets.py [RUNS]`. The log is on the disk of the temporary directory; the frontends
+are threads in another process. On a busy machine the figures mean little, so look at the spread.
 """
 
 import os
@@ -43,7 +43,7 @@ def main(runs: int) -> None:
 
 
 def report(name: str, runs: int, run: Callable[[], Figures]) -> None:
-    """Print the median of each figure, and its least and greatest value."""
+    """Print the median of each figure, and its least and greatest values."""
     found = [run() for _ in range(runs)]
     print(name)
     for key in found[0]:
@@ -53,7 +53,7 @@ def report(name: str, runs: int, run: Callable[[], Figures]) -> None:
 
 
 async def log_run(sessions: int) -> Figures:
-    """Each session appends one event at a time, as a turn does."""
+    """Measure a log to which each session appends one event at a time, as a turn does."""
     latencies: list[float] = []
 
     async def session(log: SqliteLog, name: str) -> None:
@@ -75,7 +75,7 @@ async def log_run(sessions: int) -> Figures:
 
 
 def asking_run(frontends: int) -> Figures:
-    """Each frontend asks, waits for the answer, and asks again."""
+    """Measure frontends that each ask, wait for the answer, and ask again."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, __file__, "serve", directory]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
@@ -97,7 +97,7 @@ def asking_run(frontends: int) -> Figures:
 
 
 def ask(directory: str, count: int, latencies: list[float]) -> None:
-    """One frontend."""
+    """Ask `count` times as one frontend, and record how long each answer takes."""
     with pynng.Req0(dial=f"ipc://{directory}/{OPS_SOCKET}") as asker:
         for _ in range(count):
             begun = time.perf_counter()
@@ -107,7 +107,7 @@ def ask(directory: str, count: int, latencies: list[float]) -> None:
 
 
 async def serve(directory: Path) -> None:
-    """Answer until killed; the process that the frontends ask."""
+    """Answer the frontends until killed; runs in a separate process."""
 
     async def echo(submission: bytes) -> bytes:
         return submission
@@ -118,7 +118,7 @@ async def serve(directory: Path) -> None:
 
 
 async def publishing_run() -> Figures:
-    """What a publication costs the daemon; how many arrive is for the log to make good."""
+    """Measure what publishing costs the daemon; frontends read missed events from the log."""
     event = os.urandom(BODY_BYTES)
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -133,7 +133,7 @@ async def publishing_run() -> Figures:
 
 
 def figures_of(latencies: list[float], took: float, cpu: float) -> Figures:
-    """What was measured, in operations a second and microseconds."""
+    """Return operations a second and latencies in microseconds."""
     ordered = sorted(latencies)
     return {
         "per second": len(ordered) / took,

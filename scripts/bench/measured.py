@@ -1,6 +1,6 @@
-"""What is measured: the daemon as a process, the model server's side, and a frontend's side.
+"""The parts that benchmarks measure: the daemon's process, the model server and a frontend.
 
-Used by `daemon.py`. All times are of the system-wide monotonic clock, in seconds, so that those of
+Used by `daemon.py`. All times are seconds of the system-wide monotonic clock, so that the times of
 three processes can be compared.
 """
 
@@ -36,7 +36,7 @@ from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, TOKEN_FILE, Places
 from tiller_protocol.settings import SandboxMode, Settings
 
 TIMEOUT_S = 120.0
-"""Longest wait for anything; only a defect takes so long."""
+"""The longest wait for anything; only a defect takes so long."""
 
 MAX_STEPS = 10_000
 
@@ -54,9 +54,9 @@ context_window = 100000000
 
 
 class Model:
-    """The model server in its own process; a context manager.
+    """A context manager that runs the model server in its own process.
 
-    `certificate` is a file with a certificate and its key, for TLS.
+    With `certificate`, a file with a certificate and its key, the server speaks TLS.
     """
 
     def __init__(self, certificate: Path | None = None) -> None:
@@ -82,7 +82,7 @@ class Model:
         self._out.close()
 
     async def played(self, play_id: str, count: int = 1) -> list[Played]:
-        """What was answered in a conversation, once there are `count` answers."""
+        """Wait until a conversation has `count` answers, and return them."""
         with trio.fail_after(TIMEOUT_S):
             while len(found := self._played.get(play_id, [])) < count:
                 async with self._reading:
@@ -102,7 +102,7 @@ class Model:
 
 
 def slow_disk(directory: Path, milliseconds: float) -> dict[str, str]:
-    """Variables with which a process waits so much longer for each sync of a file."""
+    """Return variables that make every sync of a file take so much longer in a process."""
     library = directory / "slow_disk.so"
     source = Path(__file__).with_name("slow_disk.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
@@ -110,7 +110,7 @@ def slow_disk(directory: Path, milliseconds: float) -> dict[str, str]:
 
 
 class Daemon:
-    """A home, and the daemon that lives in it when it was started; a context manager.
+    """A context manager that makes a home, in which `start` runs a daemon.
 
     `shared_variables` are given to every daemon, such as those of `slow_disk`.
     """
@@ -141,7 +141,7 @@ class Daemon:
         self.stop()
 
     def start(self) -> float:
-        """Start it; returns the seconds until it said that it is ready."""
+        """Start the daemon; return the seconds until it said that it is ready."""
         self._notify.unlink(missing_ok=True)
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready,
@@ -166,38 +166,38 @@ class Daemon:
             return time.monotonic() - begun
 
     def stop(self) -> None:
-        """Stop it, if it runs."""
+        """Stop the daemon, if it runs."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait()
             self._process = None
 
     def cpu_s(self) -> float:
-        """CPU seconds of the daemon and of those of its children that have been waited for."""
+        """Return the CPU seconds of the daemon and of the children that it has waited for."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         children = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
         return cpu_s_of(self.pid) + children
 
     def rss_bytes(self) -> int:
-        """Memory of the daemon that is resident now."""
+        """Return the daemon's resident memory."""
         statm = Path(f"/proc/{self.pid}/statm").read_text()
         return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_s_of(pid: int) -> float:
-    """CPU seconds of a living process, exact: by the clock that clock_getcpuclockid(3) names."""
+    """Return the exact CPU seconds of a living process, by its clock (clock_getcpuclockid(3))."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 class Seen(NamedTuple):
-    """An event and when this frontend had it."""
+    """An event and the time at which this frontend received it."""
 
     at: float
     event: Event
 
 
 class Frontend:
-    """A frontend of one daemon: ops by REQ sockets, as many at once as are asked; events by SUB."""
+    """A frontend of one daemon: REQ sockets for ops, one for each op under way; SUB for events."""
 
     def __init__(self, daemon: Daemon) -> None:
         runtime = daemon.places.runtime
@@ -236,7 +236,7 @@ class Frontend:
         await self.ask(Hello(PROTOCOL_VERSION, "bench"))
 
     async def create(self, sandbox: SandboxMode | None = None) -> str:
-        """Make a session and listen to it; without a word its commands run in no sandbox."""
+        """Make a session and follow it; without `sandbox` its commands run in no sandbox."""
         settings = Settings(sandbox=sandbox)
         created = await self.ask(SessionCreate(self._workspace, settings=settings))
         assert isinstance(created, Created)
@@ -249,14 +249,14 @@ class Frontend:
         self.seen[session_id] = []
 
     async def say(self, session_id: str, play: Play) -> tuple[float, float]:
-        """Ask for a turn; returns when it was submitted and when it was accepted."""
+        """Ask for a turn; return the times at which it was submitted and accepted."""
         text = MARK + msgspec.json.encode(play).decode()
         submitted = time.monotonic()
         await self.ask(UserInput(session_id, text, delivery="start"))
         return submitted, time.monotonic()
 
     async def until(self, session_id: str, kind: type[AnyBody], begin: int = 0) -> Seen:
-        """The first event of a kind at or after place `begin` of what was seen of the session."""
+        """Wait for the first event of a kind at or after index `begin` of the session's events."""
         with trio.fail_after(TIMEOUT_S):
             while True:
                 seen = self.seen[session_id]
@@ -293,7 +293,7 @@ class Frontend:
 
 @asynccontextmanager
 async def frontend_of(daemon: Daemon) -> AsyncGenerator[Frontend]:
-    """A frontend that listens until the end of the context."""
+    """Yield a frontend that listens until the context ends."""
     frontend = Frontend(daemon)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(frontend.listen)
@@ -304,9 +304,9 @@ async def frontend_of(daemon: Daemon) -> AsyncGenerator[Frontend]:
 
 
 async def pid_of(command: tuple[str, ...]) -> int:
-    """The pid of a process with these arguments, once there is one.
+    """Wait for a process with these arguments, and return its pid.
 
-    Asking the process itself does not help: in a sandbox it has another pid.
+    The process itself can't tell: in a sandbox it sees another pid.
     """
     wanted = b"".join(argument.encode() + b"\0" for argument in command)
     with trio.fail_after(TIMEOUT_S):
@@ -317,14 +317,14 @@ async def pid_of(command: tuple[str, ...]) -> int:
 
 def _pid_of(command_line: bytes) -> int | None:
     for place in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             if place.read_bytes() == command_line:
                 return int(place.parent.name)
     return None
 
 
 async def await_death(watched: int, died: list[float]) -> None:
-    """Note when the process of this pidfd ends, and close it."""
+    """Record when the process of this pidfd ends, and close the pidfd."""
     try:
         await trio.lowlevel.wait_readable(watched)
         died.append(time.monotonic())

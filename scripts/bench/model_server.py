@@ -1,11 +1,11 @@
-"""A model server for measurements: Chat Completions over HTTP, as fast as asyncio writes.
+"""A model server for benchmarks: Chat Completions over HTTP, as fast as asyncio writes.
 
-What it answers is asked for in the newest user message (`Play`, as JSON after `PLAY `), so that one
-server plays for every session at once. A request that offers no tools is one on the side, such as
-for a title: it gets a word and is not counted. It prints its port, then one JSON object for each
-answer that has ended (`Played`), with times of the system-wide monotonic clock. A process of its
-own, so that it never waits for whoever measures. With the path of a certificate and its key in one
-file as its argument, it speaks TLS.
+The newest user message says what to answer (`Play`, as JSON after `PLAY `), so that one server
+serves every session at once. A request without tools is a side request, such as for a title: it
+gets a short text and is not counted. The server prints its port, then a JSON object for each
+finished answer (`Played`), with times of the system-wide monotonic clock. It runs in a separate
+process, so that it never waits for the benchmark. If its argument names a file with a certificate
+and its key, it speaks TLS.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ HEAD = (
 )
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 WRITE_BYTES = 64 * 1024
-"""How much is handed to the connection at once when an answer comes as fast as it is taken."""
+"""Bytes handed to the connection at once when an answer is sent at full speed."""
 
 
 class Play(Struct, omit_defaults=True):
-    """One conversation's part: `rounds` of `calls` each, then `deltas` pieces of text.
+    """What to answer in a conversation: `rounds` of `calls` each, then `deltas` pieces of text.
 
-    `think_ms` is the time before an answer, `pace_ms` that between two pieces. `hang` says that
-    the text never ends. `commands` are run in turn by the tool `bash`; without any, `path` is read
-    by 20 lines.
+    `think_ms` is the time before an answer, `pace_ms` the time between two pieces. With `hang` the
+    text never ends. The calls run `commands` in turn with the tool `bash`; without commands, each
+    reads 20 lines of `path`.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Play(Struct, omit_defaults=True):
 
 
 class Played(Struct):
-    """One answer: when the request was whole, when text began, when the last byte was written."""
+    """The times of one answer: the request was complete, its text began, its last byte left."""
 
     id: str
     round: int
@@ -62,7 +62,7 @@ class Played(Struct):
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection, one request at a time."""
+    """A keep-alive connection that answers one request at a time."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -73,25 +73,25 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way to write."""
+        """Keep the transport for writing."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
-        """Let whoever waits to write go on."""
+        """Let a task that waits to write continue."""
         self._gone.set()
         self._writable.set()
 
     def pause_writing(self) -> None:
-        """Hold what is to be written."""
+        """Make tasks wait before they write."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Write on."""
+        """Let tasks write again."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a whole request is answered."""
+        """Collect bytes, and answer the request once it is complete."""
         self._received += data
         head_end = self._received.find(b"\r\n\r\n")
         if head_end < 0:
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         body = bytes(self._received[begin:end])
         del self._received[:end]
         if method == b"GET ":
-            # A provider is asked for its list of models: there is none here.
+            # The daemon asks a provider for its list of models; this server has none.
             self._transport.write(NOT_FOUND)
             return
         self._playing = asyncio.get_running_loop().create_task(self._play(body, arrived))
@@ -160,7 +160,7 @@ def _content_length(head: bytes) -> int:
 
 
 def _read(request: dict[str, Any]) -> tuple[Play, int]:
-    """The part that the newest user message asks for, and how many results came after it."""
+    """Return what the newest user message asks for, and the number of results after the message."""
     results = 0
     for message in reversed(request["messages"]):
         if message["role"] == "tool":

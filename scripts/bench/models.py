@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a streamed delta costs this process, by wire: our adapter, the maker's package, the least.
+"""Measures what a streamed delta costs on each wire: our adapter, the provider's package, `plain`.
 
     .venv/bin/python scripts/bench/models.py [--rounds 5] [--deltas 5000] [--only responses]
 
-The least is `plain`: the same HTTP client, split at blank lines and decoded by msgspec into the
-text of a delta, with no care for anything that may go wrong. The aim is 1.3 times that. All take
-turns in one run; the server is a process of its own. At full speed many deltas come in one read,
-which no model does; one by one they come as from a fast model, each in a read of its own.
+`plain` is the minimum: the same HTTP client, with its stream split at blank lines and decoded by
+msgspec into the text of a delta, without error handling. The aim is 1.3 times `plain`. All clients
+take turns in one run; the server is a separate process. At full speed many deltas come in one read,
+which no model does; one by one they come as from a fast model, each in its own read.
 """
 
 import argparse
@@ -38,51 +38,51 @@ WORD = " word"
 PACES_US = {"at full speed": 0, "one by one": 300}
 
 Client = Callable[[str], Awaitable[int]]
-"""Asks the server at a base URL and returns how many characters came."""
+"""Asks the server at a base URL and returns how many characters it sent."""
 
 REQUEST = ModelRequest("m", "", (UserMessage(ItemId("u"), "hi", "start"),), (), "s", 0)
 
 
 class ChatDelta(Struct):
-    """One."""
+    """The delta of a Chat Completions choice."""
 
     content: str = ""
 
 
 class ChatChoice(Struct):
-    """One."""
+    """A choice in a Chat Completions event."""
 
     delta: ChatDelta
 
 
 class ChatFrame(Struct):
-    """One."""
+    """An event of Chat Completions."""
 
     choices: list[ChatChoice]
 
 
 class ResponsesFrame(Struct):
-    """One."""
+    """An event of Responses."""
 
     type: str
     delta: str = ""
 
 
 class MessagesDelta(Struct):
-    """One."""
+    """The delta in a Messages event."""
 
     text: str = ""
 
 
 class MessagesFrame(Struct):
-    """One."""
+    """An event of Messages."""
 
     type: str
     delta: MessagesDelta | None = None
 
 
 def plain(path: str, decode: Callable[[bytes], Any], text_of: Callable[[Any], str]) -> Client:
-    """Split and decode, nothing else."""
+    """Make a client that only splits and decodes."""
 
     async def ask(base_url: str) -> int:
         http = HttpClient("bench", Provider("openai_chat", base_url=base_url))
@@ -101,7 +101,7 @@ def plain(path: str, decode: Callable[[bytes], Any], text_of: Callable[[Any], st
 
 
 def adapter(make: Callable[[HttpClient], Any]) -> Client:
-    """Ours."""
+    """Make a client that uses our adapter."""
 
     async def ask(base_url: str) -> int:
         http = HttpClient("bench", Provider("openai_chat", base_url=base_url))
@@ -118,7 +118,7 @@ def adapter(make: Callable[[HttpClient], Any]) -> Client:
 
 
 async def openai_chat_package(base_url: str) -> int:
-    """OpenAI's package over Chat Completions."""
+    """Stream Chat Completions with OpenAI's package."""
     import openai
 
     async with openai.AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0) as client:
@@ -129,7 +129,7 @@ async def openai_chat_package(base_url: str) -> int:
 
 
 async def openai_responses_package(base_url: str) -> int:
-    """OpenAI's package over Responses."""
+    """Stream Responses with OpenAI's package."""
     import openai
 
     async with openai.AsyncOpenAI(base_url=base_url, api_key="k", max_retries=0) as client:
@@ -146,7 +146,7 @@ async def openai_responses_package(base_url: str) -> int:
 
 
 async def anthropic_package(base_url: str) -> int:
-    """Anthropic's package; it adds `/v1` itself."""
+    """Stream Messages with Anthropic's package, which adds `/v1` itself."""
     import anthropic
 
     async with anthropic.AsyncAnthropic(base_url=base_url, api_key="k", max_retries=0) as client:
@@ -198,7 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a streamed delta costs.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--deltas", type=int, default=5_000)
-    parser.add_argument("--only", help="one wire")
+    parser.add_argument("--only", help="measure only this wire")
     arguments = parser.parse_args()
     server = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("stream_server.py")],
@@ -225,7 +225,7 @@ def main() -> None:
 async def _measure(
     clients: dict[tuple[str, str], Client], base_url: str, deltas: int, rounds: int
 ) -> dict[tuple[str, str], tuple[float, ...]]:
-    """The cost of each client in each round; they take turns, and the first round is void."""
+    """Return each client's cost in each round but the first; the clients take turns."""
     costs: dict[tuple[str, str], list[float]] = {key: [] for key in clients}
     for _ in range(rounds + 1):
         for key, client in list(clients.items()):

@@ -1,9 +1,8 @@
-"""A model server that writes prose at a pace, in Chat Completions and in Responses.
+"""A model server that writes prose at a fixed pace, in Chat Completions and in Responses.
 
-Used by `terminals.py`; a process of its own, so that it does not count. Arguments: how many pieces
-an answer has, and how many of them a second. An answer begins with `BEGIN` and ends with `END`. A
-request that offers no tools is one on the side, such as for a title: it gets one word. Prints its
-port.
+Used by `terminals.py`; a separate process, so that its CPU time does not count. Arguments: pieces
+in an answer, and pieces a second. An answer begins with `BEGIN` and ends with `END`. A request
+without tools is a side request, such as for a title, and gets one word. The server prints its port.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from functools import partial
 from typing import Any
 
 BEGIN, END = "Ж", "Ю"
-"""Letters that nothing else on the screen has."""
+"""Letters that appear nowhere else on the screen."""
 
 PARAGRAPH = "The agent **reads** one more file and `then` it writes a line of text, as asked. " * 3
 HEAD = (
@@ -29,7 +28,7 @@ class Chat:
 
     @staticmethod
     def begin() -> bytes:
-        """The first event."""
+        """Return the first event."""
         return _event(_chunk({"role": "assistant", "content": ""}, None))
 
     @staticmethod
@@ -39,7 +38,7 @@ class Chat:
 
     @staticmethod
     def end(text: str) -> bytes:  # noqa: ARG004 - the other wire repeats the text
-        """The last events."""
+        """Return the last events."""
         return _event(_chunk({}, "stop")) + b"data: [DONE]\n\n"
 
 
@@ -48,7 +47,7 @@ class Responses:
 
     @staticmethod
     def begin() -> bytes:
-        """The events before the first delta."""
+        """Return the events before the first delta."""
         return _typed("response.created", response=_response("in_progress")) + _typed(
             "response.output_item.added", output_index=0, item=_message("")
         )
@@ -66,7 +65,7 @@ class Responses:
 
     @staticmethod
     def end(text: str) -> bytes:
-        """The events after the last delta."""
+        """Return the events after the last delta."""
         return _typed("response.output_item.done", output_index=0, item=_message(text)) + _typed(
             "response.completed", response=_response("completed")
         )
@@ -131,7 +130,7 @@ async def _answer(
         writer.write(wire.end("".join(pieces)))
         await writer.drain()
     except (ConnectionError, asyncio.IncompleteReadError):
-        pass  # whoever asked is gone
+        pass  # the client is gone
     finally:
         writer.close()
 

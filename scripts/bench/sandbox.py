@@ -1,8 +1,8 @@
-"""Where the time of a `bash` call goes: judging it, making its enclosure, running in that.
+"""Measures where a `bash` call spends its time: judging, making its enclosure, running in it.
 
-Each row is run in turns with the others, in one process, so that they share what the machine does
-meanwhile. A row of an enclosure holds the making of it. As an ordinary user: `setpriv --reuid 1000
---regid 1000 --clear-groups env HOME=/dev/shm/u TMPDIR=/dev/shm/u python scripts/bench/sandbox.py`.
+The rows take turns in one process, so that other load on the machine affects them alike. A row with
+an enclosure includes making it. To measure as an ordinary user: `setpriv --reuid 1000 --regid 1000
+--clear-groups env HOME=/dev/shm/u TMPDIR=/dev/shm/u python scripts/bench/sandbox.py`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ NOTHING = ["bash", "-c", "true"]
 
 
 def judged(text: str, workspace: Path) -> None:
-    """What a call is judged with: its needs, and twice what becomes of it."""
+    """Judge a call as the daemon does: find its requirements, then decide about them twice."""
     parse.cache_clear()
     requirements = BASH.requirements(BashArguments(text), workspace)
     requirements = (*requirements, *further_requirements(requirements, workspace, lambda _: False))
@@ -43,7 +43,7 @@ def judged(text: str, workspace: Path) -> None:
 
 
 def timed(do: Callable[[], object]) -> tuple[float, float]:
-    """How long it takes, and the CPU of this process and its children, in ms."""
+    """Return the wall time of `do`, and the CPU time of this process and its children, in ms."""
     before, began = _cpu_s(), time.perf_counter()
     do()
     return (time.perf_counter() - began) * 1e3, (_cpu_s() - before) * 1e3
@@ -55,12 +55,12 @@ def _cpu_s() -> float:
 
 
 def run(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
-    """Run to the end."""
+    """Run a command, which must succeed."""
     done = subprocess.run(
         [*arguments], stdin=subprocess.DEVNULL, check=False, pass_fds=tuple(descriptors)
     )
     if done.returncode:
-        raise SystemExit(f"status {done.returncode}: {arguments}")
+        raise SystemExit(f"exit status {done.returncode} of {arguments}")
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
     count = parser.parse_args().count
     found = find_sandbox(sys.platform)
     if found.sandbox is None:
-        raise SystemExit(f"no sandbox: {found.problem}")
+        raise SystemExit(f"this machine has no sandbox to measure: {found.problem}")
     with tempfile.TemporaryDirectory() as directory:
         workspace, spill = Path(directory).resolve() / "w", Path(directory).resolve() / "spill"
         spill.mkdir()

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What `grep` and `glob` take in a tree of many files, beside ripgrep run alone, in turns.
+"""Measures `grep` and `glob` in a tree of many files, in turns with ripgrep alone.
 
     .venv/bin/python scripts/bench/search.py [--files 50000] [--runs 20]
 
-The tree is made anew in a temporary directory: folders of 100 small files each, every tenth of
-which holds the word that is looked for. ripgrep alone gets the same arguments, and its output is
-read and thrown away.
+The tree is made in a temporary directory: folders of 100 small files each. Every tenth file
+contains the common word. ripgrep alone gets the same arguments, and its output is discarded.
 """
 
 import argparse
@@ -58,7 +57,7 @@ def main() -> None:
 
 
 def make_tree(workspace: Path, files: int) -> None:
-    """Write so many files."""
+    """Write `files` files."""
     for number in range(files):
         folder = workspace / str(number // FILES_PER_FOLDER)
         folder.mkdir(exist_ok=True)
@@ -67,7 +66,7 @@ def make_tree(workspace: Path, files: int) -> None:
 
 
 async def measure(workspace: Path, runs: int) -> list[Row]:
-    """Each search by the tool, and by ripgrep alone, in turns."""
+    """Measure each search by the tool and by ripgrep alone, in turns."""
     environment = make_environment(workspace)
     rows: list[Row] = []
     for name, (tool, given, alone) in SEARCHES.items():
@@ -86,7 +85,7 @@ async def measure(workspace: Path, runs: int) -> list[Row]:
 
 @contextmanager
 def _timed(taken: dict[str, list[tuple[float, float]]], row: str) -> Generator[None]:
-    """Note what is done within as wall and CPU time, in milliseconds."""
+    """Record the wall and CPU time of the block, in milliseconds."""
     cpu, began = _cpu_s(), time.monotonic()
     yield
     wall = time.monotonic() - began
@@ -105,7 +104,7 @@ async def _search(tool: Tool, given: dict[str, object], environment: ToolEnviron
 
 
 def make_environment(workspace: Path) -> ToolEnvironment:
-    """What a search needs of the environment of a call."""
+    """Return an environment with the fields that a search needs."""
     nothing: Any = None
     return ToolEnvironment(
         workspace=workspace,

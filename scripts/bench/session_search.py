@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the full-text index over sessions costs: to fill, on disk, and to search.
+"""Measures the full-text index over sessions: filling it, its size on disk, searching it.
 
     .venv/bin/python scripts/bench/session_search.py [--sessions 2000]
 
-Each session has 20 texts of 60 words, whose frequencies are those of natural language. Searching a
-rare word, a common one, and the beginning of many.
+Each session has 20 texts of 60 words, distributed as in natural language. The searches are for a
+rare word, for a common word, and for a prefix of many words.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What snapshots of a workspace of 5,000 files cost, and what a revert of ten files does.
+"""Measures snapshots of a workspace of 5,000 files, and a revert of ten files.
 
     .venv/bin/python scripts/bench/snapshots.py [FILES]
 
-Beside each a step pays: one look before its first call that may write, one after its last one, and
-the comparison if they differ. The first look of a turn is thorough: it compares all stamps. The
-others are quick: a watch tells which ones to compare. Loop lag is the longest that another task of
-the loop had to wait while the first snapshot was taken.
+A step pays for one look at the files before its first call that may write, one after its last
+call, and a comparison if the two differ. The first look of a turn is thorough: it compares all
+stamps. Later looks are quick, as a watch tells which stamps to compare. Loop lag is the longest
+time that another task in the event loop waited while the first snapshot was taken.
 """
 
 import os
@@ -35,7 +35,7 @@ TICK_S = 0.001
 
 
 async def main() -> None:
-    """Measure the life of one workspace."""
+    """Measure the snapshots of one workspace from the first to a revert."""
     files = int(sys.argv[1]) if len(sys.argv) > 1 else FILES
     with tempfile.TemporaryDirectory() as place:
         workspace = Path(place, "w")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A server that streams deltas of any wire, in a process of its own, so that it does not count.
+"""A server that streams deltas on any wire, in a separate process, so its CPU does not count.
 
-Used by `models.py`. A base URL of `http://127.0.0.1:PORT/DELTAS/PACE_US` says how many deltas there
-are and how long to wait between them; without a wait they are sent as fast as they are taken. Each
-delta is a chunk of its own. Prints its port.
+Used by `models.py`. The base URL `http://127.0.0.1:PORT/DELTAS/PACE_US` says how many deltas to
+send and how many microseconds to wait between two; with 0 they are sent at full speed. Each delta
+is a separate chunk. The server prints its port.
 """
 
 import json
@@ -138,7 +138,7 @@ WIRES = {
         + _event("message_stop"),
     ),
 }
-"""By the end of the path: what comes before the deltas, one delta, and what comes after."""
+"""The events before the deltas, one delta, and the events after, by the end of the path."""
 
 
 if __name__ == "__main__":

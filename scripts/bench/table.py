@@ -1,4 +1,4 @@
-"""Rows of figures and the table that they are printed as. Statistics only, nothing is measured."""
+"""Rows of figures, and the table in which they are printed."""
 
 import statistics
 import sys
@@ -10,7 +10,7 @@ HEADINGS = ("figure", "n", "median", "p99", "min", "max", "unit", "CPU each", "b
 
 
 class Row(Struct, frozen=True):
-    """One figure: every value that was measured, and what CPU each of them took.
+    """One figure: every measured value, and the CPU time that each took.
 
     `budget` is the goal for the median, in the same unit.
     """
@@ -23,7 +23,7 @@ class Row(Struct, frozen=True):
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """Print what was measured so far as aligned columns; `!` marks a median beyond its budget."""
+    """Print the rows as aligned columns; `!` marks a median beyond its budget."""
     cells = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(HEADINGS))]
     for line in cells:
@@ -34,7 +34,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 
 
 def slope(values: Sequence[float]) -> float:
-    """By how much a value grows from place to place, by Theil and Sen: the median of all slopes."""
+    """Return the growth per place by the Theil-Sen estimator, which is the median of all slopes."""
     found = [
         (later - earlier) / (place - before)
         for before, earlier in enumerate(values)

@@ -1,4 +1,4 @@
-"""The agents that `terminals.py` compares: their commands, and the least configuration for each."""
+"""The agents that `terminals.py` compares: their commands and minimal configurations."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Agent:
-    """How to start one: `prepare` writes its configuration into a home and returns variables."""
+    """How to start an agent; `prepare` writes its configuration and returns its variables."""
 
     name: str
     command: list[str]
@@ -19,7 +19,7 @@ class Agent:
 
 
 def variables_of(home: Path) -> dict[str, str]:
-    """What every agent has in its environment."""
+    """Return the environment variables that every agent gets."""
     return {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
@@ -110,7 +110,7 @@ def _pi(home: Path, url: str) -> dict[str, str]:
 
 
 def agents_in(peers: Path | None) -> Iterator[Agent]:
-    """Tiller, and the others that are in a `node_modules`."""
+    """Yield tiller, and the other agents that are installed in a `node_modules`."""
     yield Agent("tiller", [str(Path(sys.executable).parent / "tiller"), "chat"], _tiller)
     if not peers:
         return

@@ -1,16 +1,16 @@
-"""`tiller chat` beside the terminals of codex, opencode and pi, in one run with one model server.
+"""Compares `tiller chat` with codex, opencode and pi in one run with one model server.
 
     npm install --prefix P @openai/codex opencode-ai @mariozechner/pi-coding-agent
     .venv/bin/python scripts/bench/terminals.py --peers P/node_modules
 
-Each round starts every agent once on a pseudo-terminal of 120 by 40, in a home that it has used
-before, and measures what a person feels: from the start to the first key on the screen; from a key
-to the screen while an answer streams 1,000 pieces a second; the CPU time of such an answer without
-typing; the memory of all processes afterwards. The terminal takes what is written at once. A key is
-a letter that nothing else shows, so that it is on the screen when its bytes are written.
+Each round starts every agent once on a pseudo-terminal of 120 by 40, in a home that the agent has
+used before. It measures the time from the start to the first key on the screen; from a key to the
+screen while an answer streams 1,000 pieces a second; the CPU time of such an answer without typing;
+and the memory of all processes afterwards. The terminal reads output at once. A key is a letter
+that appears nowhere else, so it counts as shown when its bytes are written.
 
-CPU time and memory are of all processes that an agent has started, its daemon included; those of
-tiller and codex run already, as in daily use.
+CPU time and memory include all processes that an agent has started, also its daemon. The daemons
+of tiller and codex already run before the measurement, as in daily use.
 """
 
 import argparse
@@ -40,16 +40,16 @@ SIZE = (40, 120)
 """Rows and columns of the terminal."""
 
 LETTERS = [chr(point) for point in (*range(0x3B1, 0x3CA), *range(0x561, 0x587))]
-"""Small Greek and Armenian letters: a column each, on no agent's screen."""
+"""Small Greek and Armenian letters, each one column wide, which no agent's screen shows."""
 
 PROBE_S, KEY_GAP_S, TYPING_S = 0.02, 0.03, 0.05
-"""Between two keys: before the first is seen, while an answer streams, of a prompt."""
+"""Seconds between two keys: before the first is seen, while an answer streams, in a prompt."""
 
 SETTLE_S = 0.5
-"""A pause before a prompt is sent: some take keys that come fast for a paste."""
+"""A pause before a prompt is sent, as some agents take fast keys for a paste."""
 
 LOST_S, TIMEOUT_S = 2.0, 60.0
-"""After so long a key counts as lost; an agent as broken."""
+"""Seconds after which a key counts as lost, and an agent as broken."""
 
 BACKSPACE = "\x7f"
 ANSWERS = {
@@ -58,12 +58,12 @@ ANSWERS = {
     b"\x1b]11;?": b"\x1b]11;rgb:0000/0000/0000\x1b\\",
     b"\x1b]10;?": b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\",
 }
-"""What a terminal answers when a program asks."""
+"""The queries of programs and a terminal's answers."""
 
 
 @dataclass
 class Figures:
-    """What was measured of one agent; times in seconds, CPU for 1,000 pieces, memory in bytes."""
+    """One agent's figures: times in seconds, CPU for 1,000 pieces, memory in bytes."""
 
     starts: list[float] = field(default_factory=list)
     keys: list[float] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def read(self, until: float, *wanted: str) -> str | None:
-        """Take what is written until one of the letters is, or the time has come (then None)."""
+        """Read until a wanted letter is written and return it; return None after `until`."""
         letters = {letter.encode(): letter for letter in wanted}
         while (left := until - time.perf_counter()) > 0:
             if not select.select([self._master], [], [], left)[0]:
@@ -130,14 +130,14 @@ class Terminal:
         return None
 
     def see_end(self) -> None:
-        """Wait for the end of the answer, if it has not been seen."""
+        """Wait for the end of the answer, unless it has been seen."""
         if not self.ended and not self.read(time.perf_counter() + TIMEOUT_S, END):
-            raise SystemExit(f"{self.process.args}: no end within {TIMEOUT_S:.0f} s")
+            raise SystemExit(f"{self.process.args}: no end of the answer in {TIMEOUT_S:.0f} s")
 
     def ask(self, prompt: str) -> None:
-        """Type a prompt as a person does, and send it; returns when the answer has begun.
+        """Type a prompt as a person does, send it, and return when the answer has begun.
 
-        Enter is pressed again while nothing comes: some take the first for part of a paste.
+        Press Enter again while nothing comes, as some agents take the first for part of a paste.
         """
         self.ended = False
         for key in prompt:
@@ -152,7 +152,7 @@ class Terminal:
 
 
 def _processes(home: Path) -> list[int]:
-    """All that were started with a home, also those that have left their terminal."""
+    """Return all processes that use a home, including those that have left their terminal."""
     wanted = f"HOME={home}".encode()
     found: list[int] = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
@@ -172,7 +172,7 @@ def _cpu_s(pids: list[int]) -> float:
 
 
 def _memory(pids: list[int]) -> int:
-    """Bytes of the processes, those that they share counted once."""
+    """Return the memory of the processes in bytes, and count shared memory once."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -183,7 +183,7 @@ def _memory(pids: list[int]) -> int:
 
 
 def _wait_for_first_key(terminal: Terminal) -> float:
-    """Type until a key is seen; seconds since the start. The keys are taken back."""
+    """Type until a key is seen, delete the keys, and return the seconds since the start."""
     for number in range(int(TIMEOUT_S / PROBE_S)):
         letters = LETTERS[: number % len(LETTERS) + 1]
         terminal.press(letters[-1])
@@ -215,7 +215,7 @@ def _type_while_streaming(terminal: Terminal, figures: Figures) -> None:
 
 
 def measure(agent: Agent, home: Path, work: Path, url: str, figures: Figures) -> None:
-    """One round of an agent."""
+    """Measure one round of an agent."""
     variables = variables_of(home) | agent.prepare(home, url)
     with Terminal(agent.command, work, variables) as terminal:
         figures.starts.append(_wait_for_first_key(terminal))
@@ -242,7 +242,7 @@ def _model_server() -> Iterator[str]:
 
 
 def _warm(agent: Agent, home: Path, work: Path, url: str) -> None:
-    """Start an agent once, as nobody uses it for the first time every day."""
+    """Start an agent once before it is measured, as daily use is not a first start."""
     variables = variables_of(home) | agent.prepare(home, url)
     with Terminal(agent.command, work, variables) as terminal:
         _wait_for_first_key(terminal)
@@ -251,7 +251,7 @@ def _warm(agent: Agent, home: Path, work: Path, url: str) -> None:
 
 
 def _end(home: Path) -> None:
-    """End what an agent has left running."""
+    """End the processes that an agent has left running."""
     for pid in _processes(home):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -281,7 +281,7 @@ def _print(figures: dict[str, Figures]) -> None:
 
 
 def main() -> None:
-    """Measure and print a table in Markdown."""
+    """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--peers", type=Path, help="node_modules with the other agents")
     parser.add_argument("--rounds", type=int, default=ROUNDS)

@@ -1,9 +1,9 @@
-"""Chats while the daemon is killed, the terminal resized and the chat stopped, for many messages.
+"""Sends many chat messages while it kills the daemon, resizes the terminal and stops the chat.
 
     .venv/bin/python scripts/soak/chat.py --rounds 50 --seed 7
     .venv/bin/python scripts/soak/chat.py --tmux
 
-Everything that was typed must stand on the terminal in the end, once and in order.
+In the end, all that was typed must be on the terminal, once and in order.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from support.daemon import Daemon  # noqa: E402
 
 
 async def chat(rounds: int, seed: int, *, in_tmux: bool) -> None:
-    """Play one chat with a daemon and a workspace of its own."""
+    """Play one chat with a new daemon and a new workspace."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
         workspace = Path(home) / "work"
         workspace.mkdir()
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--tmux", action="store_true", help="in a pane of tmux")
+    parser.add_argument("--tmux", action="store_true", help="run the chat in a tmux pane")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
     trio.run(partial(chat, arguments.rounds, arguments.seed, in_tmux=arguments.tmux))

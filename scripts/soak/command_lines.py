@@ -1,8 +1,8 @@
 """Judges the command lines of the shell scripts that are installed on this machine.
 
-Nobody wrote them for this: they show how much of what people write is understood, and how fast.
-What would run unasked is printed with `--unasked`. With `--run` all of it is run, and everything of
-`tests/policy` with it, each line in its enclosure in a hostile workspace; what gets out is printed.
+As nobody wrote these lines for tiller, they show how much real shell it understands, and how fast.
+`--unasked` prints the lines that would run without a question. `--run` runs those lines and all of
+`tests/policy`, each in its enclosure in a hostile workspace, and prints what escapes.
 """
 
 import argparse
@@ -37,11 +37,11 @@ CHARS_MIN, CHARS_MAX = 3, 400
 PIECE = re.compile(
     r"\b(?:then|do|else|in)$|[|&\\({]$|^(?:fi|done|else|esac|elif|then|do)\b|^[|&})]"
 )
-"""Lines that are a piece of a statement."""
+"""Matches lines that are only part of a statement."""
 
 
 def command_lines(places: tuple[str, ...] = PLACES) -> Iterator[str]:
-    """Every line of every script that can stand for itself, each once."""
+    """Yield each different line of the scripts that can stand by itself."""
     seen: set[str] = set()
     for place in places:
         for parent, _, names in os.walk(place):
@@ -70,26 +70,26 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def is_valid(text: str) -> bool:
-    """Whether bash takes it for whole statements."""
+    """Whether bash accepts the text as complete statements."""
     done = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
     return done.returncode == 0 and not done.stderr
 
 
 def all_lines_of_tests() -> Iterator[str]:
-    """What people and attackers wrote for the tests."""
+    """Yield the lines that the tests take from people and attackers."""
     for name in ("agent_commands.txt", "script_lines.txt"):
         yield from (line.text for line in labelled(name))
     yield from (*BYPASSES, *HELD_BYPASSES, *HONEST, *(attack.text for attack in ATTACKS))
 
 
 async def run_all(lines: list[Line], who: str) -> int:
-    """Run lines one after the other, each in its enclosure; returns how many got something out."""
+    """Run each line in its enclosure, and return how many lines let something escape."""
     escaped = 0
     with jail_of() as jail:
         make_hostile(jail, lines)
         found = bubblewrap_for(jail.as_user(who), jail.root)
         if found.sandbox is None:
-            raise SystemExit(f"no sandbox: {found.problem}")
+            raise SystemExit(f"no sandbox to run the lines in: {found.problem}")
         watch = Watch(jail, found)
         for line in lines:
             if got_out := await watch.run(line):
@@ -99,16 +99,16 @@ async def run_all(lines: list[Line], who: str) -> int:
 
 
 def main() -> None:
-    """Judge and print figures."""
+    """Judge the lines and print figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--unasked", action="store_true", help="print what would run unasked")
+    parser.add_argument("--unasked", action="store_true", help="print lines that would run unasked")
     parser.add_argument(
-        "--problems", action="store_true", help="print why others were not understood"
+        "--problems", action="store_true", help="print why lines were not understood"
     )
-    parser.add_argument("--run", action="store_true", help="run what would run unasked")
-    parser.add_argument("--who", choices=("root", "ordinary"), default="root", help="as whom")
+    parser.add_argument("--run", action="store_true", help="run lines that would run unasked")
+    parser.add_argument("--who", choices=("root", "ordinary"), default="root", help="run as")
     arguments = parser.parse_args()
     lines = sorted(command_lines())
     random.Random(arguments.seed).shuffle(lines)
@@ -134,7 +134,7 @@ def main() -> None:
     if arguments.run:
         free = unasked([*all_lines_of_tests(), *chosen])
         escaped = trio.run(run_all, free, arguments.who)
-        print(f"{len(free)} were run as {arguments.who}, {escaped} got something out")
+        print(f"{len(free)} were run as {arguments.who}, {escaped} let something escape")
         sys.exit(escaped > 0)
 
 

@@ -1,9 +1,10 @@
-"""Damages recorded streams at random and decodes them, for as long as is wanted.
+"""Damages recorded streams at random and decodes them.
 
     .venv/bin/python scripts/soak/decoders.py --mutations 100000
 
-Prints how the damaged streams ended, by wire, and every seed whose damage made a decoder raise
-anything but a `ModelError`; exits 1 if there was one. `--only SEED` replays it with its traceback.
+Prints how the damaged streams ended, by wire, and each seed with which a decoder raised anything
+but a `ModelError`; exits with status 1 if there was one. `--only SEED` replays a seed and shows the
+traceback.
 """
 
 import argparse
@@ -20,11 +21,11 @@ from support.streams import STREAMS, wire_of
 
 
 def main() -> int:
-    """Run the mutations that the arguments ask for."""
+    """Run the requested mutations."""
     parser = argparse.ArgumentParser(description="Damages recorded streams and decodes them.")
     parser.add_argument("--mutations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", metavar="SEED", help="replay one damage")
+    parser.add_argument("--only", metavar="SEED", help="replay the damage of one seed")
     arguments = parser.parse_args()
     if arguments.only:
         print(meet(arguments.only.split()[1], Random(arguments.only)))

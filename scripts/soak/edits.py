@@ -1,10 +1,10 @@
-"""Kills the tools that change files at each system call, fills the disk at each, and counts harm.
+"""Kills the file tools, or fills the disk, at each system call, and counts damaged files.
 
     .venv/bin/python scripts/soak/edits.py [--sizes 1,2,3,5,10,20] [--directory DIR]
 
-Each point is a process of its own; after it the daemon's recovery runs, which is killed too. Counts
-files that are neither the old nor the new one at any moment, calls that are half done after the
-recovery, and what is left lying about. Ends with status 1 when there was any of it.
+Each point runs in a new process; then the daemon's recovery runs, which is killed as well. Counts
+files that are at any moment neither the old nor the new version, calls that are half done after
+the recovery, and leftover files. Exits with status 1 if there were any.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from support.interrupted_edits import FAULTS, cases, faults_of
 
 
 def main() -> int:
-    """Meet every fault and print a table; returns the exit status."""
+    """Try every fault, print a table, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sizes", default="1,2,3,5,10,20", help="files of the patches")
+    parser.add_argument("--sizes", default="1,2,3,5,10,20", help="numbers of files in a patch")
     memory = Path("/dev/shm")
     parser.add_argument("--directory", type=Path, default=memory if memory.is_dir() else None)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A fault to plant: an edit of one statement that breaks a promise. `planted` says who finds it."""
+"""A fault to plant: an edit to one statement that breaks a promise. `planted` tests each fault."""
 
 import ast
 import io
@@ -24,32 +24,32 @@ PLACEHOLDER = re.compile(r"\b[A-Z]\b")
 
 
 class Fault(NamedTuple):
-    """Replaces `old` by `new` within one function."""
+    """A fault that replaces `old` with `new` within one function."""
 
     breaks: str
-    """The handle of the promise, and what no longer holds."""
+    """The handle of the promise, and what the fault does to it."""
 
     file: str
     function: str
-    """Its qualified name, such as `run_turn` or `Mailbox.take`."""
+    """The function's qualified name, such as `run_turn` or `Mailbox.take`."""
 
     old: str
-    """Tokens that occur once in the function; layout, comments and last commas don't matter.
+    """Tokens that occur once in the function; layout, comments and trailing commas don't matter.
 
-    A single capital letter stands for any dotted name, the same one at each place.
+    A single capital letter stands for any dotted name, and for the same name wherever it occurs.
     """
 
     new: str
-    """What takes their place; its further lines are indented as the first one is."""
+    """The replacement; its later lines are indented like its first."""
 
     found_by: str = ""
-    """The test that must find it, as pytest names it; empty for one that is `equivalent`."""
+    """The pytest name of the test that must find the fault; empty if the fault is `equivalent`."""
 
     equivalent: str = ""
-    """Why no test can find this fault, for one that changes nothing that can be observed."""
+    """Why no test can find this fault, if it changes nothing that can be observed."""
 
     def plant(self, source: str) -> str:
-        """Return the source with the fault in it; raises `LookupError` if its place is gone."""
+        """Return the source with the fault in it; raise `LookupError` if its place is gone."""
         begin, end = self._lines(source)
         tokens = _tokens(source)
         inside = [n for n, token in enumerate(tokens) if begin <= token.line <= end]
@@ -78,7 +78,7 @@ class Fault(NamedTuple):
         for name in self.function.split("."):
             named = [inner for inner in ast.walk(node) if getattr(inner, "name", None) == name]
             if not named:
-                raise LookupError(f"{self._place}: there is no such function; update it")
+                raise LookupError(f"{self._place}: there is no such function; update the fault")
             node = named[0]
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef), self._place
         return node.lineno, node.end_lineno or node.lineno
@@ -88,7 +88,7 @@ class _Token(NamedTuple):
     text: str
     line: int
     begin: int
-    """Its offset in the source."""
+    """The token's offset in the source."""
 
     end: int
 
@@ -111,7 +111,7 @@ def _tokens(source: str) -> list[_Token]:
 def _matches(
     pattern: Sequence[str], tokens: Sequence[_Token], names: dict[str, str]
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield how many tokens the pattern can take from the beginning, and what letters stand for."""
+    """Yield how many leading tokens the pattern can match, and the names that its letters match."""
     if not pattern:
         yield 0, names
     elif PLACEHOLDER.fullmatch(pattern[0]):
@@ -127,7 +127,7 @@ def _matches(
 
 
 def _dotted(tokens: Sequence[_Token]) -> int:
-    """How many tokens of a dotted name stand at the beginning; always an odd number, or 0."""
+    """Return how many tokens the dotted name at the beginning has: an odd number, or 0."""
     count = 0
     while count < len(tokens) and _is_name(tokens[count].text):
         count += 1

@@ -1,4 +1,4 @@
-"""Faults of `tiller chat`: what is shown, typed, asked and drawn."""
+"""Faults in `tiller chat`: its output, input, questions and drawing."""
 
 from fault import Fault
 

@@ -1,4 +1,4 @@
-"""Faults of hooks: moments that are skipped, answers that do not count, arguments not judged."""
+"""Faults in hooks: skipped moments, answers that do not count, arguments that nobody judges."""
 
 from fault import SESSION, TURN, Fault
 

@@ -1,4 +1,4 @@
-"""Faults of what goes in: the loop, its calls, the queue, submissions."""
+"""Faults in the handling of input: the loop, its calls, the queue, submissions."""
 
 from fault import SESSION, TURN, Fault
 

@@ -1,4 +1,4 @@
-"""Faults of what commands are permitted: their enclosures, and the network in these."""
+"""Faults in the permissions of commands: their enclosures, and the network in enclosures."""
 
 from fault import SESSION, Fault
 

@@ -1,4 +1,4 @@
-"""Faults of what is kept: the outbox, endings, recovery, history, requests."""
+"""Faults in the record: the outbox, endings, recovery, history, requests."""
 
 from fault import SESSION, TURN, Fault
 

@@ -1,4 +1,4 @@
-"""Faults of lasting rules, and of what the model is told when its agent changes."""
+"""Faults in lasting rules, and in the message to the model when its agent changes."""
 
 from fault import SESSION, Fault
 

@@ -1,4 +1,4 @@
-"""Faults of the search over sessions, and of what frontends lend to them: servers and files."""
+"""Faults in the search over sessions, and in the servers and files that frontends lend to them."""
 
 from fault import SESSION, Fault
 

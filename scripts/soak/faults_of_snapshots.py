@@ -1,4 +1,4 @@
-"""Faults of snapshots: changes that stamps and a watch would lose."""
+"""Faults in snapshots: changes that stamps and a watch would miss."""
 
 from fault import Fault
 

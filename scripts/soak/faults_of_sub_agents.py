@@ -1,4 +1,4 @@
-"""Faults of sub-agents: in the background, with declared paths, and for tasks of the user."""
+"""Faults in sub-agents: in the background, with declared paths, and for the user's tasks."""
 
 from fault import SESSION, TURN, Fault
 

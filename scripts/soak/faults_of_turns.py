@@ -1,4 +1,4 @@
-"""Faults of a turn's loop: responses that are no answer, calls of the provider, loops, retries."""
+"""Faults in a turn's loop: responses without an answer, calls to the provider, loops, retries."""
 
 from fault import SESSION, TURN, Fault
 

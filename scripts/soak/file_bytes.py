@@ -1,11 +1,11 @@
-"""Changes a line of random files in every encoding and compares all bytes, for as long as wanted.
+"""Changes a line of random files in every encoding and compares all bytes.
 
     .venv/bin/python scripts/soak/file_bytes.py --cases 20000 [--directory DIR]
 
-Files are UTF-8 (with a mark, with stray bytes), UTF-16 or Windows-1252, their lines end in LF, CRLF
-or both, with lone CRs, with or without an end of the last one, and have several modes. `read`,
-`edit`, `apply_patch` and `write` must leave all that they were not asked to change. Prints how many
-there were of each; a case that fails is made small, and the status is 1.
+Files are UTF-8 (some with a byte order mark or stray bytes), UTF-16 or Windows-1252. Lines end in
+LF, CRLF or both; some contain lone CRs, and the last may lack its line end. File modes vary.
+`read`, `edit`, `apply_patch` and `write` must keep all that they were not asked to change. Prints
+the number of cases of each kind. A case that fails is reduced, and the exit status is 1.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from support.written_files import Case, case, meet
 
 
 def main() -> int:
-    """Meet random cases; returns the exit status."""
+    """Try random cases and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, default=20_000)
     memory = Path("/dev/shm")

@@ -1,9 +1,9 @@
-"""What a flood of output costs the daemon: memory, processor, and the time of everybody else.
+"""Measures a flood of output: the daemon's memory and CPU time, and the delay of other clients.
 
-So many sessions at once each run a command that prints so much, as short lines and as one endless
-one. Meanwhile another frontend asks for an idle session, again and again: how long that takes is
-taken for the lag of the daemon's loop, though it holds the way through the sockets as well. The
-same is asked before, for comparison. Memory is the highest that was resident, less that before.
+Several sessions at once each run a command with much output, first as short lines and then as one
+endless line. Meanwhile another frontend asks for an idle session, again and again; the times stand
+for the lag of the daemon's loop, though they include the sockets. It also asks before the flood,
+for comparison. Memory is the highest resident size less the size before the flood.
 """
 
 import argparse
@@ -36,20 +36,20 @@ KINDS = {
 }
 IDLE_S = 4.0
 PAUSE_S = 0.01
-"""Between two questions: as often as a busy frontend asks."""
+"""Seconds between two questions of a busy frontend."""
 
 TURN_S = 1_800.0
 
 
 async def flood(kind: str, sessions: int, size: int) -> None:
-    """Run one kind of flood and print a line."""
+    """Run one kind of flood and print its figures."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as workspace:
         async with trio.open_nursery() as nursery:
             with Daemon(Path(home), CONFIG) as daemon:
                 frontend = await Frontend.connect(daemon, nursery)
                 other = await Frontend.connect(daemon, nursery, "other")
                 idle = await other.session(Path(workspace), _text())
-                # What is made once, such as the first turn's imports, is no part of a flood.
+                # First do what a daemon does only once, such as the first turn's imports.
                 await _run(frontend, Path(workspace), "true", 1)
                 asker = _Asker(daemon, idle)
                 await trio.sleep(IDLE_S)
@@ -77,7 +77,7 @@ async def flood(kind: str, sessions: int, size: int) -> None:
 
 
 class _Memory:
-    """How much larger the daemon gets."""
+    """Tracks by how much the daemon's memory grows."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -85,14 +85,14 @@ class _Memory:
         self.more_bytes = 0
 
     async def watch(self) -> None:
-        """Look until cancelled."""
+        """Look at the memory until cancelled."""
         while True:
             self.more_bytes = max(self.more_bytes, self._daemon.rss_bytes - self._before_bytes)
             await trio.sleep(PAUSE_S)
 
 
 class _Asker:
-    """A frontend in a process of its own, which asks until it is told to stop."""
+    """A frontend in a separate process, which asks until told to stop."""
 
     def __init__(self, daemon: Daemon, session_id: str) -> None:
         arguments = ["--ask", str(daemon.places.runtime), session_id]
@@ -101,7 +101,7 @@ class _Asker:
         )
 
     def answers_s(self) -> list[float]:
-        """Stop; return how long each answer took."""
+        """Stop asking, and return the seconds that each answer took."""
         said, _ = self._process.communicate(b"stop")
         return msgspec.json.decode(said, type=list[float])
 
@@ -121,7 +121,7 @@ def _ask(runtime: Path, session_id: str) -> None:
 
 
 async def _run(frontend: Frontend, workspace: Path, command: str, sessions: int) -> None:
-    """Run a command in so many sessions at once."""
+    """Run a command in several sessions at once."""
     arguments = {"command": command, "timeout_s": 600}
     call = ScriptStep(parts=(CallPart("bash", arguments=arguments),))
     async with trio.open_nursery() as nursery:
@@ -142,7 +142,7 @@ def _text() -> ScriptStep:
 
 
 def _cpu_s(daemon: Daemon) -> float:
-    """Of the daemon itself, without its children."""
+    """Return the CPU seconds of the daemon itself, without its children."""
     assert daemon.process is not None
     fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -152,7 +152,7 @@ def main() -> None:
     """Measure every kind."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10)
-    parser.add_argument("--mib", type=int, default=1024, help="printed by each")
+    parser.add_argument("--mib", type=int, default=1024, help="MiB that each session prints")
     parser.add_argument("--ask", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.ask:

@@ -1,11 +1,11 @@
-"""Plants faults in a copy of the tree, one at a time, and tells which test finds each.
+"""Plants faults in a copy of the tree, one at a time, and reports which test finds each fault.
 
-    .venv/bin/python scripts/soak/planted.py [WORDS]   # WORDS: only faults that have them
+    .venv/bin/python scripts/soak/planted.py [WORDS]   # WORDS: only faults that contain them
 
-Each fault names the test that must find it. If that one passes, the simulation and the examples
-(sessions, turns and snapshots) look for it as well. Ends with status 1 when a fault survives, or is
-found by another test than it names, or although it is marked as equivalent, or can't be planted.
-All of them take less than an hour on an idle machine, as one costs some six seconds of CPU time.
+Each fault names the test that must find it. If that test passes, the simulation and the tests of
+sessions, turns and snapshots run as well. Exits with status 1 when a fault survives, can't be
+planted, is found by another test than it names, or is found although it is marked as equivalent.
+A fault costs some six seconds of CPU time; a full run on an idle machine takes less than an hour.
 """
 
 import os
@@ -46,7 +46,7 @@ FAULTS = (
 )
 
 SUITES = (("tests/sim",), ("tests/session", "tests/turn", "tests/snapshots"))
-"""Where a fault is looked for if the test that it names does not find it; the quick one first."""
+"""Suites that run if the named test does not find a fault; the quick suite comes first."""
 
 PROGRAMS = {
     "TILLER_PROGRAMS": os.environ.get("TILLER_PROGRAMS", "200"),
@@ -57,7 +57,7 @@ PROGRAMS = {
 }
 TEST_S_MAX = 60
 SUITE_S_MAX = 900.0
-"""A fault may make a test hang; then it is found."""
+"""Seconds after which a test that hangs counts as finding the fault."""
 
 
 def main(words: list[str]) -> int:
@@ -86,7 +86,7 @@ def main(words: list[str]) -> int:
 
 
 def copy_tree(into: Path) -> None:
-    """Copy what git knows and what is new, without what it ignores."""
+    """Copy the files that git tracks and new files, but no ignored files."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -101,9 +101,9 @@ def copy_tree(into: Path) -> None:
 
 
 def try_fault(tree: Path, fault: Fault) -> tuple[str, str]:
-    """Which test finds the fault, and what is wrong with that; both may be empty.
+    """Return the test that finds the fault, and a problem with this result; either may be empty.
 
-    Raises `LookupError` when the fault can't be planted, or no test ran.
+    Raise `LookupError` when the fault can't be planted, or no test ran.
     """
     path = tree / fault.file
     whole, times = path.read_text(), path.stat()
@@ -114,7 +114,7 @@ def try_fault(tree: Path, fault: Fault) -> tuple[str, str]:
         found = next(filter(None, (first_failure(tree, where) for where in SUITES)), "")
     finally:
         path.write_text(whole)
-        # Bytecode of the sound file counts again.
+        # With the old times, the bytecode of the original file is valid again.
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     if fault.equivalent:
         return found, "it is not equivalent" if found else ""
@@ -122,9 +122,9 @@ def try_fault(tree: Path, fault: Fault) -> tuple[str, str]:
 
 
 def first_failure(tree: Path, where: tuple[str, ...]) -> str:
-    """The name of the first test that fails; empty when all pass.
+    """Return the name of the first test that fails, or an empty string when all pass.
 
-    Raises `LookupError` when no test ran.
+    Raise `LookupError` when no test ran.
     """
     path = os.pathsep.join(str(tree / room) for room in ROOMS)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]

@@ -1,7 +1,7 @@
-"""Says how many questions of the default configuration are needless, and how many are missing.
+"""Counts the needless and the missing questions of the default configuration.
 
-What each line needs is said by people, in `tests/policy`: `agent_commands.txt`, `script_lines.txt`.
-`--show` prints the lines that are asked about needlessly.
+People have written in `tests/policy` what each line needs: `agent_commands.txt`,
+`script_lines.txt`. `--show` prints the lines with needless and missing questions.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FILES = ("agent_commands.txt", "script_lines.txt")
 def main() -> None:
     """Judge all lines and print figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--show", action="store_true", help="print what is asked needlessly")
+    parser.add_argument("--show", action="store_true", help="print the wrongly judged lines")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         for name in FILES:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _judge(name: str, workspace: Path, *, show: bool) -> None:
-    """Judge the lines of a file and print how many ask needlessly, and where the others run."""
+    """Judge the lines of a file; print how many ask needlessly, and where the others run."""
     lines = labelled(name)
     needless: list[str] = []
     missing: list[Labelled] = []

@@ -1,9 +1,10 @@
-"""Makes responses at random, right and wrong ones, and compares how we and h11 read them.
+"""Makes random HTTP responses, valid and invalid, and compares how tiller and h11 read them.
 
     .venv/bin/python scripts/soak/responses.py --responses 1000000
 
-Prints how many were taken and refused, and every seed whose response was read otherwise than by
-h11 without a reason that is known, or raised anything but `Broken`; exits 1 if there was one.
+Prints how many responses were accepted and refused, and each seed whose response tiller and h11
+read differently for no known reason, or that raised anything but `Broken`. Exits with status 1 if
+there was such a seed.
 """
 
 import argparse
@@ -23,7 +24,7 @@ SHOWN_MAX = 20
 
 
 def main() -> int:
-    """Read as many responses as the arguments ask for."""
+    """Read the requested number of responses."""
     parser = argparse.ArgumentParser(description="Reads responses made at random.")
     parser.add_argument("--responses", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -46,7 +47,7 @@ def main() -> int:
     for line in failed[:SHOWN_MAX]:
         print(line)
     seconds = time.monotonic() - begun
-    print(f"{dict(ended)} by h11, {len(failed)} read otherwise, {seconds:.0f} s")
+    print(f"{dict(ended)} by h11, {len(failed)} read differently, {seconds:.0f} s")
     return 1 if failed else 0
 
 

@@ -1,10 +1,10 @@
-"""Plays many random programs, judges each by every guarantee, and tells which seeds fail.
+"""Plays many random programs, checks each for every guarantee, and prints the seeds that fail.
 
     .venv/bin/python scripts/soak/simulation.py --programs 10000 [--first SEED] [--workers 2]
     .venv/bin/python scripts/soak/simulation.py --replay SEED    # the smallest program that fails
 
-Without `--first` the seeds begin at random. Ends with status 1 when one fails. A program that does
-not end within two minutes of real time is a failure too.
+Without `--first` the first seed is random. Exits with status 1 when a seed fails. A program that
+does not end within two minutes of real time fails, too.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Stuck(BaseException):
 
 
 def main() -> int:
-    """Play and print; returns the exit status."""
+    """Play the programs, print the failures, and return the exit status."""
     options = arguments()
     if options.replay is not None:
         return replay(options.replay)
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Return the parsed arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--programs", type=int, default=1_000)
     parser.add_argument("--first", type=int)
@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
 
 
 def prepare() -> None:
-    """Make a worker as quick as the daemon, quiet, and impatient."""
+    """Give a worker the daemon's garbage collection, no log output, and a timeout."""
     import conftest
 
     assert conftest
@@ -79,12 +79,12 @@ def prepare() -> None:
 
 
 def give_up(*_: object) -> NoReturn:
-    """Leave a program that hangs."""
+    """Abandon a program that hangs."""
     raise Stuck
 
 
 def try_seed(seed: int) -> tuple[int, list[str]]:
-    """The names of the guarantees that a program breaks."""
+    """Return the seed and the names of the guarantees that its program breaks."""
     signal.alarm(PROGRAM_S_MAX)
     try:
         return seed, list(broken_by(seed))
@@ -95,7 +95,7 @@ def try_seed(seed: int) -> tuple[int, list[str]]:
 
 
 def broken_by(seed: int) -> Iterable[str]:
-    """Play a program and judge it."""
+    """Play a program and yield the names of the guarantees that it breaks."""
     played = play_seed(seed)
     if played.seen is None:
         yield f"it does not end: {played.failure!r}"
@@ -108,7 +108,7 @@ def broken_by(seed: int) -> Iterable[str]:
 
 
 def replay(seed: int) -> int:
-    """Play one program, make it smaller if it fails, and print that."""
+    """Play one program; if it fails, reduce it and print the smaller program."""
     prepare()
     played = play_seed(seed)
     try:

@@ -1,9 +1,9 @@
-"""What strangers at the socket cost the daemon and everybody else: memory, and the time of answers.
+"""Measures floods by strangers at the socket: the daemon's memory, and the delay of answers.
 
-Each kind of flood of submissions with a wrong token (and one with the right one, of which no answer
-is read) goes on for so long, by so many at once. Meanwhile another frontend asks for the daemon's
-status, again and again; it does so before, for comparison. Memory is the highest that was resident,
-less that before, and what is left of it afterwards.
+Several strangers at once send submissions with a wrong token, in several kinds of flood; in one
+kind the token is right, but nobody reads the answers. Meanwhile another frontend asks for the
+daemon's status, again and again, as it does before the flood, for comparison. Memory is how much
+larger the daemon gets than before, at most and afterwards.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TIMEOUT_MS = 60_000
 
 
 class Kind(NamedTuple):
-    """A kind of flood: how many submissions at a time, and what they are."""
+    """A kind of flood: how many submissions are sent at a time, and their content."""
 
     count: int
     size: int
@@ -61,7 +61,7 @@ KINDS = {
 
 
 class Watched:
-    """How large the daemon is at most, and how long another frontend waits for its answers."""
+    """Records the daemon's largest size, and how long another frontend waits for answers."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -71,7 +71,7 @@ class Watched:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch until the context is left."""
+        """Watch until the context ends."""
         over = threading.Event()
         threads = [threading.Thread(target=one, args=(over,)) for one in (self._weigh, self._ask)]
         for thread in threads:
@@ -97,7 +97,7 @@ class Watched:
 
 
 def _run(daemon: Daemon, kind: Kind, strangers: int, seconds: float) -> Flood:
-    """Let so many strangers flood the daemon for so long."""
+    """Let `strangers` strangers flood the daemon for `seconds` seconds."""
     runtime, end = daemon.places.runtime, time.monotonic() + seconds
     token = (runtime / TOKEN_FILE).read_text() if kind.knows_token else "wrong"
     total = Flood()
@@ -126,7 +126,7 @@ def _times(took_s: list[float]) -> str:
 
 
 def measure(strangers: int, seconds: float) -> None:
-    """Measure every kind against one daemon, one after the other."""
+    """Measure every kind of flood in turn against one daemon."""
     with tempfile.TemporaryDirectory() as home, Daemon(Path(home)) as daemon:
         idle = Watched(daemon)
         with idle.watching():
@@ -148,8 +148,8 @@ def measure(strangers: int, seconds: float) -> None:
 def main() -> None:
     """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strangers", type=int, default=1, help="so many at once")
-    parser.add_argument("--seconds", type=float, default=10.0, help="each kind for so long")
+    parser.add_argument("--strangers", type=int, default=1, help="number of concurrent strangers")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each flood")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     measure(arguments.strangers, arguments.seconds)

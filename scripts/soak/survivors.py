@@ -1,7 +1,7 @@
-"""How long anything of a command lives after its end, whatever it did to get away (G8, T12).
+"""Measures how long a command's processes outlive it, whatever they do to escape (G8, T12).
 
-Seven shapes at once, seven endings, with a sandbox and without; each against a daemon of its own. A
-process that is alive after ten seconds counts as a survivor. Needs Linux.
+Tries seven shapes of process at once, with seven endings, with and without a sandbox; each run has
+its own daemon. A process that is alive after ten seconds counts as a survivor. Needs Linux.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TIMEOUT_S = 10.0
 
 
 async def end_once(config: str, ending: Ending) -> tuple[float, int]:
-    """Returns how long the last process lived, and how many shapes still live."""
+    """Return how long the last process lived, and how many shapes are still alive."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as workspace:
         async with trio.open_nursery() as nursery:
             with Daemon(Path(home), config) as daemon:
@@ -43,7 +43,7 @@ async def end_once(config: str, ending: Ending) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Run all and print one line for each ending."""
+    """Run every combination and print one line for each ending."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
@@ -51,7 +51,7 @@ def main() -> None:
     late = survived = tried = 0
     for mode, config in MODES.items():
         if mode == "sandbox" and found.sandbox is None:
-            print(f"no sandbox: {found.problem}")
+            print(f"skipped, no sandbox here: {found.problem}")
             continue
         for name, ending in ENDINGS.items():
             results = [trio.run(end_once, config, ending) for _ in range(rounds)]

@@ -1,4 +1,4 @@
-"""A separate runtime directory for each test, and `tiller` run in this process."""
+"""Fixtures: a runtime directory for each test, and `tiller` run in this process."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 @pytest.fixture
 def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Path for the code of a replacement for `python -m tiller_daemon`; it exits at once."""
+    """Return the path of a module that replaces `tiller_daemon`; its code exits at once."""
     package = tmp_path / "path" / "tiller_daemon"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -32,7 +32,7 @@ def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tiller(places: Places, capfd: pytest.CaptureFixture[str]) -> Tiller:
-    """Runs a command line; returns the exit status, stdout and stderr."""
+    """Return a function that runs a command line and returns exit status, stdout and stderr."""
     assert places
 
     def run(*command_line: str) -> tuple[int, str, str]:

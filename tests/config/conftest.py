@@ -1,4 +1,4 @@
-"""What the tests of the configuration share."""
+"""Fixtures for the tests of the configuration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`tiller` as a process of its own, read as it prints; and frontends that are slow or deaf."""
+"""`tiller` as a separate process, read as it prints, and subscribers that never read."""
 
 import os
 import signal
@@ -18,11 +18,11 @@ from tiller_protocol.places import EVENTS_SOCKET
 
 NNG_GREETING = b"\0SP\0"
 NNG_SUBSCRIBER = NNG_GREETING + b"\0\x21\0\0"
-"""What nng's sockets say first, here with the number of the protocol SUB."""
+"""The greeting of an nng socket, here with the number of the SUB protocol."""
 
 
 class Client:
-    """A `tiller` of its own process, whose JSON lines are read as they come."""
+    """A `tiller` process whose JSON lines are read as they come."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -31,7 +31,7 @@ class Client:
 
     @classmethod
     async def start(cls, home: Home, *arguments: str) -> "Client":
-        """Start `tiller` there; the caller ends it."""
+        """Start `tiller` in `home`; the caller ends it."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "tiller_client", *arguments],
             stdin=subprocess.DEVNULL,
@@ -41,7 +41,7 @@ class Client:
         return cls(process)
 
     async def until(self, seq: int) -> None:
-        """Read its output up to the event of that number."""
+        """Read the output up to event number `seq`."""
         assert self.process.stdout is not None
         with trio.fail_after(TIMEOUT_S):
             while not self.seen or self.seen[-1].seq < seq:
@@ -51,16 +51,16 @@ class Client:
                 self.seen += [msgspec.json.decode(line, type=Event) for line in lines]
 
     def stop(self) -> None:
-        """Stop it, and return when it does nothing any more."""
+        """Stop the process, and return when it has stopped."""
         os.kill(self.process.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Let the stopped process continue."""
         self.process.send_signal(signal.SIGCONT)
 
     async def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the process if it still runs."""
         if self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
@@ -73,7 +73,7 @@ Tillers = Callable[..., Awaitable[Client]]
 
 @contextmanager
 def deaf_subscribers(daemon: Daemon, count: int) -> Generator[None]:
-    """Subscribers of everything that never read a byte of it."""
+    """Run subscribers to all events that never read a byte."""
     with ExitStack() as stack:
         for _ in range(count):
             one = stack.enter_context(socket.socket(socket.AF_UNIX))

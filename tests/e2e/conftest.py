@@ -1,4 +1,4 @@
-"""One daemon for the tests of a file, a frontend and a git repository of its own for each test.
+"""Fixtures: a daemon for all tests of a file, and a frontend and a git repository for each test.
 
 A test whose daemon dies asks for `new_daemon` instead.
 """
@@ -26,7 +26,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
 
 @pytest.fixture
 def new_daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[..., Daemon]]:
-    """Makes a daemon that has not been started; it is stopped after the test."""
+    """Yield a function that makes a daemon, not yet started, which is stopped after the test."""
     with ExitStack() as stack:
 
         def make(*config: str) -> Daemon:
@@ -46,7 +46,7 @@ async def frontend(daemon: Daemon, nursery: trio.Nursery) -> AsyncGenerator[Fron
 
 @pytest.fixture
 async def tillers() -> AsyncGenerator[Tillers]:
-    """Starts `tiller` against a daemon; what still runs after the test is killed."""
+    """Yield a function that starts `tiller` for a daemon; the process is killed after the test."""
     started: list[Client] = []
 
     async def start(daemon: Daemon, *arguments: str) -> Client:

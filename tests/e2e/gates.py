@@ -1,4 +1,4 @@
-"""Gates: places where a command waits until the test lets it through. No test needs a clock."""
+"""Gates, where commands wait until the test lets them through, so that no test needs a clock."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import trio
 
 REACHED_S = 30.0
-"""Longest wait for a command to come to a gate."""
+"""The longest wait for a command to reach a gate."""
 
 
 class Gate:
-    """A FIFO in a workspace. `command` waits there, only reads, and prints what `open` says."""
+    """A FIFO in a workspace, at which `command`, which only reads, waits for the text of `open`."""
 
     def __init__(self, workspace: Path, name: str = "gate") -> None:
         self.path = workspace / name
@@ -26,12 +26,12 @@ class Gate:
             )
 
     def open(self, saying: str = "") -> None:
-        """Let the command that waits go on."""
+        """Let the waiting command continue."""
         os.write(self._writer, saying.encode())
         self.close()
 
     def close(self) -> None:
-        """Let go of a command that was ended while it waited here."""
+        """Release a command that was ended while it waited here."""
         os.close(self._writer)
 
     async def pass_one(self, saying: str = "") -> None:

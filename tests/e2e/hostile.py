@@ -1,6 +1,6 @@
-"""Hostile repositories, each by what it brings: all of them would run, reach or loosen something.
+"""Hostile repositories, each of which tries to run, reach or loosen something.
 
-Whatever runs leaves a file in `traces`, whatever connects reaches `port`.
+Every program that runs leaves a file in `traces`; every connection reaches `port`.
 """
 
 import os
@@ -13,14 +13,14 @@ from e2e.conftest import GIT
 
 
 class Place(NamedTuple):
-    """A workspace to make hostile; `script` is a program of it that leaves a trace."""
+    """A workspace to make hostile; `script` is a program in it that leaves a trace."""
 
     workspace: Path
     script: Path
     port: int
 
     def put(self, name: str, text: str, *, mode: int = 0o644) -> Path:
-        """Write a file of the repository; `SCRIPT` and `PORT` stand for those."""
+        """Write a file in the repository, with `SCRIPT` and `PORT` replaced by their values."""
         path = self.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("SCRIPT", str(self.script)).replace("PORT", str(self.port)))

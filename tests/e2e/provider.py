@@ -1,7 +1,7 @@
-"""A provider of the test's own, over HTTP: what it is configured by, and what it says.
+"""The configuration and the answers of a test's own HTTP provider.
 
-The server itself is `support.http_server`. Titles come from a scripted model, so that only requests
-of turns and compactions reach the server, in their order.
+The server is `support.http_server`. Titles come from a scripted model, so that only requests from
+turns and compactions reach the server, in order.
 """
 
 import json
@@ -36,7 +36,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def config_for(url: str, window: int = 128_000) -> str:
-    """The configuration of a daemon that asks the provider at this address."""
+    """Return the configuration of a daemon that uses the provider at this address."""
     return CONFIG.format(url=url, window=window)
 
 

@@ -40,7 +40,7 @@ async def in_trio(main: Callable[[type[ThreadedClient]], Awaitable[_Result]]) ->
 
 
 async def in_asyncio(main: Callable[[type[ThreadedClient]], Coroutine[Any, Any, _Result]]) -> Any:
-    """Run it in a loop of its own, beside trio's."""
+    """Run `main` in an asyncio loop, in another thread than trio's loop."""
 
     async def limited() -> _Result:
         return await asyncio.wait_for(main(for_asyncio.Client), TIMEOUT_S)

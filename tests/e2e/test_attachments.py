@@ -68,7 +68,7 @@ async def test_an_image_and_a_file_reach_the_model(frontend: Frontend, workspace
 async def test_an_image_too_large_for_providers_is_made_smaller_and_others_are_served_meanwhile(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """A large image → it gets smaller off the loop: ops of others are answered at once."""
+    """A large image → it is shrunk off the loop, so that other ops are answered at once."""
     session_id = await frontend.session(workspace, text("I see"))
     large = picture("PNG", (6000, 4000))
     answered = 0
@@ -107,7 +107,7 @@ async def test_an_image_that_is_none_is_handed_back(frontend: Frontend, workspac
 
 
 async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, workspace: Path) -> None:
-    """`read` of an image → the model gets it, in a request that every provider takes."""
+    """`read` of an image → the model gets it, in a request that every provider accepts."""
     (workspace / "small.png").write_bytes(picture())
     (workspace / "large.webp").write_bytes(picture("WEBP", (4000, 1000)))
     (workspace / "cut.png").write_bytes(picture()[:60])
@@ -134,7 +134,7 @@ async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, worksp
 async def test_a_document_is_sent_as_a_file_or_as_its_text(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
-    """A PDF given on the command line → the file, or for a model that takes none its text."""
+    """A PDF on the command line → the model gets the file, or its text if it accepts no files."""
     daemon = new_daemon(f'{CONFIG}\n[models."scripted/reader"]\ndocuments = false\n')
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
@@ -158,7 +158,7 @@ async def test_a_document_is_sent_as_a_file_or_as_its_text(
 async def test_a_model_that_takes_no_images_is_sent_none(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
-    """`images = false` → an input with one is refused, `read` of one is told in words."""
+    """`images = false` → an input with an image is refused; `read` says so in words."""
     daemon = new_daemon(f'{CONFIG}\n[models."scripted/blind"]\nimages = false\n')
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
@@ -203,7 +203,7 @@ async def test_a_refusal_of_a_request_with_an_image_says_what_may_help(
 async def test_exec_hands_over_images_and_files_named_from_where_it_runs(
     frontend: Frontend, workspace: Path, daemon: Daemon, tmp_path: Path
 ) -> None:
-    """`tiller exec -C DIR --image F --file P` → names count from the current directory."""
+    """`tiller exec -C DIR --image F --file P` → paths are relative to the current directory."""
     (tmp_path / "shot.png").write_bytes(picture())
     model = daemon.script(text("I see"))
     ran = await tiller(
@@ -250,7 +250,7 @@ async def test_steer_and_send_hand_over_images_and_files(
 async def test_what_can_not_be_handed_over_is_a_sentence(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """A missing file → 1 and one that is close; an image that can't be read → 2; in JSON too."""
+    """A missing file → status 1 and a similar name; an unreadable image → 2; also with JSON."""
     session_id = await frontend.session(workspace, always("done"))
     send = ("send", session_id, "look")
     ran = await tiller(daemon, *send, "--file", "greetings.txt", cwd=workspace)

@@ -1,4 +1,4 @@
-"""Background commands: they outlive their call and its turn, belong to the session, end with it."""
+"""Background commands outlive their call and turn, and end with their session."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -144,7 +144,7 @@ async def test_a_terminal_is_there_for_those_who_want_one(
     assert "/dev/" in plain.output
     assert "40 120" in plain.output
     assert "\r" not in plain.output
-    # The terminal shows the key at once; what the program says of it may come later.
+    # The terminal shows the key at once; the program's output about it may come later.
     assert "caught" in typed.output + looked.output
     assert (await state(frontend, session_id, "exited")).exit_status == 7
 
@@ -190,7 +190,7 @@ async def test_it_ends_with_its_session(frontend: Frontend, workspace: Path) -> 
 async def test_it_ends_with_the_daemon_whether_that_is_stopped_or_killed(
     new_daemon: Callable[..., Daemon], nursery, workspace: Path
 ) -> None:
-    """Stopped: they are ended and the log says so. Killed: the next start ends what is left."""
+    """If stopped, the daemon ends them and logs it. If killed, the next start ends them."""
     daemon = new_daemon()
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)

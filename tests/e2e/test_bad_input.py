@@ -1,4 +1,4 @@
-"""Bad input over the wire: each is told what is wrong, and nobody else notices."""
+"""Bad input over the wire: the sender is told what is wrong, and nobody else notices."""
 
 import contextlib
 import json
@@ -114,7 +114,7 @@ async def test_a_wrong_token_is_unauthorized_before_the_op_is_looked_at(
 
 
 async def test_another_protocol_version_is_refused_with_ours(frontend: Frontend) -> None:
-    """`hello` with another version → `unsupported_protocol`, and which one is spoken here."""
+    """`hello` with another version → `unsupported_protocol`, with the daemon's own version."""
     refused = await frontend.refused(Hello(99, "future"))
     assert (refused.code, refused.data) == ("unsupported_protocol", {"protocol_version": 1})
 
@@ -170,7 +170,7 @@ async def test_json_is_answered_in_json(frontend: Frontend) -> None:
     ids=lambda op: type(op).__name__,
 )
 async def test_an_unknown_session_or_request_is_not_found(frontend: Frontend, op: AnyOp) -> None:
-    """Any op on a session or a request that is not there → `not_found`."""
+    """Any op on a session or a request that does not exist → `not_found`."""
     refused = await frontend.refused(op)
     assert refused.code == "not_found"
     assert NOWHERE in refused.message
@@ -223,7 +223,7 @@ async def test_b57_a_message_of_20_mb_closes_its_connection_and_no_other(
 async def test_b57_strangers_on_the_sockets_disturb_nobody(
     frontend: Frontend, daemon: Daemon
 ) -> None:
-    """No nng at all, another protocol, connections that say nothing → served on, nothing leaks."""
+    """Connections without nng, with another protocol, or silent → others are served, no leak."""
     await frontend.must(DaemonStatus())
     before = _descriptors(daemon)
     for name in (OPS_SOCKET, EVENTS_SOCKET):
@@ -272,7 +272,7 @@ def _descriptors(daemon: Daemon) -> int:
     for descriptor in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed since
             kinds.append(str(descriptor.readlink()))
-    # The daemon opens files of its own while it is idle, such as the search index.
+    # The daemon opens its own files while it is idle, such as the search index.
     return sum(kind.startswith("socket:") for kind in kinds)
 
 
@@ -309,7 +309,7 @@ async def test_a_workspace_that_is_none_is_refused(
 async def test_a_workspace_that_has_gone_is_said_at_the_next_input(
     frontend: Frontend, tmp_path: Path
 ) -> None:
-    """A workspace that went away → the input is refused; when it is back the session goes on."""
+    """A removed workspace → the input is refused; when it is back, the session continues."""
     place = tmp_path / "place"
     place.mkdir()
     session_id = await frontend.session(place, always("here again"))
@@ -325,7 +325,7 @@ async def test_a_workspace_that_has_gone_is_said_at_the_next_input(
 async def test_unknown_models_agents_and_tools_are_refused_with_what_there_is(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """An unknown provider, agent or tool → `invalid_settings`, which lists those there are."""
+    """An unknown provider, agent or tool → `invalid_settings`, which lists the known ones."""
     session_id = await frontend.session(workspace, always("fine"))
     place = str(workspace)
     for op, unknown, known in (
@@ -349,7 +349,7 @@ async def test_unknown_models_agents_and_tools_are_refused_with_what_there_is(
 async def test_close_models_agents_and_tools_are_offered(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """A name with a slip → the sentence asks for the one that is close."""
+    """A misspelt name → the message suggests the closest name."""
     session_id = await frontend.session(workspace, always("fine"))
     for op, meant in (
         (SessionCreate(str(workspace), model="scriptd/main"), "scripted/main"),

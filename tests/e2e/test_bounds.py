@@ -25,24 +25,24 @@ from tiller_protocol.events import ItemDelta
 from tiller_protocol.ops import DaemonStatus, Replay, SessionCreate, SessionDelete, UserInput
 
 EVENTS = int(os.environ.get("TEST_EVENTS", "50000"))
-"""How many events a slow frontend lets pass; `TEST_EVENTS=100000` for all that B54 asks for."""
+"""How many events a slow frontend misses; `TEST_EVENTS=100000` is the number in B54."""
 
 PARTS = 1_000
 PART_BYTES = 3_000
 
 RSS_GROWTH_MAX = 8 * 1024 * 1024
-"""What passes has several times as many bytes; 4 MB of them are kept for whoever is slow."""
+"""The events have several times as many bytes; 4 MB are kept for slow frontends."""
 
 DELAY_S_MAX = 1.0
-"""How long nine of ten who ask something else may wait meanwhile, on a loaded machine."""
+"""How long nine in ten other requests may wait meanwhile, on a busy machine."""
 
 
 async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
     new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, tillers: Tillers
 ) -> None:
-    """A slow frontend lets 100,000 events pass → memory stays flat, others see no delay.
+    """A slow frontend misses 100,000 events → memory stays flat, others see no delay.
 
-    When it goes on it catches up by replay. Beside it are subscribers that never read at all.
+    When it continues, it catches up by replay. Other subscribers never read at all.
     """
     daemon = new_daemon()
     daemon.start()
@@ -75,7 +75,7 @@ async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_tim
 
 
 async def _be_loud(frontend: Frontend, workspace: Path, delays: list[float]) -> int:
-    """Let a session say much, then delete it; returns how many events it had."""
+    """Let a session produce many events, then delete it; return the number of events."""
     created = await frontend.must(SessionCreate(str(workspace), model="scripted/loud"))
     assert isinstance(created, Created)
     await frontend.must(UserInput(created.session_id, "go"))
@@ -101,7 +101,7 @@ async def _status(frontend: Frontend) -> DaemonStatusResult:
 
 
 async def test_g12_a_full_queue_hands_the_input_back(frontend: Frontend, workspace: Path) -> None:
-    """More input than may wait → `overloaded` with the input; what was taken is all delivered."""
+    """More input than may wait → `overloaded` with the input; all accepted input is delivered."""
     gate = Gate(workspace)
     steps = (calls(bash(gate.command)), always("ok"))
     session_id = await frontend.session(workspace, *steps, follow_ups="all")
@@ -119,7 +119,7 @@ async def test_g12_a_full_queue_hands_the_input_back(frontend: Frontend, workspa
 
 
 FLOOD_BYTES = int(os.environ.get("TEST_FLOOD_BYTES", "200_000_000"))
-"""How much a tool prints; `TEST_FLOOD_BYTES=1_000_000_000` for all that B59 asks for."""
+"""How much a tool prints; `TEST_FLOOD_BYTES=1_000_000_000` is the amount in B59."""
 
 FLOODS_BYTES = SPILL_BYTES_MAX + 1_000_000
 FLOODS_AT_ONCE = 3
@@ -171,7 +171,7 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
 async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """`scripts/soak/flood.py` does so with ten of 1 GiB, and looks at the time of others."""
+    """`scripts/soak/flood.py` does this with ten floods of 1 GiB, and measures others' delay."""
     flood = bash(f"yes | head -c {FLOODS_BYTES}")
     sessions = [
         await frontend.session(workspace, calls(flood), text("done")) for _ in range(FLOODS_AT_ONCE)
@@ -200,16 +200,16 @@ STRANGERS: dict[str, tuple[int, int, Encoding, bool]] = {
 
 STRANGERS_RSS_GROWTH_MAX = 16 * 1024 * 1024
 LARGEST_AT_ONCE = 4
-"""Submissions that nng may hold of a stranger who is sent away and dials again."""
+"""Submissions that nng may hold for a stranger who is cut off and connects again."""
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
 async def test_g12_strangers_with_a_wrong_token_cost_nothing_that_grows(
     frontend: Frontend, daemon: Daemon, kind: str
 ) -> None:
-    """They are sent away, again and again; a frontend is answered meanwhile.
+    """The daemon cuts them off, again and again, and answers a frontend meanwhile.
 
-    `scripts/soak/strangers.py` does so for long, and looks at the time of others.
+    `scripts/soak/strangers.py` does this for longer, and measures the delay of others.
     """
     count, size, encoding, reads = STRANGERS[kind]
     done: list[Flood] = []

@@ -1,4 +1,4 @@
-"""A strict Claude over real HTTP: it refuses a thought behind anything but what stood before it."""
+"""A strict Claude over real HTTP, which refuses a thought that follows any other content."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -44,7 +44,7 @@ Talking = Callable[..., AbstractAsyncContextManager[tuple[Frontend, StrictClaude
 
 @pytest.fixture
 def talking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery) -> Talking:
-    """A daemon with a strict Claude that answers so, and a session of it."""
+    """Return a function that starts a session with a strict Claude that gives these answers."""
 
     @asynccontextmanager
     async def talking(
@@ -65,7 +65,7 @@ def talking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nu
 
 
 def thoughts(strict: StrictClaude, number: int = -1) -> list[str]:
-    """The thinking that a request gave back."""
+    """Return the thinking that a request sent back."""
     blocks = [b for m in strict.bodies[number]["messages"] for b in m["content"]]
     return [block.get("thinking", "…") for block in blocks if block["type"] in THINKING]
 
@@ -86,7 +86,7 @@ LOOK = uses("read", path="greeting.txt")
 async def test_thinking_goes_back_in_its_place_through_steps_turns_and_a_restart(
     talking: Talking, model: str
 ) -> None:
-    """B2, B44, G4: blocks of every kind, signed or sealed, as they came."""
+    """B2, B44, G4: blocks of every kind, signed or sealed, go back unchanged."""
     steps = [
         [thinks("One thing."), HIDES, says("Let me look."), LOOK, uses("ls", path=".")],
         [thinks("Another."), uses("grep", pattern="hello")],
@@ -149,7 +149,7 @@ async def test_what_changes_before_a_thought_costs_the_thought_and_not_the_sessi
 
 
 async def test_the_last_step_a_summary_and_pruning_are_taken(talking: Talking) -> None:
-    """B8, B41, B44: without tools, behind a summary, with old output gone."""
+    """B8, B41, B44: requests without tools, after a summary, and with old output removed."""
     numbers = "seq -s ' ' {0}00000 {0}07000 | fold -w 200"
     commands = [uses("bash", command=numbers.format(n)) for n in range(1, 9)]
     steps = [
@@ -177,7 +177,7 @@ async def test_the_last_step_a_summary_and_pruning_are_taken(talking: Talking) -
 
 
 async def test_hidden_thinking_is_an_item_without_text(talking: Talking) -> None:
-    """So that a frontend shows nothing, and the log keeps what the provider wants back."""
+    """A frontend shows nothing, and the log keeps the block that the provider needs back."""
     async with talking([HIDES, says("Done.")]) as (frontend, _, session_id):
         assert await say(frontend, session_id, 1) == "completed"
 

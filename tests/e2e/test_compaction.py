@@ -1,4 +1,4 @@
-"""Room in the context: compaction, its failures, pruning, and what is sent after a restart."""
+"""Room in the context: compaction, its failures, pruning, and requests after a restart."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -27,7 +27,7 @@ from tiller_protocol.items import Compaction
 from tiller_protocol.ops import Interrupt
 
 FULL = ScriptedUsage(input_tokens=120_000)
-"""More than 85 % of the window that a model has when nothing says otherwise."""
+"""More than 85 % of a model's default window."""
 
 SUMMARY = text("what was done")
 
@@ -39,7 +39,7 @@ context_window = 40_000
 """
 
 NUMBERS = "seq -s ' ' {first} {last} | fold -w 200"
-"""49 kB in 245 lines for 7,000 numbers of six digits: nearly all that one call may say."""
+"""Prints 49 kB in 245 lines for 7,000 numbers of six digits, nearly a call's limit."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def _compactions(frontend: Frontend, session_id: str) -> list[HistoryCompacted]:
 
 
 def _purposes(daemon: Daemon, session_id: str) -> list[str]:
-    """What the model was asked for, titles left out."""
+    """Return the purposes of the model's requests, without titles."""
     return [r.purpose for r in daemon.asked(session_id) if r.purpose != "title"]
 
 
@@ -87,7 +87,7 @@ async def test_b41_a_full_context_is_compacted_before_the_turn(
 async def test_b41_a_context_that_fills_up_in_mid_turn_is_compacted_and_the_turn_goes_on(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """After tool output → in mid-turn, then it goes on without new user input."""
+    """After tool output → compaction in mid-turn; the turn continues without new user input."""
     full = ScriptStep(parts=(bash("echo found"),), usage=FULL)
     model = daemon.script(full, calls(bash("touch after")), text("done"), compaction=SUMMARY)
     session_id = await frontend.session(workspace, model=model)

@@ -1,4 +1,4 @@
-"""The configuration's file is changed while the daemon runs: the next turn goes by it."""
+"""After the configuration file changes, the running daemon uses it from the next turn on."""
 
 import signal
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
 
 
 async def pid_of_server(frontend: Frontend, workspace: Path, name: str = "tiny") -> str:
-    """Of the process behind the server, in a new session."""
+    """Return the pid of the MCP server `name`, in a new session."""
     call = CallPart(f"mcp__{name}__pid", arguments={})
     session_id = await frontend.session(workspace, calls(call), text("done"))
     await frontend.say(session_id)
@@ -45,7 +45,7 @@ def warnings(frontend: Frontend, session_id: str) -> list[str]:
 
 
 def limits(frontend: Frontend, session_id: str) -> list[int]:
-    """How many steps each turn might take."""
+    """Return the step limit of each turn."""
     bodies = [event.body for event in frontend.events(session_id)]
     return [body.context.max_steps for body in bodies if isinstance(body, TurnStarted)]
 

@@ -1,8 +1,8 @@
-"""What a turn, a step and a delta may cost, in counts that depend on no clock and no load.
+"""Limits for the costs of a turn, a step and a delta, as counts that do not depend on load.
 
-Each limit is the count when the test was written, and a third more. Where load decides what comes
-together (loop rounds, context switches, commits) it is twice the count. A higher count is a new
-cost for every user: find out what it is before you raise the limit.
+Each limit is the count when the test was written plus a third; for counts that vary with load (loop
+rounds, context switches, commits) it is twice the count. A higher count is a new cost for every
+user: find its cause before you raise the limit.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ STEPS = 30
 PIECES = 5_000
 
 SELDOM = 0.2
-"""What happens once in a while, such as a context switch to a thread of nng."""
+"""The limit for rare events, such as a context switch to an nng thread."""
 
 PER_TURN = {
     "files opened": 5,  # nearly all by the scripted model
@@ -107,14 +107,14 @@ PER_DELTA = {
 
 
 class Counted:
-    """A daemon that tells what it has done, and a frontend."""
+    """A daemon that reports its counts, and a frontend."""
 
     def __init__(self, daemon: Daemon, frontend: Frontend) -> None:
         self.frontend = frontend
         self._daemon = daemon
 
     def counts(self) -> Counter[str]:
-        """What the daemon has done since it started."""
+        """Return the daemon's counts since it started."""
         assert self._daemon.process is not None
         place = Path(self._daemon.variables["TILLER_COUNTS"])
         place.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ class Counted:
         return False
 
     async def turns(self, workspace: Path, *steps: ScriptStep, count: int = 1) -> Counter[str]:
-        """What so many turns cost, after a first one."""
+        """Return the costs of `count` turns, after a first turn."""
         session_id = await self.frontend.session(workspace, *steps)
         await self.turn(session_id, 1)
         before = self.counts()
@@ -170,7 +170,7 @@ async def test_what_a_turn_costs(counted: Counted, workspace: Path) -> None:
 async def test_what_a_step_costs(
     counted: Counted, workspace: Path, name: str, parts: tuple[CallPart, ...]
 ) -> None:
-    """The first turn takes such a step too, so that what only the first one costs is left out."""
+    """The first turn takes such a step, too, so that one-time costs are left out."""
     step = calls(*parts)
     steps = [step] * STEPS
     cost = await counted.turns(workspace, step, text("first"), *steps, always("done"))
@@ -181,7 +181,7 @@ async def test_what_a_step_costs(
 async def test_the_first_command_waits_for_nothing_that_was_prepared(
     counted: Counted, workspace: Path
 ) -> None:
-    """Finding out which sandbox works takes processes, and for root a look at all of `/etc`."""
+    """To find a sandbox that works takes processes, and for root a scan of all of `/etc`."""
     session_id = await counted.frontend.session(workspace, calls(bash("echo x")), always("done"))
     before = counted.counts()
     await counted.turn(session_id, 1)

@@ -1,4 +1,4 @@
-"""A log that is damaged, or taken away from a running daemon: users hear of it at once (B51)."""
+"""A log that is damaged, or removed under a running daemon, is reported at once (B51)."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from tiller_protocol.places import LOG_FILE
 MARK = "a quite singular answer"
 
 PAGE = 4096
-"""Of the file of SQLite."""
+"""Bytes in a page of the SQLite file."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
 async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """After `kill -9` whole sessions may be in there; `ls` and `doctor` say that they are not."""
+    """After `kill -9` whole sessions may be only there; `ls` and `doctor` report their loss."""
     frontend = await Frontend.connect(daemon, nursery)
     for number in range(3):
         session_id = await frontend.session(workspace, always(f"answer {number}"))
@@ -83,7 +83,7 @@ async def test_b51_a_bit_that_flips_in_the_write_ahead_log_is_no_secret(
 async def test_b51_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path, *, restarted: bool
 ) -> None:
-    """No turn runs that a restart would not know."""
+    """No turn runs whose events a restart would lose."""
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, always("answer"))
     await frontend.say(session_id)
@@ -118,7 +118,7 @@ async def _one_session(daemon: Daemon, nursery: trio.Nursery, workspace: Path) -
 async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """With and without a daemon; the daemon that could not start says the same."""
+    """With and without a daemon; a daemon that can't start says the same."""
     await _one_session(daemon, nursery, workspace)
     path = daemon.places.state / LOG_FILE
     sound = tiller(daemon, "doctor").stdout
@@ -143,7 +143,7 @@ async def test_b51_doctor_sees_a_log_whose_file_can_not_be_written(
 async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_needs_it(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path, first: int
 ) -> None:
-    """In a sentence; doctor changes nothing, and finds it before anybody has read it."""
+    """Doctor names the damage in a sentence, before anybody reads the page, and changes nothing."""
     await _one_session(daemon, nursery, workspace)
     path = daemon.places.state / LOG_FILE
     sound = path.read_bytes()
@@ -168,7 +168,7 @@ async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_ne
 async def test_b51_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restart(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """Of one event, which no check of pages can find."""
+    """The damage is in one event, so that no check of pages finds it."""
     session_id = await _one_session(daemon, nursery, workspace)
     path = daemon.places.state / LOG_FILE
     path.write_bytes(path.read_bytes().replace(MARK.encode(), MARK[::-1].encode()))

@@ -1,4 +1,4 @@
-"""Language servers over the wire: what an edit breaks is told with its result."""
+"""Language servers over the wire: an edit's result lists the errors that the edit causes."""
 
 import json
 import shutil
@@ -18,13 +18,13 @@ from tiller_protocol.answers import CatalogResult
 from tiller_protocol.ops import Catalog, Interrupt
 
 AT_ONCE_S = 1.0
-"""What an interrupt may take, whatever a server does."""
+"""Seconds that an interrupt may take, whatever a server does."""
 
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
 
 def rude(name: str, how: str, end: str, notes: Path) -> str:
-    """Configuration of a server that is a script of ours."""
+    """Return the configuration of a language server that is a test script."""
     command = [sys.executable, "-SEs", misbehaving_lsp.__file__, how, str(notes)]
     return f'[lsp.{name}]\ncommand = {command}\nfiles = {{ "{end}" = "text" }}\n'
 

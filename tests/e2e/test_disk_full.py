@@ -1,7 +1,7 @@
-"""A full disk: said clearly, survived, and nothing stored is damaged; with room all goes on (B51).
+"""A full disk is reported and survived without damage; with room, work continues (B51).
 
-Once with a real file system that has no room, for the log alone; once with a limit on the size of
-every file that the daemon writes, its own output included.
+Tested with a real full file system that holds only the log, and with a limit on the size of every
+file that the daemon writes, its own output included.
 """
 
 import resource
@@ -23,7 +23,7 @@ from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionList, UserIn
 
 DISK = "size=16m"
 INPUT = "x" * 1_000_000
-"""More than what SQLite has set aside in its files."""
+"""More than the spare room in SQLite's files."""
 
 
 class Disk:
@@ -33,7 +33,7 @@ class Disk:
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
-        """Take all the room there is."""
+        """Fill the disk."""
         with self._ballast.open("wb", buffering=0) as file:
             size = 1024 * 1024
             while size:
@@ -43,7 +43,7 @@ class Disk:
                     size //= 2
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the room again."""
         self._ballast.unlink()
 
 
@@ -62,7 +62,7 @@ def disk(tmp_path: Path) -> Generator[Disk]:
 
 @pytest.fixture
 def daemon(new_daemon: Callable[[], Daemon], disk: Disk, tmp_path: Path) -> Daemon:
-    """Its state, and nothing else, is on the disk."""
+    """Make a daemon that has its state, and nothing else, on the disk."""
     daemon = new_daemon()
     daemon.places.state.symlink_to(tmp_path / "disk")
     daemon.start()
@@ -177,7 +177,7 @@ async def _opens(frontend: Frontend, session_id: str) -> None:
 
 
 async def _reads(daemon: Daemon, *words: str) -> None:
-    """`tiller` shows the session."""
+    """Check that `tiller` shows the session."""
     done = await trio.run_process(
         [sys.executable, "-m", "tiller_client", *words],
         capture_stdout=True,
@@ -195,7 +195,7 @@ def _check_full(answer: AnyAnswer) -> None:
 
 
 async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: str) -> None:
-    """What is stored is the same after `kill -9`."""
+    """Check that the stored events are the same after `kill -9`."""
     before = await frontend.log(session_id)
     daemon.restart()
     await frontend.reconnect()

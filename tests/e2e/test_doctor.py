@@ -1,4 +1,4 @@
-"""`tiller doctor`: every provider with its key and its server, both programs, and the sandbox."""
+"""`tiller doctor` checks every provider's key and server, both programs, and the sandbox."""
 
 import json
 import subprocess

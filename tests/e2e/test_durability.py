@@ -1,7 +1,7 @@
-"""Durability: the daemon is killed or stopped at its worst moments, then started again.
+"""Durability: the daemon is killed or stopped at the worst moments, then started again.
 
-What every case must leave behind is in `_check_recovered`; what holds for every session at all
-times (numbers without a gap, the life cycle, valid requests) is checked when a frontend leaves.
+`_check_recovered` checks the state after every case. When a frontend leaves, it checks the rules
+for every session: numbers without a gap, the life cycle, valid requests.
 """
 
 import os
@@ -43,7 +43,7 @@ sleep 100
 
 @pytest.fixture
 def daemon(new_daemon: Callable[[], Daemon]) -> Daemon:
-    """One of its own for each test: it is going to die."""
+    """Make a daemon for this test alone, since it is going to die."""
     daemon = new_daemon()
     daemon.start()
     return daemon
@@ -79,7 +79,7 @@ async def test_b49_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     commands = marked(f"TILLER_DAEMON={frontend.log_id}")
     helpers = guards(frontend.log_id)
     for pid in helpers:
-        # Each would end a command when it sees that another one has died.
+        # Each of these processes would end a command when it sees that another one has died.
         os.kill(pid, signal.SIGSTOP)
     daemon.kill9()
     for pid in helpers:

@@ -1,4 +1,4 @@
-"""Escalation: what an enclosure stopped runs again in a looser one, if the user says so."""
+"""Escalation: a command stopped by its enclosure runs again in a looser one if the user agrees."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 
 HELD_BACK = "echo x > .vscode/a"
-"""What no sandbox lets a command do, and an ordinary user can."""
+"""A command that every sandbox stops, and that an ordinary user can run."""
 
 DENIED = {"permission": "unsandboxed", "pattern": "*", "action": "deny"}
 ALLOWED = ({"permission": "bash", "pattern": "*", "action": "allow"},)
@@ -29,7 +29,7 @@ pytestmark = needs_sandbox
 async def frontend(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery
 ) -> AsyncGenerator[Frontend]:
-    """At a daemon with its own idea of a sandbox."""
+    """Connect to a daemon with its own choice of sandbox."""
     daemon = new_daemon(DEFAULT)
     daemon.start()
     connected = await Frontend.connect(daemon, nursery)
@@ -45,7 +45,7 @@ def hook(workspace: Path) -> Path:
 
 
 async def begin(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> str:
-    """Start a turn that runs commands which a rule allows; returns the session."""
+    """Start a turn that runs commands which a rule allows; return the session."""
     steps = [calls(bash(command)) for command in commands]
     given: dict[str, Any] = {"approve": "ask", "permissions": ALLOWED, **settings}
     session_id = await frontend.session(workspace, *steps, text("done"), **given)
@@ -176,7 +176,7 @@ async def test_a_background_command_that_was_held_back_at_once_gets_the_same_way
 
 
 WRITES = "find . -name 'greeting*' -fprint found"
-"""What seems to read, and writes."""
+"""A command that seems to read, but writes."""
 
 
 async def begin_unasked(
@@ -247,7 +247,7 @@ async def test_a_rule_that_allows_it_answers_before_anybody_is_asked(
 async def test_steering_that_arrives_leaves_what_wanted_to_write_unasked(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Its result is there, and the model hears the user before it is asked about anything else."""
+    """The command's result is there, and the model gets the message before any other question."""
     session_id = await begin_unasked(frontend, workspace, f"sleep 1; {WRITES}")
     await frontend.until_call(session_id, "running")
     await frontend.must(UserInput(session_id, "never mind", delivery="steer"))
@@ -310,7 +310,7 @@ async def test_a_repository_that_a_build_makes_is_disabled_and_said(
 async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_build(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Neither at the top nor in a subdirectory, which somebody may open as a project, too."""
+    """Neither at the top nor in a subdirectory, as somebody may open that as a project, too."""
     for name in ("old/.vscode", "old/kept"):
         (workspace / name).mkdir(parents=True)
     (workspace / "old" / ".envrc").write_text("before\n")

@@ -1,4 +1,4 @@
-"""What events tell on their own: kinds of items, files of a turn, whether a call may write."""
+"""Events are self-contained: kinds of items, a turn's files, whether a call may write."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ async def test_each_delta_says_what_kind_of_item_it_belongs_to(
 async def test_the_end_of_a_turn_names_the_files_that_it_changed(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """Over all its steps; what came and went is not among them, nor what an earlier turn did."""
+    """Over all its steps, without files that came and went, or changes by an earlier turn."""
     session_id = await frontend.session(
         workspace,
         calls(write("earlier", "1\n")),
@@ -87,7 +87,7 @@ async def test_the_end_of_a_turn_names_the_files_that_it_changed(
 async def test_the_end_of_an_interrupted_turn_says_that_more_may_have_changed(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """What its last step changed is compared after the end, and comes as a patch."""
+    """The changes of the last step are compared after the end, and come as a patch."""
     gate = Gate(workspace)
     session_id = await frontend.session(
         workspace, calls(write("one", "1\n")), calls(bash(f"touch two; {gate.command}"))

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class Exec:
-    """A `tiller exec` of its own, read line by line."""
+    """A `tiller exec` process, read line by line."""
 
     def __init__(self, daemon: Daemon, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Exec:
                 return line
 
     async def end(self) -> tuple[int, str, str]:
-        """Wait for its end; the exit status, stdout and stderr."""
+        """Wait for the process to end; return its exit status, stdout and stderr."""
         out, err = await self._in_time(self._process.communicate)
         return self._process.returncode, out, err
 

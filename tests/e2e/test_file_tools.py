@@ -112,7 +112,7 @@ async def test_g11_a_kill_in_the_middle_of_a_patch_leaves_all_files_old_or_all_n
     with trio.fail_after(30):
         while not found(journals, "*.journal"):
             await trio.lowlevel.checkpoint()
-        # A patch that is done before it was seen so far is killed behind its end.
+        # If the patch is done before the test sees it, the kill comes after its end.
         far = number * FILES * 2 // KILLS
         while len(found(workspace, ".tiller-*")) < far and found(journals, "*.journal"):
             await trio.lowlevel.checkpoint()
@@ -130,7 +130,7 @@ async def test_g11_a_kill_in_the_middle_of_a_patch_leaves_all_files_old_or_all_n
 async def test_a_page_is_asked_about_by_its_server(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
-    """`always` is for the server; the model gets Markdown."""
+    """The answer `always` covers the page's server; the model gets Markdown."""
     daemon = new_daemon(f"{CONFIG}\n[fetch]\nprivate_addresses = true\n")
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)

@@ -1,4 +1,4 @@
-"""Forks: a session that goes on from any event of another one."""
+"""Forks: sessions that continue from any event of another session."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Frontends come and go: the sessions stay, and whoever looks sees everything once, in order."""
+"""Frontends come and go; sessions stay, and every frontend sees all events once, in order."""
 
 import signal
 from collections.abc import Callable
@@ -79,7 +79,7 @@ async def test_b53_a_stopped_frontend_gets_every_event_once_in_order(
 ) -> None:
     """A frontend attaches with `after = n`, is stopped for a while, goes on → all, in order.
 
-    Also when the daemon was killed and started meanwhile, so that what it had sent is lost.
+    Also when the daemon was killed and restarted meanwhile, so that the sent events are lost.
     """
     daemon = new_daemon()
     daemon.start()

@@ -1,4 +1,4 @@
-"""Handles of promises, such as B17 or G4: each has a test of its name and a line in the docs."""
+"""Each handle of a promise, such as B17 or G4, has a test with its name and a line in the docs."""
 
 import ast
 import re
@@ -19,11 +19,11 @@ GUARANTEES = set(range(1, 15))
 SHOWN_OVER_THE_WIRE = set(range(1, 49))
 
 NOT_BUILT: dict[str, str] = {}
-"""Handles without a test, each with the reason; one that has a test may not stand here."""
+"""Handles without a test, each with the reason; no handle with a test may be listed."""
 
 
 def _handles(directory: Path) -> set[str]:
-    """The handles in the names of the tests below a directory; a name may carry several."""
+    """Return the handles in the names of the tests below a directory; a name may have several."""
     found: set[str] = set()
     for file in directory.rglob("test_*.py"):
         for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE):
@@ -33,7 +33,7 @@ def _handles(directory: Path) -> set[str]:
 
 @cache
 def _page() -> dict[str, list[str]]:
-    """The handles of the page, each with the tests that stand below its promise."""
+    """Return the handles on the page, each with the tests listed below its promise."""
     sections = re.split(rf"^- \*\*({HANDLE})\*\* (?=\S)", PAGE.read_text(), flags=re.MULTILINE)
     named = [re.findall(r"^  - `(.+)`$", text, re.MULTILINE) for text in sections[2::2]]
     assert len(set(sections[1::2])) == len(named), "a handle stands on the page twice"

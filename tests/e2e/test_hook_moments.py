@@ -1,4 +1,4 @@
-"""Hooks beyond the single call: rewritten arguments, turns that go on, compactions, ends."""
+"""Hooks that rewrite arguments, continue turns, or run at compactions and at the ends of turns."""
 
 import json
 from collections.abc import Generator
@@ -95,7 +95,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, traces: Path) -> Generator[
 
 
 async def told(path: Path, **fields: str) -> dict[str, Any]:
-    """What a hook that nobody waits for was told, once it was."""
+    """Wait until a hook that runs unawaited has written its input, and return the input."""
     with trio.fail_after(20):
         while True:
             for one in _lines(path):

@@ -1,4 +1,4 @@
-"""Hooks over the wire: they say no, add what a model is told, fail, and never hold an interrupt."""
+"""Hooks over the wire: they refuse calls, add text for the model, fail, and delay no interrupt."""
 
 import json
 from collections.abc import Generator
@@ -17,7 +17,7 @@ from tiller_protocol.items import Notice, ToolCall
 from tiller_protocol.ops import Answer, Interrupt
 
 AT_ONCE_S = 1.0
-"""What an interrupt may take, whatever a hook does."""
+"""Seconds that an interrupt may take, whatever a hook does."""
 
 HOOKS = """
 [[hooks]]
@@ -83,14 +83,14 @@ def daemon(tmp_path_factory: pytest.TempPathFactory, traces: Path) -> Generator[
 
 
 def told(path: Path, session_id: str) -> list[dict[str, Any]]:
-    """What hooks have written of a session."""
+    """Return what hooks have written about a session."""
     lines = path.read_text().splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines if line.strip()]
     return [one for one in found if one["session_id"] == session_id]
 
 
 async def until_told(path: Path, session_id: str, count: int = 1) -> list[dict[str, Any]]:
-    """Wait for hooks that nobody waits for."""
+    """Wait until hooks that run unawaited have written `count` entries."""
     with trio.fail_after(20):
         while len(told(path, session_id)) < count:  # noqa: ASYNC110
             await trio.sleep(0.01)
@@ -202,7 +202,7 @@ async def test_g8_an_interrupt_ends_a_hook_at_once_with_all_that_it_started(
 async def test_a_hook_can_not_allow_what_the_policy_denies_or_asks(
     frontend: Frontend, workspace: Path, traces: Path
 ) -> None:
-    """It runs before the question, which comes all the same and is notified once."""
+    """The hook runs before the question, which comes anyway and is announced once."""
     session_id = await frontend.session(
         workspace, calls(bash("touch careful")), text("done"), approve="ask"
     )

@@ -1,4 +1,4 @@
-"""Tools that the provider runs: recorded answers of each wire, over HTTP, in a real daemon."""
+"""Tools that the provider runs: recorded answers on each wire, over HTTP, to a real daemon."""
 
 import json
 from collections.abc import Callable
@@ -35,16 +35,16 @@ hosted_tools.web_search = {fields}
 
 
 class Wire(NamedTuple):
-    """A recorded answer, how it is configured, and what must come of it."""
+    """A recorded answer, its configuration, and the expected result."""
 
     api: str
     stream: str
     begun: bytes
-    """What the frame has after which the provider works on its first call, or has begun to talk."""
+    """Bytes in the frame after which the provider works on its first call or begins its text."""
 
     fields: str
     offered: dict[str, Any]
-    """What a request says of the tool, as far as it is as configured."""
+    """The configured part of a request's description of the tool."""
 
     check: Callable[[bytes], None]
     calls: list[tuple[str, str, str]]
@@ -106,7 +106,7 @@ def beginning_of(wire: Wire) -> list[bytes]:
 
 
 def offered_in(body: dict[str, Any]) -> dict[str, Any]:
-    """What a request says of the tool."""
+    """Return a request's description of the tool."""
     if "web_search_options" in body:
         return body["web_search_options"]
     tools = body["tools"]
@@ -114,7 +114,7 @@ def offered_in(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def sent_back(wire: Wire, received: Received) -> list[Any]:
-    """The blocks of the provider's own calls in a request."""
+    """Return the blocks of the provider's own calls in a request."""
     body = received.body
     if wire.api != "anthropic_messages":
         return [item for item in body.get("input", ()) if item.get("type", "").endswith("_call")]
@@ -123,7 +123,7 @@ def sent_back(wire: Wire, received: Received) -> list[Any]:
 
 
 def received_blocks(wire: Wire) -> list[Any]:
-    """The blocks of the provider's own calls in its answer, whole."""
+    """Return the complete blocks of the provider's own calls in its answer."""
     lines = STREAMS[wire.stream].decode().splitlines()
     told = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     if wire.api == "openai_chat":
@@ -193,7 +193,7 @@ async def begin(frontend: Frontend, session_id: str, wire: Wire, number: int) ->
 def check_unfinished(
     frontend: Frontend, session_id: str, wire: Wire, kind: ToolErrorKind, number: int
 ) -> None:
-    """The provider's call that had no result has ended like the turn."""
+    """Check that the provider's call without a result has ended like the turn."""
     calls = frontend.completed_calls(session_id)
     assert len(calls) == (number if wire.calls else 0)
     for call in calls[-1:]:

@@ -1,4 +1,4 @@
-"""A repository that would like to run something (B60): nothing runs, and no rule loosens."""
+"""A repository that tries to run something (B60): nothing runs, and no rule is loosened."""
 
 import json
 import socket
@@ -53,7 +53,7 @@ GIT_KEYS = (
 
 @pytest.fixture
 def traces(workspace: Path, tmp_path: Path) -> Path:
-    """The workspace made hostile; whatever of it runs leaves its name in this directory."""
+    """Make the workspace hostile; return the directory where its programs leave their names."""
     traces = tmp_path / "traces"
     traces.mkdir()
     script = workspace / ".tiller" / "run.sh"
@@ -86,7 +86,7 @@ async def test_b60_looking_at_a_hostile_repository_runs_nothing(
 ) -> None:
     """Its configuration, `AGENTS.md`, hooks and git configuration start no process.
 
-    Not when a session is made, not when a turn looks around with every tool that only reads.
+    Neither a new session nor a turn that uses every read-only tool starts one.
     """
     looks = (
         CallPart("ls", arguments={}),
@@ -108,7 +108,7 @@ async def test_b60_looking_at_a_hostile_repository_runs_nothing(
 
 @pytest.fixture
 def listener() -> Generator[socket.socket]:
-    """What a hostile repository would have somebody connect to."""
+    """Yield the socket to which a hostile repository would make programs connect."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -120,7 +120,7 @@ def listener() -> Generator[socket.socket]:
 async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_rule(
     frontend: Frontend, workspace: Path, tmp_path: Path, listener: socket.socket, name: str
 ) -> None:
-    """A turn that looks around with everything that only reads, and then would write."""
+    """A turn uses every read-only tool, and then tries to write."""
     traces = tmp_path / "traces"
     traces.mkdir()
     script = tmp_path / "evil.sh"
@@ -142,7 +142,7 @@ async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_
         workspace, calls(*looks), calls(*acts), text("done"), approve="never"
     )
     await frontend.must(Catalog(str(workspace)))
-    # A command of a repository that is not trusted is none. What looks like it can be sent as text.
+    # A command of an untrusted repository does not exist; its name can be sent as text.
     refused = await frontend.refused(UserInput(session_id, "/go"))
     assert "There is no command /go." in refused.message
     await frontend.say(session_id, " /go")
@@ -167,7 +167,7 @@ def _written(parts: tuple[CallPart, ...]) -> list[str]:
 async def test_b60_what_git_runs_of_the_repository_runs_in_the_enclosure(
     frontend: Frontend, workspace: Path, traces: Path, command: str
 ) -> None:
-    """A command that only reads is not asked about: what it executes can't write either."""
+    """A command that only reads needs no question, as the programs that it runs can't write."""
     session_id = await frontend.session(
         workspace, calls(bash(command)), text("done"), approve="never"
     )
@@ -255,7 +255,7 @@ async def test_trust_is_given_and_taken_on_the_command_line(
 
 
 async def look(frontend: Frontend, workspace: Path) -> ProjectResult:
-    """What the workspace brings."""
+    """Return what the workspace brings that needs trust."""
     found = await frontend.must(Project(str(workspace)))
     assert isinstance(found, ProjectResult)
     return found
@@ -268,6 +268,6 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
 
 
 async def test_b60_the_repository_is_hostile_indeed(workspace: Path, traces: Path) -> None:
-    """Outside of an enclosure its programs do run."""
+    """Outside an enclosure, its programs do run."""
     await trio.run_process(["git", "status"], cwd=workspace, capture_stdout=True, check=False)
     assert "ran-git-core.fsmonitor" in _ran(traces)

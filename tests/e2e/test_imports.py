@@ -1,6 +1,6 @@
-"""What the daemon imports until it is ready, by names and counts; times depend on the machine.
+"""Limits the daemon's imports until it is ready, by names and counts, as times vary by machine.
 
-The maximum may be raised for something that a start can't do without, in the same commit.
+Raise the maximum only for code that a start needs, and in the same commit.
 """
 
 import re
@@ -17,10 +17,10 @@ FOREIGN = {
     *("anyio", "httpx2", "httpcore2", "h11", "jsonschema", "referencing", "pydantic", "mcp"),
     *("genai_prices", "PIL", "rapidfuzz", "html_to_markdown", "keyring"),
 }
-"""What only some turns need, or nobody: packages, whose names alone also show failed imports."""
+"""Packages that only some turns need, or nobody; their names alone also show failed imports."""
 
 IMPORTED_WHEN_IDLE = ("stringprep", "yaml.loader")
-"""Modules that come with those that are imported by name, which are not listed themselves."""
+"""Modules that come with those imported by name, which Python's list omits."""
 
 
 def test_the_daemon_is_ready_before_it_imports_what_only_some_turns_need(

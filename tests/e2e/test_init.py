@@ -1,4 +1,4 @@
-"""`tiller init`: real servers at their usual ports on this machine, a terminal, the real daemon."""
+"""`tiller init` on a terminal, with the real daemon and local servers at their usual ports."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ OLLAMA, VLLM = (urlsplit(dict(LOCAL_ENDPOINTS)[name]).port for name in ("ollama"
 
 @pytest.fixture
 def ports() -> Generator[None]:
-    """The usual ports of model servers, for one test at a time, whichever worker runs it."""
+    """Lock the usual ports of model servers, so that only one worker's test uses them at a time."""
     with Path(tempfile.gettempdir(), f"tiller-test-ports-{os.getuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if trio.run(list_local_servers):
@@ -37,7 +37,7 @@ def ports() -> Generator[None]:
 
 @pytest.fixture
 async def servers(ports: None) -> AsyncGenerator[tuple[LocalServer, LocalServer]]:
-    """At the ports of Ollama, with two models, and of vLLM, with one."""
+    """Run servers at the ports of Ollama, with two models, and vLLM, with one model."""
     async with AsyncExitStack() as stack:
         try:
             ollama = await stack.enter_async_context(serving(said("ready"), port=OLLAMA or 0))
@@ -51,7 +51,7 @@ async def servers(ports: None) -> AsyncGenerator[tuple[LocalServer, LocalServer]
 
 @pytest.fixture
 async def home(new_daemon: Callable[..., Daemon]) -> AsyncGenerator[Daemon]:
-    """A home without a configuration; the daemon there is started by `tiller`."""
+    """Yield a home without a configuration, in which `tiller` starts the daemon."""
     daemon = new_daemon("")
     path(daemon).unlink()
     yield daemon
@@ -75,7 +75,7 @@ async def tiller(
 
 
 def answered(server: LocalServer) -> list[str]:
-    """The models that were asked for an answer."""
+    """Return the models that were asked for an answer."""
     return [json.loads(one.data)["model"] for one in server.received]
 
 

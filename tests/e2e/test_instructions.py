@@ -1,4 +1,4 @@
-"""`AGENTS.md` below the workspace: told with the first call that uses a file there."""
+"""The model gets an `AGENTS.md` below the workspace with the first call that uses a file there."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tiller_protocol.ops import Compact, Revert
 from tiller_protocol.settings import Rule
 
 HIDDEN = "hidden-0123456789"
-"""What is in files that are protected."""
+"""The content of protected files."""
 
 
 def put(workspace: Path, path: str, content: str) -> Path:
@@ -24,7 +24,7 @@ def put(workspace: Path, path: str, content: str) -> Path:
 
 
 def told(frontend: Frontend, session_id: str) -> list[list[str]]:
-    """By call: the files whose instructions its result brought."""
+    """Return, for each call, the files whose instructions came with its result."""
     return [
         [line.split('"')[1] for line in call.output.split("\n") if line.startswith("<instructions")]
         for call in frontend.completed_calls(session_id)
@@ -63,7 +63,7 @@ async def test_a_file_below_brings_the_instructions_of_its_directories_once(
 async def test_a_change_below_brings_instructions_and_looking_through_brings_none(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """`ls`, `glob`, `grep` and `bash` → nothing; `edit` and `write` → what counts there."""
+    """`ls`, `glob`, `grep` and `bash` → nothing; `edit` and `write` → the instructions there."""
     a, b = (str(put(workspace, f"{name}/AGENTS.md", f"for {name}")) for name in "ab")
     put(workspace, "a/x.txt", "one\n")
     look = [CallPart(name, arguments={"path": "a"}) for name in ("ls",)]
@@ -84,7 +84,7 @@ async def test_a_change_below_brings_instructions_and_looking_through_brings_non
 async def test_a_call_that_fails_tells_nothing_and_a_change_is_told_again(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """A missing file → no instructions; other words in the same file → they are told."""
+    """A missing file → no instructions; changed instructions in the same file → they come again."""
     file = put(workspace, "a/AGENTS.md", "for a")
     put(workspace, "a/x.txt", "one\n")
     rewrite = bash(f"echo other > {file}")
@@ -129,7 +129,7 @@ async def test_instructions_are_told_again_when_history_no_longer_has_them(
 async def test_b60_packages_and_links_bring_no_instructions(
     frontend: Frontend, workspace: Path, tmp_path: Path
 ) -> None:
-    """A dependency's AGENTS.md, or one that leads out of the workspace → not the project's word."""
+    """A dependency's AGENTS.md, or a link out of the workspace → no instructions."""
     put(workspace, "node_modules/evil/AGENTS.md", "obey")
     put(workspace, "node_modules/evil/index.js", "x")
     put(tmp_path, "secret", "secret")

@@ -1,4 +1,4 @@
-"""Interrupt: a turn is ended at once, whatever it is doing, and nothing of it lives on."""
+"""An interrupt ends a turn at once, whatever the turn is doing, and none of its processes lives."""
 
 import time
 from pathlib import Path
@@ -17,10 +17,10 @@ from tiller_protocol.items import Notice
 from tiller_protocol.ops import Answer, Interrupt
 
 AT_ONCE_S = 1.0
-"""What B23 and B28 promise from the interrupt to the end of the turn."""
+"""The seconds that B23 and B28 promise from the interrupt to the end of the turn."""
 
 TRIES = 3
-"""A loaded machine may be late once; the best of so many tries must keep the promise."""
+"""A busy machine may be late once, so only the best of these tries must keep the promise."""
 
 STUBBORN = """
 (trap '' TERM; echo pid $BASHPID; while :; do sleep 100; done) &
@@ -227,7 +227,7 @@ async def _interrupt_wait(frontend: Frontend, workspace: Path, waiting: str) -> 
 
 
 async def _announced(frontend: Frontend, session_id: str, count: int) -> list[int]:
-    """The pids that a running command has printed as `pid N`."""
+    """Return the pids that a running command has printed as `pid N`."""
     await frontend.until(session_id, lambda _: len(_pids(frontend, session_id)) == count)
     return _pids(frontend, session_id)
 

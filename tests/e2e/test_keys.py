@@ -1,4 +1,4 @@
-"""G13 from end to end: wherever a key comes from, it goes to the provider and nowhere else."""
+"""G13 from end to end: a key from any source goes to the provider and nowhere else."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ PRY = "env; cat /proc/self/environ | tr '\\0' '\\n'; cat {place}/key {place}/*/*
 
 
 class Source:
-    """A place that the key is in; `line` configures it, `variables` are the daemon's."""
+    """A source of the key; `line` configures it, and `variables` are the daemon's."""
 
     def __init__(self, kind: str, place: Path) -> None:
         file = place / "key"
@@ -62,7 +62,7 @@ async def test_g13_a_key_reaches_the_provider_and_nothing_else_whoever_repeats_i
     tmp_path: Path,
     nursery: trio.Nursery,
 ) -> None:
-    """Not the log, an event, an error, the daemon's output, or what a tool brings back."""
+    """Nothing else: log, events, errors, the daemon's output, or tool results."""
     place = tmp_path / "kept"
     place.mkdir()
     source = Source(kind, place)
@@ -100,7 +100,7 @@ async def test_g13_a_key_reaches_the_provider_and_nothing_else_whoever_repeats_i
 
 
 def _in_pieces(field: str, text: str) -> list[bytes]:
-    """The text, three characters at a time."""
+    """Return the text as frames with three characters each."""
     return [frame({field: text[at : at + 3]}) for at in range(0, len(text), 3)]
 
 
@@ -176,7 +176,7 @@ PASSWORD = "s3cret-of-a-proxy"
 async def test_g13_the_proxy_gets_its_password_for_a_page_and_nobody_else_does(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, *, right: bool
 ) -> None:
-    """A page comes by the proxy of the daemon's environment; no command sees its password."""
+    """A page is fetched by the proxy in the daemon's environment; no command sees its password."""
     shown = base64.b64encode(f"user:{PASSWORD}".encode()).decode()
     page = status(200, b"what the page says", Content_Type="text/plain")
     wants = f"Basic {shown}" if right else "Basic else"

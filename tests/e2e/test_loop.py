@@ -1,4 +1,4 @@
-"""Loop and order: what one turn does with what its model says."""
+"""The loop: what one turn does with its model's responses, and in which order."""
 
 from pathlib import Path
 
@@ -102,7 +102,7 @@ async def test_b5_an_unknown_tool_gets_an_error_and_case_is_repaired(
 async def test_b5_a_close_tool_is_offered_and_never_called_instead(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """A name with a slip, or another program's name for it → a question, and nothing runs."""
+    """A misspelt name, or another program's name for a tool → a suggestion, and nothing runs."""
     slip = CallPart("bahs", arguments={"command": "touch ran"})
     longer = CallPart("read_file", arguments={"path": "greeting.txt"})
     session_id = await frontend.session(workspace, calls(slip, longer), text("done"))
@@ -121,7 +121,7 @@ async def test_b5_a_close_tool_is_offered_and_never_called_instead(
 async def test_b6_a_misspelt_argument_is_not_passed_over(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """An optional field with a slip, at any depth → an error that names it and the right one."""
+    """A misspelt optional field, at any depth → an error that names it and the right field."""
     slip = CallPart("bash", arguments={"command": "touch ran", "timout_s": 5})
     longer = CallPart("read", arguments={"file_path": "greeting.txt"})
     deep = CallPart("plan", arguments={"items": [{"text": "a", "sate": "pending"}]})
@@ -228,7 +228,7 @@ async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
 async def test_b9_always_is_asked_no_more_in_this_session(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """`always` → no further question, in a later turn neither; another session does ask."""
+    """`always` → no further question in this session, but another session does ask."""
     same = calls(read("greeting.txt"))
     steps = (*[same] * 7, text("one"), *[same] * 4, text("two"))
     session_id = await frontend.session(workspace, *steps, approve="ask")
@@ -325,7 +325,7 @@ async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A second `start` → `busy`; two callers at once with `auto` → one turn, one steers it."""
-    # Steering skips the first call if it has not begun, but not the second one.
+    # Steering skips the first call if it has not begun, but not the second call.
     steps = (calls(bash("sleep 100")), calls(bash("sleep 100")), text("done"))
     session_id = await frontend.session(workspace, *steps)
     results: list[AnyResult | None] = []

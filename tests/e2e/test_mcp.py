@@ -1,4 +1,4 @@
-"""MCP servers over the wire: their tools among ours, their lives and deaths, and none left."""
+"""MCP servers over the wire: their tools, starts and deaths, and that no process is left."""
 
 import json
 import os
@@ -33,11 +33,11 @@ from tiller_protocol.ops import Answer, Catalog, Interrupt
 from tiller_protocol.settings import Rule, TurnOverrides
 
 AT_ONCE_S = 1.0
-"""What an interrupt may take, whatever a server does."""
+"""Seconds that an interrupt may take, whatever a server does."""
 
 
 def server(name: str, script: str | None, *modes: str, more: str = "") -> str:
-    """Configuration of a server that is a script of Python."""
+    """Return the configuration of a server that is a Python script."""
     command = [sys.executable, "-SEs", script, *modes]
     if script == mcp_server.__file__:
         command.remove("-SEs")
@@ -58,17 +58,17 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
 
 
 def bench(tool: str, call_id: str = "", **arguments: object) -> CallPart:
-    """A call of a tool of the server that is made with the MCP package."""
+    """Return a tool call to the server that is made with the MCP package."""
     return CallPart(f"mcp__bench__{tool}", arguments=arguments, call_id=call_id)
 
 
 def tiny(tool: str, call_id: str = "", **arguments: object) -> CallPart:
-    """A call of a tool of the server that is written out by hand."""
+    """Return a tool call to the server that is written by hand."""
     return CallPart(f"mcp__tiny__{tool}", arguments=arguments, call_id=call_id)
 
 
 def course(events: list[Event]) -> list[tuple[str, str]]:
-    """What became of each call, in order: its id by the provider, and its state."""
+    """Return each call's provider id and final state, in order."""
     ids = {
         event.body.item.id: event.body.item.call_id
         for event in events
@@ -79,7 +79,7 @@ def course(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def live_output(frontend: Frontend, session_id: str) -> str:
-    """What calls said while they ran."""
+    """Return the output of calls while they ran."""
     found = [event.body for event in frontend.events(session_id)]
     deltas = [body for body in found if isinstance(body, ItemDelta)]
     return "".join(body.delta for body in deltas if body.channel == "output")
@@ -208,7 +208,7 @@ async def test_g6_a_turn_keeps_the_tools_that_it_began_with(
 async def test_arguments_are_held_against_the_servers_schema(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """B6 for tools of others: an error result that names the field, and the tool does not run."""
+    """B6 for MCP tools: an error result that names the field, and the tool does not run."""
     session_id = await frontend.session(
         workspace, calls(tiny("echo", text=5), tiny("echo"), tiny("echo", text="x")), text("done")
     )
@@ -247,7 +247,7 @@ async def test_a_call_is_asked_about_and_always_allows_that_tool(
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     first, *both = frontend.completed_calls(session_id)
     assert first.output == "one"
-    # They run beside each other, and complete in any order.
+    # The calls run in parallel and complete in any order.
     assert {(call.name, call.error_kind) for call in both} == {
         ("mcp__tiny__echo", None),
         ("mcp__tiny__pid", "denied"),
@@ -418,7 +418,7 @@ async def test_an_interrupt_takes_a_servers_question_back(
 async def test_no_process_of_a_server_outlives_the_daemon(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path, how: str
 ) -> None:
-    """Nor what it has started, also when it is stubborn; a call that ran then is closed."""
+    """Nor do its children, even stubborn ones; a call that was running is closed."""
     daemon = new_daemon(CONFIG + TINY + BENCH.replace("env_vars", "env = {} #"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
@@ -501,7 +501,7 @@ async def test_the_command_line_says_which_tools_there_are_and_how_each_server_i
 
 
 async def tiller(daemon: Daemon, *arguments: str) -> tuple[int, str]:
-    """What a verb says, and its exit status."""
+    """Run a verb; return its exit status and its output."""
     done = await trio.run_process(
         [sys.executable, "-m", "tiller_client", *arguments],
         capture_stdout=True,

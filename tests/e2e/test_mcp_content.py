@@ -36,7 +36,7 @@ async def commands(frontend: Frontend) -> dict[str, CommandSummary]:
 
 
 async def heard(frontend: Frontend, workspace: Path, text: str) -> UserMessage:
-    """What the model gets when the user writes `text`; no sub-agent may have been called."""
+    """Return the model's message for the user's `text`; check that no sub-agent was called."""
     session_id = await frontend.session(workspace, always("done"))
     await frontend.say(session_id, text)
     await frontend.turn_ended(session_id)

@@ -1,4 +1,4 @@
-"""Logins at an MCP server of another project: by browser, by paste, refreshed, rejected, over."""
+"""Logins at a third-party MCP server: by browser, by paste, refreshed, rejected, ended."""
 
 import json
 import re
@@ -45,7 +45,7 @@ async def server(frontend: Frontend) -> ServerSummary:
 
 
 async def visit(url: str) -> httpx2.Response:
-    """Open an address as a browser does, redirects included."""
+    """Open an address as a browser does, and follow redirects."""
     async with httpx2.AsyncClient(follow_redirects=True, timeout=20) as browser:
         return await browser.get(url)
 

@@ -1,4 +1,4 @@
-"""Logins with a client that the user has registered by hand, at a server that registers none."""
+"""Logins with a client that the user registered by hand, at a server that registers no clients."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ async def test_a_client_of_ones_own_logs_in_and_its_token_is_refreshed(
     secrets = {
         "none": "",
         "client_secret_basic": BY_VARIABLE,
-        # The server says that it takes both.
+        # The server says that it accepts both methods.
         "client_secret_post": f'{BY_VARIABLE}client_secret_method = "post"\n',
     }
     daemon = new_daemon(config(own_client, secrets[method]))

@@ -1,4 +1,4 @@
-"""Effort and model families on every wire, in requests that the makers' own packages understand."""
+"""Effort and model families on every wire, in requests that the providers' packages understand."""
 
 from collections.abc import Callable
 from functools import partial

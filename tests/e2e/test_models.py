@@ -1,4 +1,4 @@
-"""Models: what is usable now, why another is not, how much they can be told, what they cost."""
+"""Models: which are usable now, why others are not, their windows, and their prices."""
 
 import socket
 import sys
@@ -57,7 +57,7 @@ variants.deep = {{ reasoning_effort = "high" }}
 """
 
 UNKNOWN = 'model = "local/m"\n[providers.local]\napi = "openai_chat"\nbase_url = "{}"\n'
-"""A server of whose model nothing is configured."""
+"""Configures a server and a model without any properties."""
 
 
 def free_port() -> int:
@@ -67,7 +67,7 @@ def free_port() -> int:
 
 
 class Asked(Protocol):
-    """Asks a daemon for the models there are, by name."""
+    """Asks a daemon for its models; returns them by name."""
 
     async def __call__(self, daemon: Daemon, *, ask: bool) -> dict[str, ModelSummary]: ...
 
@@ -137,7 +137,7 @@ async def test_a_provider_that_never_answers_is_said_soon(
 async def test_the_window_that_a_server_tells_is_that_of_the_next_turn_and_of_the_next_daemon(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
 ) -> None:
-    """It is asked beside the first turn, which does not wait for it."""
+    """The daemon asks the server during the first turn, which does not wait for the answer."""
     async with serving(said("one")) as server:
         server.listing = {"data": [{"id": "m", "max_model_len": 12_345}]}
         daemon = new_daemon(UNKNOWN.format(server.base_url))
@@ -192,7 +192,7 @@ async def test_a_configured_price_makes_the_cost_of_a_step_and_of_the_turn(
 async def test_models_say_what_is_left_of_the_limits_that_their_provider_reported(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """Also those of a refusal, as of the last response."""
+    """The limits are those of the last response, which may be a refusal."""
     used_up = status(
         429,
         {"error": {"message": "slow down"}},

@@ -1,4 +1,4 @@
-"""Commands that are known to need the network ask for it first, and get nothing else by it."""
+"""Commands that are known to need the network ask first, and get nothing but the network."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -69,7 +69,7 @@ def project(workspace: Path) -> Path:
 async def frontend(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery
 ) -> AsyncGenerator[Frontend]:
-    """At a daemon with its own idea of a sandbox."""
+    """Connect to a daemon with its own choice of sandbox."""
     async with connected(new_daemon(DEFAULT), nursery) as made:
         yield made
 
@@ -85,7 +85,7 @@ async def connected(
 
 
 async def begin(frontend: Frontend, project: Path, *parts: CallPart, **settings: object) -> str:
-    """Start a turn that makes one call after the other; returns the session."""
+    """Start a turn that makes these calls in order; return the session."""
     steps = [calls(part) for part in parts]
     given = {"approve": "ask", **settings}
     session_id = await frontend.session(project, *steps, text("done"), **given)

@@ -1,4 +1,4 @@
-"""What the daemon tells a service manager: that it is ready, lives, reloads, waits and stops."""
+"""The daemon's reports to a service manager: ready, alive, reloading, waiting, stopping."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from tiller_daemon.service_manager import watchdog_s
 NewDaemon = Callable[..., Daemon]
 
 WATCHDOG_S = 3.0
-"""Ten times what a loaded machine has kept this event loop from running."""
+"""Ten times as long as a busy machine has ever blocked this event loop."""
 
 FED = 7
 

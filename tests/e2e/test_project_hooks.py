@@ -1,4 +1,4 @@
-"""Hooks that a project brings: nothing before trust, afterwards in the sandbox, never looser."""
+"""A project's hooks do nothing before trust, and then run in the sandbox and loosen no rule."""
 
 import json
 import sys
@@ -80,7 +80,7 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
 async def made(
     frontend: Frontend, workspace: Path, *parts: CallPart, **settings: Any
 ) -> tuple[str, list[ToolCall]]:
-    """Make calls in a turn of their own; returns the session, and the calls in their order."""
+    """Make calls in a new turn; return the session, and the calls in order."""
     session_id = await frontend.session(workspace, calls(*parts), text("done"), **settings)
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
@@ -140,7 +140,7 @@ async def test_hooks_of_a_trusted_project_say_no_and_add_what_the_model_is_told(
 async def test_what_has_changed_runs_no_more_at_once_and_what_must_not_be_passed_says_no(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """An agent that gets at `.tiller` gets no other hook run, not even in the same turn."""
+    """An agent that can change `.tiller` can't run another hook, not even in the same turn."""
     bring(workspace, HOOKS.replace('name = "guard"', 'name = "guard"\non_failure = "deny"'))
     await trust(frontend, workspace)
     change = bash("echo 'touch evil' >.tiller/hooks/format.sh")

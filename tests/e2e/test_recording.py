@@ -72,7 +72,7 @@ async def test_a_recorded_session_is_played_back_event_for_event(
     tmp_path: Path,
     nursery: trio.Nursery,
 ) -> None:
-    """With failures that were retried, calls that ran, a refusal, and an interrupt."""
+    """The session has failures that were retried, calls that ran, a refusal, and an interrupt."""
     async with serving(*ANSWERS) as server:
         config = RECORD.format(tmp_path) + config_for(server.base_url).replace(
             "[providers.scripted", 'api_key_env = "K"\n\n[providers.scripted'
@@ -102,7 +102,7 @@ async def test_a_recorded_session_is_played_back_event_for_event(
 async def play(
     daemon: Daemon, workspace: Path, model: str, nursery: trio.Nursery
 ) -> tuple[str, list[Event]]:
-    """Say everything, one turn after the other, and interrupt the last one."""
+    """Send every input in its own turn, and interrupt the last turn."""
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(workspace, model=model)
     for number, text in enumerate(INPUTS, 1):

@@ -82,12 +82,12 @@ class Far:
 
     @property
     def directory(self) -> Path:
-        """Where the sockets are forwarded to."""
+        """The directory to which the sockets are forwarded."""
         local = find_places(self.variables, sys.platform, os.getuid())
         return RemoteDaemon("box", local).places.runtime
 
     def master(self) -> int:
-        """The process of the master connection; 0 if there is none."""
+        """The pid of the master connection; 0 if there is none."""
         words = [*self.server.ssh.split(), "-O", "check", "-S", f"{self.directory}/c", "box"]
         said = subprocess.run(words, capture_output=True, check=False, text=True).stderr
         found = re.search(r"pid=(\d+)", said)

@@ -1,4 +1,4 @@
-"""Requests: what is asked, who answers, and what becomes of the calls that wait."""
+"""Requests: their questions, who answers, and what happens to the waiting calls."""
 
 import subprocess
 import sys
@@ -351,7 +351,7 @@ async def test_a_request_about_a_command_has_all_of_it_whatever_it_is_that_asks(
 async def test_b58_what_changes_while_it_is_asked_about_does_not_run(
     frontend: Frontend, workspace: Path, tmp_path: Path
 ) -> None:
-    """A path that leads elsewhere once the user has said yes is not followed there."""
+    """A path that changes its target after the user's approval is not followed."""
     (outside := tmp_path / "outside").mkdir()
     (workspace / "way").mkdir()
     session_id = await frontend.session(

@@ -1,4 +1,4 @@
-"""When a restart would help, `tiller` says so; one that could not succeed stops nothing."""
+"""`tiller` says when a restart would help; a restart that can't succeed stops nothing."""
 
 import shutil
 import signal
@@ -44,7 +44,7 @@ def tiller(daemon: Daemon, *words: str, **variables: str) -> subprocess.Complete
 def on_terminal(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, *words: str, **variables: str
 ) -> str:
-    """What `tiller` writes to a terminal, in lines as they stand there."""
+    """Return the lines that `tiller` shows on a terminal."""
     for name, value in (daemon.variables | variables).items():
         monkeypatch.setenv(name, value)
     terminal = Terminal(*words, columns=300)

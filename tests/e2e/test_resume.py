@@ -1,4 +1,4 @@
-"""`resume = "auto"`: a turn that ran when the daemon died goes on when it runs again (B50)."""
+"""`resume = "auto"`: a turn that the daemon's death cut short continues after its restart (B50)."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ HANG_FOR_EVER = ScriptStep(parts=(HangPart(),), repeat=True)
 
 @pytest.fixture
 async def daemon(new_daemon: Callable[..., Daemon]) -> Daemon:
-    """One of its own for each test: it is going to die."""
+    """Make a daemon for this test alone, since it is going to die."""
     daemon = new_daemon(AUTO)
     daemon.start()
     return daemon
@@ -44,7 +44,7 @@ async def frontend(daemon: Daemon, nursery: trio.Nursery) -> AsyncGenerator[Fron
 
 
 def turns(frontend: Frontend, session_id: str) -> list[str]:
-    """Beginnings and ends of turns and steps, as words."""
+    """Return the beginnings and ends of turns and steps, as words."""
     words: list[str] = []
     for event in frontend.events(session_id):
         match event.body:
@@ -62,7 +62,7 @@ def turns(frontend: Frontend, session_id: str) -> list[str]:
 
 
 def notices(frontend: Frontend, session_id: str) -> list[str]:
-    """The codes of the notices in the last request."""
+    """Return the codes of the notices in the last request."""
     items = frontend.requests(session_id)[-1].items
     return [item.code for item in items if isinstance(item, Notice)]
 

@@ -17,7 +17,7 @@ Opening = Callable[[Daemon, Path], Awaitable[Neovim]]
 
 @pytest.fixture
 async def open_neovim() -> AsyncGenerator[Opening]:
-    """Starts Neovim in a directory, without anything of the user's; it ends with the test."""
+    """Yield a function that starts Neovim without the user's settings; it ends with the test."""
     async with AsyncExitStack() as stack:
 
         async def start(daemon: Daemon, directory: Path) -> Neovim:

@@ -31,7 +31,7 @@ def clock() -> MockClock:
 
 
 class LanguageServerTestbed:
-    """A workspace and servers for it. `notes` is what the faulty one has received."""
+    """A workspace and its language servers. `notes` is what the faulty server has received."""
 
     def __init__(self, workspace: Path, nursery: trio.Nursery) -> None:
         self.workspace = workspace
@@ -56,7 +56,7 @@ class LanguageServerTestbed:
         await self.start(rude=LanguageServer(command=command, files={".txt": "text"}, **fields))
 
     async def edit(self, name: str, text: str) -> str:
-        """Write a file as a tool does; returns what is added to the result."""
+        """Write a file as a tool does; return the text that is added to the tool's result."""
         path = self.workspace / name
         check = await self.servers.before_change(self.workspace, [path])
         path.write_text(text)

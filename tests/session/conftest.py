@@ -1,4 +1,4 @@
-"""Worlds for the tests of sessions: made in the test's nursery, checked when the test is over."""
+"""Worlds for the tests of sessions, made in the test's nursery and checked after the test."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -14,9 +14,10 @@ Start = Callable[..., Awaitable[tuple[World, str]]]
 
 @pytest.fixture
 async def start(nursery: trio.Nursery) -> AsyncGenerator[Start]:
-    """Starts a world whose model plays the given steps, and a session in it.
+    """Yield a function that starts a world whose model plays the given steps, and a session in it.
 
-    At the end every session's events must keep the life cycle, and all must have been published.
+    After the test, the events of each session must follow the life cycle, and all must have been
+    published.
     """
     worlds: list[World] = []
 
@@ -34,8 +35,8 @@ async def start(nursery: trio.Nursery) -> AsyncGenerator[Start]:
                 advance(state, event)
             seen = world.published[session_id]
             if not events:
-                continue  # it was deleted
-            if world.kills:  # what was committed in the moment of a kill was not published
+                continue  # the session was deleted
+            if world.kills:  # events that were committed at the moment of a kill were not published
                 assert seen == [event for event in events if event in seen]
             else:
                 assert seen == events

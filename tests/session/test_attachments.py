@@ -1,4 +1,4 @@
-"""Images and files of an input: what of them gets into history, and what is handed back."""
+"""Images and files in an input: which get into history, and which are handed back."""
 
 import os
 
@@ -194,7 +194,7 @@ async def test_queued_images_are_checked_against_the_model_of_the_turn_that_begi
     await world.must(Interrupt(session_id))
     await world.ended(session_id)
     world.images = False
-    # What is new is queued behind it: a later turn's model may well take its image.
+    # New input is queued, as a later turn's model may accept its image.
     answer = await world.say(session_id, "last", images=shown, delivery="queue")
     assert isinstance(answer, Queued)
     await world.ended(session_id, 2)
@@ -278,7 +278,7 @@ async def test_a_file_that_the_rules_deny_to_the_model_can_not_be_given(
 async def test_a_file_that_the_user_names_is_given_and_one_that_a_link_leads_to_is_judged(
     autojump_clock, nursery, tmp_path
 ):
-    """Its path is given and no content: whether the model gets that is a question of `read`."""
+    """The model gets the path without the content; the permission to `read` decides about that."""
     world, session_id = await make(nursery, tmp_path)
     (tmp_path / "w" / ".env").write_text("KEY=hidden")
     (tmp_path / "secrets").mkdir()

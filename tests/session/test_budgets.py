@@ -10,7 +10,7 @@ USAGE = ScriptedUsage(input_tokens=90, output_tokens=10)
 
 
 def looks(count: int, seconds: float = 0) -> list[ScriptStep]:
-    """Steps that look at something else each time, of 100 tokens each."""
+    """Return steps of 100 tokens that each look at something else."""
     return [
         ScriptStep(
             parts=(CallPart("look", arguments={"say": f"{n}", "seconds": seconds}),), usage=USAGE
@@ -70,7 +70,7 @@ async def test_the_budget_of_a_session_counts_all_turns_also_after_a_restart(
 
 
 async def test_a_turn_that_uses_up_the_budget_of_its_session_says_what_helps(autojump_clock, start):
-    """Another message does not: the next turn would stop at the same limit."""
+    """Another message does not help, as the next turn would stop at the same limit."""
     world, _ = await start(*looks(10))
     session_id = await world.session(session_budget=Budget(tokens=250), max_steps=4)
     await world.say(session_id, "one")

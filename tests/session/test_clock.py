@@ -1,4 +1,4 @@
-"""Durations when somebody sets the clock in mid-turn: they do not show it."""
+"""Durations stay right when somebody sets the clock in mid-turn."""
 
 import pytest
 

@@ -239,7 +239,7 @@ def warnings(world: World, session_id: str) -> list[WarningRaised]:
 
 
 async def test_on_a_short_session_there_is_nothing_to_compact(autojump_clock, narrow):
-    """Nothing said; little said, so that no summary is shorter; and summarised just now."""
+    """Empty sessions, sessions too short to shorten, and sessions summarised just now."""
     world, session_id = await narrow(text("hi"), text("w" * 20_000), text("after"))
     await world.must(Compact(session_id))
     assert (await world.ended(session_id)).outcome == "completed"

@@ -1,4 +1,4 @@
-"""`turn_continue`: going on without a new message, with what waits or with an unfinished turn."""
+"""`turn_continue`: a turn without a new message, for waiting input or an unfinished turn."""
 
 import pytest
 import trio
@@ -37,7 +37,7 @@ async def snapshot_of(world: World, session_id: str) -> Snapshot:
 
 
 async def waiting_after(world: World, session_id: str, *texts: str, ends: bool = True) -> list[str]:
-    """Queue texts behind a turn that hangs, and interrupt it; returns their ids."""
+    """Queue texts during a turn that hangs, and interrupt the turn; return the texts' ids."""
     await world.say(session_id, "go")
     await world.until_body(session_id, StepStarted)
     ids = []
@@ -52,12 +52,12 @@ async def waiting_after(world: World, session_id: str, *texts: str, ends: bool =
 
 
 def said(world: World) -> list[str]:
-    """What the user says in the last request."""
+    """Return the user's texts in the last request."""
     return [item.text for item in world.model.requests[-1].items if isinstance(item, UserMessage)]
 
 
 def notices(world: World) -> list[str]:
-    """The codes of the notices in the last request."""
+    """Return the codes of the notices in the last request."""
     return [item.code for item in world.model.requests[-1].items if isinstance(item, Notice)]
 
 
@@ -232,7 +232,7 @@ def contexts(world: World, session_id: str) -> list[TurnContextShown]:
 async def test_a_continued_turn_has_every_choice_of_the_turn_that_it_goes_on_from(
     autojump_clock, nursery, start, between
 ):
-    """Whatever came between that asked no model for an answer."""
+    """Even after other operations in between that asked no model for an answer."""
     world, session_id = await start(OK)
     answers = ScriptStep(parts=(TextPart('"ok"'),), repeat=True)
     world.efforts = ("careful",)

@@ -1,4 +1,4 @@
-"""What steps, turns and sessions cost, and that what is not known is never nothing."""
+"""The costs of steps, turns and sessions; an unknown cost is never shown as zero."""
 
 import pytest
 from msgspec import structs
@@ -137,7 +137,7 @@ async def test_a_summary_costs_too(autojump_clock, priced):
 
 
 async def test_an_interrupted_step_costs_what_was_counted(autojump_clock, priced):
-    """Its provider counts when the answer is whole, so that here nothing is known."""
+    """The provider reports counts at the end of an answer, so here they are unknown."""
     hanging = ScriptStep(parts=(TextPart("so far"), HangPart()), usage=USAGE)
     world, session_id = await priced(LOOK, hanging)
     await world.say(session_id, "go")

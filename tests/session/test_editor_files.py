@@ -1,4 +1,4 @@
-"""What is asked of editors about files, and what counts as not saved; the clock jumps."""
+"""Questions to editors about files, and which text counts as unsaved, on a virtual clock."""
 
 from collections.abc import Callable
 from itertools import count

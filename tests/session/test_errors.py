@@ -1,4 +1,4 @@
-"""Errors as events: once for each turn that failed, and whether the next one would fail as well."""
+"""Error events: one for each failed turn, which says whether the next turn would fail, too."""
 
 import pytest
 import trio
@@ -61,7 +61,7 @@ async def test_what_the_user_or_a_limit_ended_is_no_error(autojump_clock, start)
 
 
 async def test_a_turn_that_could_not_be_stored_says_so_once_it_can(autojump_clock, start):
-    """The daemon did not stop, so nothing claims that it did."""
+    """No event claims that the daemon stopped, since it did not."""
     look = ScriptStep(parts=(CallPart("look", arguments={"seconds": 50}),))
     world, session_id = await start(look, DONE)
     await world.say(session_id, "go")

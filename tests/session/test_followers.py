@@ -1,4 +1,4 @@
-"""Who has a session open: those who asked for its events just now, by a clock that jumps."""
+"""Followers of a session are the frontends that asked for its events recently."""
 
 import trio
 from hypothesis import given
@@ -17,7 +17,7 @@ IDS = st.sampled_from(["a", "b", "c"])
 
 
 async def ask(world: World, session_id: str, name: str, follower: str | None) -> tuple[str, ...]:
-    """Ask for events; the others who follow the session."""
+    """Ask for events; return the other followers of the session."""
     answer = await world.ask(Replay(session_id, follower=follower), client=name)
     return of_kind(ReplayResult, of_kind(Accepted, answer).result).followers
 

@@ -1,4 +1,4 @@
-"""B56: a fork goes on from the middle of history; nothing is copied, and both are independent."""
+"""B56: a fork continues from the middle of history without copies, and both are independent."""
 
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Created, SessionResult

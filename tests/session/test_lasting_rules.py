@@ -29,13 +29,13 @@ Make = Callable[..., Awaitable[World]]
 
 
 def peek(say: str = "a", seconds: float = 0.0) -> ScriptStep:
-    """A call that asks about `external_directory` of `say`, and then takes that long."""
+    """Return a call that asks about `external_directory` for `say`, then takes `seconds`."""
     return ScriptStep(parts=(CallPart("peek", arguments={"say": say, "seconds": seconds}),))
 
 
 @pytest.fixture
 async def make(nursery: trio.Nursery, tmp_path: Path) -> AsyncGenerator[Make]:
-    """Starts a world whose lasting rules are in a file, in the directory `here`."""
+    """Yield a function that starts a world in `here`, which keeps lasting rules in a file."""
 
     async def make(*steps: ScriptStep) -> World:
         world = World({"s": Script((*steps, *(DONE,) * 9))})

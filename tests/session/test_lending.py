@@ -1,4 +1,4 @@
-"""What frontends lend to a session: how long it stays, by a clock that jumps."""
+"""How long a session keeps the loans of frontends, on a virtual clock."""
 
 import trio
 
@@ -9,7 +9,7 @@ from tiller_protocol.ops import Catalog, SessionDelete
 
 DONE = ScriptStep(parts=(TextPart("done"),))
 CHECK_S = 31.0
-"""A little more than the time between two looks for loans that are over."""
+"""A little more than the time between two checks for expired loans."""
 
 
 def working(seconds: float) -> ScriptStep:
@@ -22,7 +22,7 @@ def lend(session_id: str, *names: str, lender: str = "me") -> SessionLend:
 
 
 async def lent(world, session_id: str) -> list[str]:
-    """The servers that a session is lent."""
+    """Return the servers that are lent to a session."""
     catalog = await world.must(Catalog(session_id=session_id))
     assert isinstance(catalog, CatalogResult)
     return [server.name for server in catalog.servers]

@@ -1,4 +1,4 @@
-"""G12: what has ended is freed at once; a full collection may be hours away, see `app`."""
+"""G12: finished objects are freed at once, as a full collection may be hours away (see `app`)."""
 
 import gc
 from collections import Counter
@@ -24,7 +24,7 @@ SLOW = ScriptStep(parts=(CallPart("look", arguments={"seconds": 50}),))
 
 @pytest.fixture
 def alive() -> Generator[Callable[[type], int]]:
-    """Counts the objects of a kind that this test has made, while nothing is collected."""
+    """Yield a function that counts this test's objects of a type; collection is off meanwhile."""
     gc.collect()
     gc.disable()
     before = Counter(type(one) for one in gc.get_objects())

@@ -1,4 +1,4 @@
-"""Going from an agent that only reads to one that writes, and back: what the model is told."""
+"""The notice to the model when a read-only agent follows one that writes, or the reverse."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ async def make(nursery, *steps: ScriptStep) -> World:
 
 
 async def turn(world: World, session_id: str, agent: str) -> ModelRequest:
-    """Have a turn with that agent; returns its first request."""
+    """Have a turn with that agent; return the turn's first request."""
     count = sum(isinstance(e.body, TurnStarted) for e in world.published.get(session_id, ()))
     asked = len(world.model.requests)
     await world.say(session_id, "go", overrides=TurnOverrides(agent=agent))
@@ -59,7 +59,7 @@ async def test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_rea
     assert notice.startswith("Your role has changed: you are now the agent `build`, which may")
     assert "you were `explore`, which could only read." in notice
     assert "If the last message of `explore` is a plan, carry it out" in notice
-    # It comes right behind the input that it is about, and once.
+    # The notice comes once, right after the input that it is about.
     assert isinstance(request.items[-1], Notice)
     assert told(await turn(world, session_id, "general")) == [notice]
     (_, back) = told(await turn(world, session_id, "plan"))
@@ -158,7 +158,7 @@ class _Context:
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6), st.booleans())
 def test_there_is_a_notice_exactly_if_the_last_turn_with_a_step_differs(turns, read_only):
-    """A turn is whether it took a step, and whether it could only read."""
+    """A turn is a pair here: whether it took a step, and whether it could only read."""
     marks: list[Mark] = []
     for number, (stepped, only) in enumerate(turns):
         steps = (0, 1) if stepped else (0,)

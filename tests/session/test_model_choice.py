@@ -1,4 +1,4 @@
-"""Which model, variant, limit, prompt and tools a turn has, and who decides."""
+"""Which model, variant, limit, prompt and tools a turn gets, and which setting decides."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ SUBJECTS: dict[str, dict[str, Any]] = {
     "task": {"prompt": "x"},
     "write": {"path": "a", "content": "x"},
 }
-"""Arguments with which a tool can say what it needs; the others take none."""
+"""Arguments with which tools can state their requirements; other tools take none."""
 
 
 async def make(nursery, *steps: ScriptStep, **more: Script) -> World:
@@ -61,7 +61,7 @@ def configure(world: World, **changes: object) -> None:
 
 
 async def turn_of(world: World, session_id: str, **fields: Any) -> TurnStarted:
-    """What a turn of the session begins with, once it has ended."""
+    """Have a turn; return its `turn_started` once the turn has ended."""
     count = 1 + sum(isinstance(e.body, TurnStarted) for e in world.published.get(session_id, ()))
     await world.say(session_id, "go", **fields)
     await world.ended(session_id, count)
@@ -139,7 +139,7 @@ async def test_a_variant_of_another_model_does_not_get_in_the_way(autojump_clock
     both = TurnOverrides(model="scripted/other", variant="deep")
     refused = await world.refused(UserInput(session_id, "hi", overrides=both))
     assert "no variant 'deep'" in refused.message
-    # The session changes its model, and what was chosen for the old one goes.
+    # The session changes its model, which drops the choices made for the old model.
     await world.must(SessionConfigure(session_id, Settings(model="scripted/other")))
     settings = (await state_of(world, session_id)).settings
     assert (settings.model, settings.variant) == ("scripted/other", None)

@@ -1,4 +1,4 @@
-"""An answer by a schema (B10): checked, repaired once; a bad schema is refused."""
+"""An answer that must fit a schema (B10) is checked and repaired once; bad schemas are refused."""
 
 import pytest
 

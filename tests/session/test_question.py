@@ -22,14 +22,14 @@ def ask(*parts: CallPart) -> ScriptStep:
 
 
 async def opened(world: World, session_id: str, count: int = 1) -> list[Request]:
-    """The requests, once so many were opened."""
+    """Wait until `count` requests were opened, and return them."""
     await world.until_body(session_id, RequestOpened, count)
     bodies = [e.body for e in world.published[session_id]]
     return [body.request for body in bodies if isinstance(body, RequestOpened)]
 
 
 def results(world: World) -> list[str]:
-    """What the last model request says of the calls."""
+    """Return the results of calls in the last model request."""
     return [i.output for i in world.model.requests[-1].items if isinstance(i, ToolCall)]
 
 

@@ -1,4 +1,4 @@
-"""A turn that asks another model than the one before it says so, unless a person has chosen it."""
+"""A turn warns when its model differs from the last turn's, unless a person chose the model."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""Late answers: whoever comes second, or after a restart, is told how a request ended (B40)."""
+"""A late answer, also after a restart, gets a reply that says how the request ended (B40)."""
 
 import pytest
 import trio
@@ -33,7 +33,7 @@ async def told(world: World, request_id: str) -> tuple[str, str, str]:
 
 
 async def check_rows(world: World, session_id: str, request_id: str) -> None:
-    """The table says what the events add up to."""
+    """Check that the table of requests agrees with the events."""
     rows = {row.request_id: row for row in request_rows(await world.events(session_id))}
     assert await world.log.requests(request_id) == [rows[request_id]]
 
@@ -84,7 +84,7 @@ async def test_b40_an_answer_after_a_kill_is_told_how_each_request_ended(
 async def test_b40_an_answer_beside_an_interrupt_wins_or_finds_the_request_cancelled(
     autojump_clock, start
 ):
-    """Also between the two moments when nobody waits any more and when the log says so."""
+    """Even when nobody waits for the answer any more, but the log does not say so yet."""
     world, _ = await start(GUARDED, DONE)
     for _ in range(20):
         session_id = await world.session()
@@ -111,7 +111,7 @@ async def test_b40_an_answer_beside_an_interrupt_wins_or_finds_the_request_cance
 async def test_b40_a_request_whose_turn_is_ending_is_cancelled_before_the_log_says_so(
     autojump_clock, start
 ):
-    """Commits are held up; whether the first one has the end of the turn in it is chance."""
+    """Commits are delayed; chance decides whether the first one contains the turn's end."""
     world, _ = await start(GUARDED, DONE)
     seen = 0
     for _ in range(30):
@@ -138,7 +138,7 @@ async def _is_cancelled(world: World, request_id: str) -> None:
 
 
 async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
-    """In the moment before the task that waited has run, too."""
+    """Even before the waiting task has run."""
     outbox = Outbox(Snapshot("s"), MemoryLog(), lambda *_: None, lambda: 0.0)
     requests = OpenRequests(outbox)
     replies: list[Reply] = []

@@ -1,4 +1,4 @@
-"""Turns that go on after the daemon has died in them: what counts, what holds, what is refused."""
+"""Turns that continue after the daemon died: which limits and choices still apply."""
 
 import pytest
 import trio
@@ -35,7 +35,7 @@ DONE = ScriptStep(parts=(TextPart("done"),), repeat=True)
 
 @pytest.fixture
 def resumes(start):
-    """Starts a world whose turns go on after a restart."""
+    """Return a function that starts a world whose turns continue after a restart."""
 
     async def begin(*steps: ScriptStep) -> tuple[World, str]:
         world, session_id = await start(*steps)

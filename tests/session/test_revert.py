@@ -1,4 +1,4 @@
-"""B55, the half that is history: back to before a turn or a step, and back again."""
+"""B55 for history: a revert to before a turn or a step, and its undoing."""
 
 import pytest
 

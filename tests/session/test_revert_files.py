@@ -1,7 +1,7 @@
-"""B55 as a property: whatever the agent and others do to files, and however often it is reverted.
+"""B55 as a property: it holds whatever anybody does to files, and however often it is reverted.
 
-The model is a dictionary of files. Nobody's content but the agent's is ever lost, an `unrevert` is
-the inverse of its `revert`, and the project's own `.git` stays as it is, byte by byte.
+The test models files as a dictionary. Only the agent's content may ever be lost, an `unrevert` is
+the inverse of its `revert`, and the project's own `.git` stays the same, byte for byte.
 """
 
 import os
@@ -51,7 +51,7 @@ Files = dict[str, str]
 
 
 class Reverts(RuleBasedStateMachine):
-    """One workspace, one session of which only the events that matter are told."""
+    """One workspace, and one session that has only the events that matter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Reverts(RuleBasedStateMachine):
         assert self.files() == before
 
     def expected(self, now: Files, first: int) -> Files:
-        """The files as they should be when the steps from mark `first` on are taken back."""
+        """Return the files as they should be once the steps from mark `first` on are reverted."""
         found = dict(now)
         marks = self.session.marks[first:]
         steps = [self.steps[m.turn_id, m.step] for m in marks if m.step]
@@ -221,7 +221,7 @@ class Reverts(RuleBasedStateMachine):
 
 
 def _in_the_way(path: str, other: str) -> bool:
-    """Whether one is a directory where the other is a file."""
+    """Whether one path needs a directory where the other has a file."""
     return path.startswith(f"{other}/") or other.startswith(f"{path}/")
 
 

@@ -1,4 +1,4 @@
-"""Which sandbox a turn's commands get, and what becomes of them where there is none."""
+"""Which sandbox a turn's commands get, and what happens to them without a sandbox."""
 
 import pytest
 from msgspec import structs

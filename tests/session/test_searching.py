@@ -122,7 +122,7 @@ async def test_sessions_are_found_by_workspace_archive_and_page(autojump_clock, 
     await world.must(SessionArchive(elsewhere))
     assert await found(world, "crane") == newest_first[1:]
     assert await found(world, "crane", archived=True) == newest_first
-    # A fork is found by what it says itself, and by its title.
+    # A search finds a fork by its own texts and by its title.
     fork = (await world.must(SessionFork(first))).session_id
     await world.must(SessionConfigure(fork, title="crane again"))
     assert (await found(world, "crane"))[0] == fork
@@ -247,7 +247,7 @@ class Sessions:
         self.search = SearchableSessions(self.log, self.index, at_once)
 
     async def lose_the_index(self) -> None:
-        """As damage does: the next use fails, and what comes then begins with nothing."""
+        """Lose the index as damage does: its next use fails, and then a new index begins empty."""
         content(self.index)
         assert self.index._opened
         self.index._opened.close()
@@ -278,7 +278,7 @@ class Sessions:
         self.search.note(session_id)
 
     def lose_the_last_event(self, session_id: str) -> None:
-        """As a power failure does, with which the daemon ends."""
+        """Lose the event as a power failure does, which also ends the daemon."""
         if len(self.log._events.get(session_id, ())) > 1:
             self.log._events[session_id].pop()
             self.rows[session_id].pop()
@@ -300,7 +300,7 @@ async def at_once(function):
 
 
 def content(index: SearchIndex) -> list[tuple[object, ...]]:
-    """Everything in an index, but the numbers of rows."""
+    """Return everything in an index except row numbers."""
     with index._transaction() as connection:
         texts = connection.execute(
             "SELECT session_id, seq, kind, time, turn_id, item_id, digest, words.text"
@@ -315,7 +315,7 @@ def content(index: SearchIndex) -> list[tuple[object, ...]]:
 
 
 async def whole(sessions: Sessions) -> list[tuple[object, ...]]:
-    """What an index has that is made now."""
+    """Return the content of a newly made index."""
     index = TemporarySearchIndex("memory")
     fresh = SearchableSessions(sessions.log, index, at_once)
     await fresh.find(SessionSearch("x"), lambda row: pytest.fail("x is in no text"))

@@ -1,4 +1,4 @@
-"""The user's own command (`shell`), and input that wants no reply, through the whole core."""
+"""The user's own command (`shell`), and input without a reply, through the whole core."""
 
 import trio
 from msgspec import structs

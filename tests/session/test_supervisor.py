@@ -1,4 +1,4 @@
-"""The supervisor: sessions are loaded, unloaded, listed, deleted; one that breaks is alone."""
+"""The supervisor loads, unloads, lists and deletes sessions; a broken one harms no other."""
 
 import trio
 
@@ -212,7 +212,7 @@ async def test_a_kill_in_a_call_leaves_it_lost_and_it_never_runs_again(
 async def test_g3_a_rejected_submission_stays_rejected_though_its_reason_is_gone(
     autojump_clock, start, nursery, tmp_path
 ):
-    """The reason is looked at by the supervisor here, not by a session's loop."""
+    """Here the supervisor rejects the submission before it reaches a session's loop."""
     world, _ = await start(QUICK)
     op, submission_id = SessionCreate(str(tmp_path / "later")), world.new_id()
     refused = await world.ask(op, submission_id)

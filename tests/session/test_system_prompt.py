@@ -1,4 +1,4 @@
-"""What the model is told when a turn begins, and where it comes from."""
+"""The system prompt at the beginning of a turn, and its sources."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The title of a session (B11): asked for after the first turn, which it never touches."""
+"""The title of a session (B11) is requested after the first turn and never affects the turn."""
 
 import pytest
 import trio
@@ -110,7 +110,7 @@ FAILING = pytest.mark.parametrize(
 
 
 async def turns(world: World, session_id: str, first: int, last: int) -> None:
-    """Have turns that end well, and let the requests for a title after them come to their end."""
+    """Have turns that complete, and wait for the requests for a title after them."""
     for number in range(first, last + 1):
         await world.say(session_id, "go" if number == 1 else "go on")
         assert (await world.ended(session_id, number)).outcome == "completed"

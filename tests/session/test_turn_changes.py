@@ -1,7 +1,7 @@
-"""Patches of turns that change one workspace at the same time: each has its own files, as told.
+"""Turns that change one workspace at the same time: each one's patch has its own files.
 
-Real snapshots by git. Two sub-agents with scopes of their own, a background one and their owner
-take their looks and write in any order.
+Uses real git snapshots. Two sub-agents with separate scopes, a background sub-agent and their owner
+look and write in any order.
 """
 
 import os
@@ -103,7 +103,7 @@ async def _services(nursery: trio.Nursery) -> Services:
 
 async def _play_in(world: Workspace, actions: list[tuple[str, str]], seed: int) -> None:
     (world.root / "mine").write_text("of the user\n")
-    # The owner looks first, as its step begins with the calls that give the tasks.
+    # The owner looks first, as its step begins with the `task` calls.
     await world.turns["owner"].before()
     claimed = world.scope("later")
     assert claimed
@@ -151,7 +151,7 @@ async def _revert(world: Workspace, who: str) -> None:
 async def test_no_call_begins_before_the_look_that_another_one_takes_is_complete(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    """Two calls of a step begin at once; what the first one does is in the step's patch."""
+    """Two calls in a step begin at once; the step's patch has the first call's changes."""
     world = Workspace(tmp_path, await _services(nursery))
     turn = world.turns["owner"]
 

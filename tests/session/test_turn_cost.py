@@ -1,6 +1,6 @@
-"""What a turn costs does not grow with the session, and its start reads only what has changed.
+"""A turn's cost does not grow with the session, and its start reads only changed files.
 
-Counted are calls of functions, which no load of the machine changes.
+The tests count function calls, which do not depend on the machine's load.
 """
 
 import sys
@@ -29,10 +29,10 @@ from tiller_protocol.events import TurnEnded
 from tiller_protocol.ops import Revert, SessionDelete
 
 SHORT, LONG = 5, 150
-"""Numbers of turns that a session has had; each has a call, its output and two answers."""
+"""Earlier turns in a session; each has a call, its output and two answers."""
 
 SPREAD = 5
-"""By how many calls of functions two turns of the same kind may differ."""
+"""How many function calls two turns of the same kind may differ by."""
 
 COUNTED = ("/models/dialects/", "/models/history_cache", "/turn/history", "/turn/tokens")
 
@@ -67,7 +67,7 @@ LOOKS = frozenset({"access", "lstat", "stat"})
 OPENS = frozenset({"listdir", "open", "readlink", "scandir"})
 
 LOOKS_MAX = 10
-"""At most so many files and directories are looked at, besides those above the workspace."""
+"""Most files and directories to look at, besides the directories above the workspace."""
 
 
 @contextmanager
@@ -198,7 +198,7 @@ async def test_g12_histories_that_rest_have_a_limit_in_bytes(autojump_clock, sta
 
 
 async def test_what_rests_does_not_outlive_a_revert(autojump_clock, start):
-    """History is shorter then, so what was made of it does not fit."""
+    """After a revert history is shorter, so values cached from it are no longer valid."""
     world, session_id = await start(ScriptStep((TextPart("done"),), repeat=True))
     world.model.stream = _with_body(world)
     await turns(world, session_id, 1, 3)

@@ -1,4 +1,4 @@
-"""Behaviours of turns, on a virtual clock with the core in memory; e2e has them over sockets."""
+"""Behaviours of turns on a virtual clock, with the core in memory; e2e tests use sockets."""
 
 from typing import Any
 
@@ -434,7 +434,7 @@ async def test_g13_a_key_that_a_tool_comes_upon_reaches_neither_events_nor_the_m
 async def test_the_time_to_the_first_token_is_that_of_the_attempt_that_answered(
     autojump_clock, start, after_parts
 ):
-    """It says how quick the model is; how long failed attempts took is in the retry events."""
+    """The time says how quick the model is; retry events say how long failed attempts took."""
     slow = ScriptStep(
         parts=(WaitPart(3.0), TextPart("one"), TextPart("two")),
         failures=(Failure("overloaded", retry_after_s=40.0, after_parts=after_parts),),

@@ -1,4 +1,4 @@
-"""Responses that are no answer: cut off at their length limit, or empty."""
+"""Responses without a complete answer: cut off at the length limit, or empty."""
 
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def notices(world: World, session_id: str) -> list[str]:
 
 
 def said(world: World, number: int) -> list[str]:
-    """What the model sees of its own messages in the request of that number."""
+    """Return the model's own messages in the request with that number."""
     items = world.model.requests[number].items
     return [item.text for item in items if isinstance(item, AssistantMessage)]
 
@@ -178,7 +178,7 @@ class Expected(NamedTuple):
 
 
 def expected(kinds: list[str]) -> Expected:
-    """What a plain account of the rules says about a turn with these responses."""
+    """Compute the outcome of a turn with these responses by a plain version of the rules."""
     cuts = empties = 0
     whole = last = ""
     for number, kind in enumerate(kinds, 1):
@@ -220,7 +220,7 @@ def response(kind: str, number: int) -> ScriptStep:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["cut", "cut", "call", "thinks too long", "thinks", "nothing"])))
 def test_b4_b7_any_row_of_responses_ends_as_the_rules_say(kinds: list[str]) -> None:
-    """No row of cut-off and empty responses goes on for ever, and no part of an answer is lost."""
+    """No series of cut-off and empty responses is endless, and no part of an answer is lost."""
     kinds = [*kinds, "answer"]
     steps = tuple(response(kind, number) for number, kind in enumerate(kinds, 1))
 

@@ -12,7 +12,7 @@ NAMES = "subjectAltName=DNS:localhost,DNS:model.test,IP:127.0.0.1"
 
 
 class Certificate(NamedTuple):
-    """Its file, and what a server shows it with."""
+    """A certificate's file, and the TLS context with which a server presents it."""
 
     file: Path
     server: ssl.SSLContext

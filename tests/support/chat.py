@@ -1,4 +1,4 @@
-"""`tiller chat` on a pseudo-terminal, with a terminal emulator that tells what a person sees."""
+"""Runs `tiller chat` on a pseudo-terminal, whose emulator shows what a person sees."""
 
 import codecs
 import os
@@ -21,7 +21,7 @@ from tiller_client.chat.terminal.painter import BEGIN, END
 SCROLLBACK_LINES = 1_000_000
 
 WIDER = 10
-"""How many times as wide a terminal is on which no line is broken."""
+"""The factor that makes a terminal so wide that no line is broken."""
 
 FAINT, BLINKING = 2, 5
 
@@ -32,17 +32,17 @@ FINE = "\x1b[0n"
 """A terminal's answer when it is asked for its status."""
 
 ECHOED = tuple(answer.replace("\x1b", "^[") for answer in (FOCUSED, FINE))
-"""What stands on a terminal that is not raw when it answers."""
+"""How a terminal that is not in raw mode echoes its own answers."""
 
 
 class _Screen(pyte.HistoryScreen):
-    """pyte knows no faint text; so blinking text, which tiller never writes, stands for it."""
+    """A pyte screen that shows faint text as blinking text, which tiller never writes."""
 
     answers = ""
-    """What the terminal has to say to the program."""
+    """The terminal's answers that the program has not received yet."""
 
     def set_mode(self, *modes: int, **more: bool) -> None:
-        """Tell at once who has the focus if that is wanted, as tmux and kitty do."""
+        """Report the focus at once when a program turns focus reports on, as tmux and kitty do."""
         super().set_mode(*modes, **more)
         if FOCUS_REPORTS in modes:
             self.answers += FOCUSED
@@ -53,7 +53,7 @@ class _Screen(pyte.HistoryScreen):
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         """Set what text looks like from here on."""
-        if not {38, 48} & set(attrs):  # they begin a colour, which may have any number
+        if not {38, 48} & set(attrs):  # these begin a colour, which may have any number
             attrs = tuple(BLINKING if one == FAINT else one for one in attrs)
         super().select_graphic_rendition(*attrs)
 
@@ -64,14 +64,14 @@ class _Screen(pyte.HistoryScreen):
 
 
 def cells_of(written: str, size: tuple[int, int]) -> list[list[Char]]:
-    """What each cell of a terminal shows after this was written to it."""
+    """Return the cells of a terminal after `written` was written to it."""
     screen = _Screen(*size)
     pyte.Stream(screen).feed(written)
     return screen.cells
 
 
 class HasVariables(Protocol):
-    """A daemon, or a place from which one is used."""
+    """A daemon, or a place from which a daemon is used."""
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -89,9 +89,9 @@ class ChatTerminal:
         self.written = ""
         """Everything that was written to the terminal, as it came."""
         self.read_at = 0.0
-        """When the last of it came, by the clock of `time.perf_counter`."""
+        """When the last output came, by `time.perf_counter`."""
         self.is_slow = False
-        """Whether its answers stay away, as if it had not shown yet what was written to it."""
+        """Whether the terminal withholds its answers, as if it had not yet shown its input."""
         self._master = master
         columns, lines = size
         self._screen = _Screen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
@@ -109,7 +109,7 @@ class ChatTerminal:
         program: Sequence[str] = ("-m", "tiller_client"),
         **variables: str,
     ) -> Self:
-        """Start it; the caller closes it. `program` is what Python runs."""
+        """Start `tiller`, which the caller closes; `program` holds Python's arguments."""
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (size[1], size[0]))
         process = subprocess.Popen(
@@ -127,7 +127,7 @@ class ChatTerminal:
 
     @property
     def pid(self) -> int:
-        """Of the chat."""
+        """The process id of the chat."""
         return self.process.pid
 
     @property
@@ -162,9 +162,9 @@ class ChatTerminal:
 
     @property
     def text_of_a_wider_one(self) -> str:
-        """The same on a wider terminal: where a line was too long for this one, it is not broken.
+        """All rows as on a wider terminal, where lines too long for this terminal are not broken.
 
-        It holds for a terminal that has not been resized.
+        Works only if the terminal has not been resized.
         """
         columns, lines = self._screen.columns, self._screen.lines
         wider = ChatTerminal(self.process, self._master, (WIDER * columns, lines))
@@ -181,7 +181,7 @@ class ChatTerminal:
         os.write(self._master, keys.encode(errors="surrogateescape"))
 
     def paste(self, text: str) -> None:
-        """Paste a text, as terminals do that mark it."""
+        """Paste a text, as terminals with bracketed paste do."""
         self.press(f"\x1b[200~{text}\x1b[201~")
 
     def resize(self, columns: int, lines: int) -> None:
@@ -190,7 +190,7 @@ class ChatTerminal:
         termios.tcsetwinsize(self._master, (lines, columns))
 
     async def until(self, wanted: Callable[[], object]) -> None:
-        """Read until something holds and the frame in which it does is whole."""
+        """Read until `wanted` returns true after a complete frame."""
         with trio.move_on_after(TIMEOUT_S):
             while not wanted() or self.written.rfind(BEGIN) > self.written.rfind(END):
                 if not await self.read():
@@ -198,38 +198,38 @@ class ChatTerminal:
         assert wanted(), self.text
 
     async def shows(self, *texts: str) -> None:
-        """Read until all texts stand on the terminal, scrolled out of sight or not."""
+        """Read until all texts are on the terminal, including rows scrolled out of sight."""
         await self.until(lambda: all(text in self.text for text in texts))
 
     async def sees(self, *texts: str) -> None:
-        """Read until all texts stand on the screen at the same time."""
+        """Read until all texts are on the screen at the same time."""
         await self.until(lambda: all(text in self.screen for text in texts))
 
     async def end(self) -> int:
-        """Read to the end; the exit status."""
+        """Read until the chat ends, and return its exit status."""
         with trio.fail_after(TIMEOUT_S):
             while await self.read():
                 pass
         return await trio.to_thread.run_sync(self.process.wait)
 
     def close(self) -> None:
-        """End it if it still runs."""
+        """End the chat if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         os.close(self._master)
 
     async def read(self) -> bool:
-        """Take what was written since; waits for something, and returns whether there was any."""
+        """Wait for output and read it; return False at its end."""
         written = await self._receive()
         self._show(written or "")
         return written is not None
 
     async def takes(self, text: str, key: str) -> tuple[float, float]:
-        """Read until a text was written, press a key, and read until that was written, too.
+        """Read until a text was written, press a key, and read until the key was written, too.
 
-        All of it is shown only then, as this terminal is slow. Returns when each of them came, by
-        the clock of `time.perf_counter`.
+        As this terminal is slow, it shows all of this only then. Return when the text and the key
+        came, by `time.perf_counter`.
         """
         begin = len(self.written)
         with trio.fail_after(TIMEOUT_S):
@@ -240,14 +240,14 @@ class ChatTerminal:
         return drawn, typed
 
     async def _receive_all(self, text: str) -> float:
-        """Take what is written until this was; returns when it came."""
+        """Read until `text` was written, and return when it came."""
         begin = len(self.written)
         while text not in self.written[begin:]:
             assert await self._receive() is not None, self.written
         return self.read_at
 
     async def _receive(self) -> str | None:
-        """Take what was written since, or `None` at the end."""
+        """Wait for output and return it, or `None` at the end."""
         await trio.lowlevel.wait_readable(self._master)
         try:
             data = os.read(self._master, 65536)
@@ -264,6 +264,6 @@ class ChatTerminal:
             self.answer()
 
     def answer(self) -> None:
-        """Tell the program what it has asked."""
+        """Send the program the answers to its queries."""
         answers, self._screen.answers = self._screen.answers, ""
         self.press(answers)

@@ -1,4 +1,4 @@
-"""A chat while its daemon is killed, its terminal resized, and itself stopped and continued."""
+"""Runs a chat while killing its daemon, resizing its terminal, and stopping and continuing it."""
 
 import os
 import random
@@ -13,15 +13,15 @@ from tiller_client.connecting.runtime import lock_holder
 
 READY = "write a message"
 STEPS = 400
-"""Of the model's script, more than any run takes."""
+"""Steps in the model's script, more than any run needs."""
 
 
 async def play_disturbed(
     daemon: Daemon, workspace: Path, seed: int, rounds: int, *, in_tmux: bool = False
 ) -> None:
-    """Play one chat; raises if something that was typed is lost, doubled or out of order.
+    """Play one chat; raise if a typed message is lost, doubled or out of order.
 
-    The daemon runs when this begins. From then on the chat starts those that are killed.
+    The daemon runs when this begins. After each kill, the chat starts a new daemon.
     """
     chaotic = _ChaoticChat(daemon, workspace, seed, TmuxChat if in_tmux else ChatTerminal)
     await chaotic.chat.shows(READY)
@@ -33,7 +33,7 @@ async def play_disturbed(
 
 
 class _ChaoticChat:
-    """One chat and what was typed into it; `play` does the next things, by a seed."""
+    """One chat and the messages typed into it; `play` continues it, as a seed decides."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _ChaoticChat:
         )
 
     async def play(self, rounds: int) -> None:
-        """Send so many messages, and disturb everything meanwhile."""
+        """Send `rounds` messages, and disturb everything meanwhile."""
         for number in range(rounds):
             words = f"message {number} with {self._random.randrange(10**9)}"
             cut = self._random.randrange(len(words))
@@ -70,7 +70,7 @@ class _ChaoticChat:
             await self.chat.until(self._rests)
         shown = "".join(self.chat.text.split())
         squeezed = [words.replace(" ", "") for words in self._sent]
-        # The emulator forgets lines when it gets lower, so not all of them are there still.
+        # The emulator forgets lines when its height shrinks, so some of them are missing now.
         if isinstance(self.chat, TmuxChat):
             assert all(words in shown for words in squeezed), self.chat.text
         assert all(shown.count(words) <= 1 for words in squeezed), self.chat.text
@@ -97,7 +97,7 @@ class _ChaoticChat:
                 pass
 
     def _has(self, words: str) -> bool:
-        """Whether a message is on the terminal, broken at any column."""
+        """Whether a message is on the terminal, even if broken at any column."""
         return words.replace(" ", "") in "".join(self.chat.text.split())
 
     def _rests(self) -> bool:

@@ -1,7 +1,7 @@
-"""A Claude as strict as the newest ones are: refuses what the Messages API refuses.
+"""A Claude as strict as the newest models, which refuses what the Messages API refuses.
 
-Besides the rules of `dialect_anthropic` it binds each thought to what stood before it, and refuses
-one that comes back behind anything else.
+Besides the rules in `dialect_anthropic`, it binds each thought to the content before it, and
+refuses a thought that comes back after any other content.
 """
 
 import json
@@ -19,9 +19,9 @@ from support.messages_frames import begun, call, ended, started, stopped, text, 
 
 @dataclass
 class StrictClaude:
-    """Gives the `answers`, lists of blocks, in their order; the last one for ever after.
+    """Gives the `answers`, lists of blocks, in order, and repeats the last answer.
 
-    `refused` says why requests were refused, `bodies` are those that were not.
+    `refused` says why requests were refused; `bodies` are the accepted requests.
     """
 
     server: LocalServer

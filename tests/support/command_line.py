@@ -1,4 +1,4 @@
-"""`tiller` as a process of its own in a workspace, on pipes or on a terminal."""
+"""Runs `tiller` as a separate process in a workspace, on pipes or on a terminal."""
 
 import subprocess
 from pathlib import Path
@@ -41,7 +41,7 @@ class CommandLine:
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *arguments: str, term: str = "xterm", pager: str = "") -> ChatTerminal:
-        """Start one on a terminal of 80 columns; the caller closes it."""
+        """Start a command line on a terminal of 80 columns, which the caller closes."""
         return ChatTerminal.start(
             self._daemon, *arguments, workspace=self._workspace, term=term, TILLER_PAGER=pager
         )

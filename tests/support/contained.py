@@ -1,11 +1,11 @@
-"""Runs a command, and ends with it everything that it started; however it ends, and however this.
+"""Runs a command and, however the command or this program ends, kills all that it started.
 
     python -I -S contained.py COMMAND [ARGUMENT...]
 
 Three processes: this one, which hands signals on and exits as the command does; below it a keeper,
 to which the kernel gives every orphan of the command (a subreaper); and below that the command.
-The keeper has a session of its own, so that what is sent to the whole process group spares it. When
-the command or this process ends, be it by `kill -9`, it kills all that is left. For Linux.
+The keeper has its own session, so that signals to the whole process group spare it. When the
+command or this process ends, even by `kill -9`, the keeper kills all that is left. Linux only.
 """
 
 import ctypes
@@ -18,24 +18,24 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SI_KERNEL = 0x80
-"""Where a signal comes from that the terminal sends: the whole group has got it already."""
+"""The origin of a signal from the terminal, which the whole process group has received already."""
 
 HANDED_ON = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 ALONE = signal.SIGUSR1
-"""What tells the keeper that the process above it has died."""
+"""The signal that tells the keeper that the process above it has died."""
 
 AWAITED = {*HANDED_ON, ALONE, signal.SIGCHLD}
 LEFT_S_MAX = 10.0
-"""How long the keeper tries; longer lives only what it may not kill, or what the kernel holds."""
+"""How long the keeper tries; only processes that it may not kill or the kernel holds are left."""
 
 CONTAINED = "TILLER_TESTS_CONTAINED"
-"""The variable that says that tests run below this; set it yourself to run them without."""
+"""The variable that says that tests run below this program; set it to run them without."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(command: list[str]) -> int:
-    """Run the command; returns its exit status, or 128 and the number of the signal."""
+    """Run the command; return its exit status, or 128 plus the number of its signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     own = os.getpid()
     keeper = os.fork()
@@ -52,7 +52,7 @@ def main(command: list[str]) -> int:
 
 
 def _keep(above: int, command: list[str]) -> int:
-    """Start the command, wait for its end or that of the process above, then kill what is left."""
+    """Start the command, wait until it or the process above ends, then kill what is left."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     _libc.prctl(PR_SET_PDEATHSIG, int(ALONE))
     own = os.getpid()
@@ -78,7 +78,7 @@ def _keep(above: int, command: list[str]) -> int:
 def _become(keeper: int, command: list[str]) -> None:
     """Turn into the command, which ends with its keeper."""
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    for number in HANDED_ON:  # `nohup` and `&` have them ignored, and Python leaves it at that.
+    for number in HANDED_ON:  # After `nohup` and `&` these are ignored, and Python leaves them so.
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
     try:
@@ -98,7 +98,7 @@ def _reaped() -> dict[int, int]:
 
 
 def _kill_all(own: int) -> None:
-    """Kill until no child is left: orphans become children, so then nothing is."""
+    """Kill children until none is left; as orphans become children, nothing survives."""
     deadline = time.monotonic() + LEFT_S_MAX
     while time.monotonic() < deadline:
         _reaped()

@@ -1,4 +1,4 @@
-"""The daemon, counting what it does; run in place of `-m tiller_daemon`.
+"""Runs the daemon and counts what it does; used in place of `-m tiller_daemon`.
 
 On SIGUSR2 it writes the counts so far, as JSON, to the file named by `TILLER_COUNTS`. Counts do not
 depend on how fast or how busy the machine is.
@@ -31,7 +31,7 @@ AUDITED = {
 counts: Counter[str] = Counter()
 
 connections: list[sqlite3.Connection] = []
-"""Their statements are counted from the next report on: now they are not ready for it."""
+"""Connections whose statements are counted from the next report on; they are not ready yet."""
 
 
 class Steps(trio.abc.Instrument):
@@ -88,7 +88,7 @@ def main() -> None:
     from tiller_daemon import program
     from tiller_daemon.idle_imports import IDLE_IMPORTS
 
-    # Otherwise the load decides between which two reports they are imported.
+    # Otherwise the machine's load decides between which two reports these modules are imported.
     for name in IDLE_IMPORTS:
         import_module(name)
     run = trio.run

@@ -1,7 +1,7 @@
-"""The real daemon as a process of its own, in a home of its own: started, killed, looked at.
+"""Starts, kills and inspects the real daemon as a separate process in its own home.
 
-How a frontend talks to it is in `frontend`. Nothing here waits for a time: readiness is the word
-that the daemon sends to a service manager, the end of a process is its pidfd.
+`frontend` talks to the daemon. Nothing here waits for a fixed time: the daemon reports to a service
+manager that it is ready, and a pidfd shows that a process has ended.
 """
 
 import os
@@ -26,10 +26,10 @@ START_S = 30.0
 """Longest wait for a daemon to say that it is ready; it takes half a second on an idle machine."""
 
 STOP_S = 5.0
-"""The daemon's own promise: after SIGTERM it leaves within this time."""
+"""The daemon promises to exit within this time after SIGTERM."""
 
 SLACK_S = 5.0
-"""What a loaded machine may add to a promise before a test calls it broken."""
+"""Extra time that a busy machine may take before a test calls a promise broken."""
 
 CONFIG = """\
 model = "scripted/main"
@@ -45,14 +45,14 @@ context_window = 100_000_000
 """
 
 KEPT_VARIABLES = ("PYTHONPATH", "COVERAGE_PROCESS_START")
-"""What the daemon inherits beside `PATH`: which code it runs, and how that is measured."""
+"""Variables that the daemon inherits beside `PATH`, for its code and the code's coverage."""
 
 CRASHES = ("submission_crashed", "turn_crashed", "session_crashed", "tool_crashed", "Traceback")
-"""What the daemon's own log holds only when it has a defect."""
+"""Entries that the daemon's own log has only after a defect."""
 
 
 class DaemonEnded(Exception):
-    """The daemon ended before it was ready: its exit status, and what it printed."""
+    """The daemon ended before it was ready; holds its exit status and its output."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"status {status}: {said}")
@@ -66,10 +66,10 @@ class Home(Protocol):
 
 
 class Daemon:
-    """A home and the daemon in it; a context manager that leaves no process behind.
+    """A home and its daemon, as a context manager that leaves no process behind.
 
     `home` must be short enough for socket paths. `config` is the text of `config.toml`. Everything
-    the daemon prints is in `said`. `prefix` is a program that becomes the daemon, if there is one;
+    the daemon prints is in `said`. `prefix` is an optional program that becomes the daemon;
     `program` is what the interpreter runs.
     """
 
@@ -92,7 +92,7 @@ class Daemon:
         self._numbers = count(1)
         self._output = home / "said"
         self.scripts.mkdir()
-        # The small model of tests whose own server must not be asked for titles.
+        # The small model for tests whose server must not be asked for titles.
         (self.scripts / "untitled.json").write_text('{"steps": []}')
         self.places.config.mkdir(parents=True)
         self.configure(config)
@@ -105,7 +105,7 @@ class Daemon:
         self.close()
 
     def close(self) -> None:
-        """Stop the daemon as a service manager does; then look for what it left behind."""
+        """Stop the daemon as a service manager does; then look for leftover processes."""
         late = False
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
@@ -170,12 +170,12 @@ class Daemon:
         return self._ended()
 
     def restart(self) -> None:
-        """`kill -9`, then a start."""
+        """Kill the daemon with `kill -9` and start it again."""
         self.kill9()
         self.start()
 
     def make_agent(self, name: str, *steps: ScriptStep, read_only: bool = False) -> None:
-        """Make an agent of the user's that plays these steps."""
+        """Make a user agent that plays these steps."""
         agents = self.places.config / "agents"
         agents.mkdir(exist_ok=True)
         head = f"description: helps\nmodel: {self.script(*steps)}"
@@ -183,31 +183,31 @@ class Daemon:
         (agents / f"{name}.md").write_text(f"---\n{head}\n---\nYou help.\n")
 
     def script(self, *steps: ScriptStep, **side_steps: ScriptStep) -> str:
-        """Write a script that nobody else plays; returns the model that plays it.
+        """Write a new script and return the model that plays it.
 
-        `side_steps` are what it says to the other purposes: `title`, `compaction`.
+        `side_steps` answer requests with other purposes: `title`, `compaction`.
         """
         name = f"s{next(self._numbers)}"
         self.play(name, *steps, **side_steps)
         return f"scripted/{name}"
 
     def play(self, name: str, *steps: ScriptStep, **side_steps: ScriptStep) -> None:
-        """Write, or write anew, the script of that name."""
+        """Write or overwrite the script `name`."""
         draft = self.scripts / f".{name}"
         draft.write_bytes(msgspec.json.encode(Script(steps, **side_steps)))
         draft.rename(self.scripts / f"{name}.json")
 
     def asked(self, session_id: str) -> list[ModelRequest]:
-        """Every request that this session has made of a scripted model, oldest first."""
+        """Return every request of this session to a scripted model, oldest first."""
         if not self.record.exists():
             return []
-        # A daemon that was killed while it wrote has left a line without its end.
+        # A daemon that was killed while it wrote may have left an incomplete line.
         lines = [line for line in self.record.read_bytes().splitlines() if line.endswith(b"}")]
         requests = [msgspec.json.decode(line, type=ModelRequest) for line in lines]
         return [r for r in requests if r.session_id == session_id]
 
     def requests(self, session_id: str) -> list[ModelRequest]:
-        """Those of its turns."""
+        """Return the model requests of the session's turns, oldest first."""
         return [request for request in self.asked(session_id) if request.purpose == "turn"]
 
     @property
@@ -217,7 +217,7 @@ class Daemon:
 
     @property
     def crashes(self) -> list[str]:
-        """Lines of the daemon's own log that tell of a defect."""
+        """Lines of the daemon's own log that report a defect."""
         return [line for line in self.said.splitlines() if any(word in line for word in CRASHES)]
 
     @property
@@ -242,7 +242,7 @@ def marked(*marks: str) -> set[int]:
 
 
 def guards(log_id: str) -> set[int]:
-    """The daemon's own helpers that live: this log is on their command line."""
+    """Return the living helpers of the daemon, which have this log on their command line."""
     return {
         int(entry.name)
         for entry in Path("/proc").iterdir()
@@ -251,7 +251,7 @@ def guards(log_id: str) -> set[int]:
 
 
 def leftovers(log_ids: Iterable[str], *, timeout_s: float) -> set[int]:
-    """Wait until nothing that daemons of these logs started is alive; returns what stays."""
+    """Wait until all processes of the daemons of these logs have ended; return those that stay."""
     marks = [f"TILLER_DAEMON={log_id}" for log_id in log_ids]
     while found := marked(*marks).union(*(guards(log_id) for log_id in log_ids)):
         for pid in found:
@@ -285,7 +285,7 @@ def _environments() -> Mapping[int, frozenset[bytes]]:
 
 
 def _read(path: Path) -> bytes:
-    """What a file of /proc says; nothing when the process has gone."""
+    """Return the content of a /proc file, which is empty when the process has gone."""
     try:
         return path.read_bytes()
     except OSError:

@@ -29,15 +29,15 @@ VALUES: tuple[Any, ...] = (
     {},
     {"type": "message"},
 )
-"""What takes the place of a value in a frame."""
+"""Values that replace a value in a frame."""
 
 BYTES = (b"\n", b"\r", b"\n\n", b"data:", b"data: {}\n\n", b":", b"\xff", b"{", b"}", b'"', b"\\")
 
 
 def meet(name: str, random: Random) -> str:
-    """Decode a stream after damage: gives the kind of its error, or how it ended.
+    """Decode a stream after damage; return the kind of its error, or how it ended.
 
-    Anything that is raised is a defect of the decoder, or of the events that it gave.
+    Any exception shows a defect in the decoder or in its events.
     """
     stream = damaged(STREAMS[name], random)
     cuts = sorted(random.randrange(len(stream) + 1) for _ in range(random.randrange(CHUNKS_MAX)))
@@ -47,7 +47,7 @@ def meet(name: str, random: Random) -> str:
 
 
 def damaged(stream: bytes, random: Random) -> bytes:
-    """The stream with one to four damages."""
+    """Return the stream with damage in one to four places."""
     for _ in range(random.randint(1, DAMAGES_MAX)):
         stream = random.choice(DAMAGES)(stream, random)
     return stream
@@ -100,7 +100,7 @@ def _mix_in_frame(stream: bytes, random: Random) -> bytes:
 
 
 def _change_value(stream: bytes, random: Random) -> bytes:
-    """A value or a key of one frame's JSON becomes another, or is gone, or is very deep."""
+    """Replace, remove or deeply nest a value, or replace a key, in one frame's JSON."""
     frames = stream.split(b"\n\n")
     at = random.randrange(len(frames))
     head, sign, data = frames[at].partition(b"data:")

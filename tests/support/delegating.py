@@ -1,4 +1,4 @@
-"""Worlds whose agents delegate: what their scripts say, and what their calls of `task` show."""
+"""Helpers for worlds whose agents delegate: their scripts, and their calls to `task`."""
 
 from support.narrowing import of_kind
 from support.world import World
@@ -45,7 +45,7 @@ def task_calls(world: World, session_id: str) -> list[ToolCall]:
 
 
 async def linked(world: World, session_id: str) -> str:
-    """Wait until a call of `task` names its session; returns the session."""
+    """Wait until a `task` call names its session, and return that session's id."""
     event = await world.until(session_id, lambda e: getattr(e.body, "sub_agent", None) is not None)
     return sub_agent_of(of_kind(ToolCallUpdated, event.body)).session_id
 

@@ -24,9 +24,9 @@ FIELDS = {
 def check_chat_messages(messages: Sequence[Message]) -> None:
     """Raise `AssertionError` unless a strict server would take `messages`.
 
-    The system message comes first and once; user messages never stand side by side, nor do
-    assistant messages; each call has one result, right behind its message, in call order; call ids
-    are unique; arguments are JSON objects; nothing is empty.
+    The system message comes first and once; user messages are never adjacent, nor are assistant
+    messages; each call has one result, right after its message, in call order; call ids are unique;
+    arguments are JSON objects; nothing is empty.
     """
     position = 0
     ids: set[str] = set()

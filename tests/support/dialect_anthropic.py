@@ -1,7 +1,7 @@
 """The rules of the Messages dialect, as the strictest servers apply them.
 
 For tests of whoever builds requests, and for scripted servers that check what they are sent. Most
-rules are known from the sentence with which the API refuses; some are said in its reference.
+rules are known from the API's error messages, some from its reference.
 """
 
 import json
@@ -49,8 +49,8 @@ def check_messages_body(body: bytes) -> dict[str, Any]:
 def check_messages(messages: Sequence[Message]) -> None:
     """Raise `AssertionError` unless a strict server would take `messages`.
 
-    The user begins and ends, roles alternate; each call has one result, all of them first in the
-    next message and in call order; ids are unique; nothing is blank.
+    The user's messages are first and last; roles alternate; each call has one result, at the
+    beginning of the next message and in call order; ids are unique; nothing is blank.
     """
     assert messages, "no messages"
     roles = [message["role"] for message in messages]
@@ -76,9 +76,9 @@ def check_messages(messages: Sequence[Message]) -> None:
 
 
 def spoken(request: dict[str, Any]) -> list[str]:
-    """What a provider caches, piece by piece in its order: tools, system prompt, every block.
+    """Return the pieces that a provider caches, in order: tools, system prompt, every block.
 
-    Where cache points are does not count.
+    The result does not depend on the places of cache points.
     """
     tools = request.get("tools", [])
     system = request.get("system", [])

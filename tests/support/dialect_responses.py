@@ -29,19 +29,18 @@ BODY = {
     "reasoning",
     "text",
 }
-"""What is sent without options."""
+"""The fields of a request that is made without options."""
 
 GENERATED = {"message", "function_call"}
-"""What may follow an item that goes back as it came: the provider asks for its following item."""
+"""Types of items that may follow an item of the provider's, which requires the next item."""
 
 
 def check_responses_input(items: Sequence[Item]) -> None:
     """Raise `AssertionError` unless a strict server would take `items`.
 
-    User messages never stand side by side, nor do plain assistant messages; each call has one
-    output, behind the calls of its response, in call order; call ids are unique; arguments are JSON
-    objects; nothing is empty; an item that came from the provider is followed by one that the model
-    made.
+    User messages are never adjacent, nor are plain assistant messages; each call has one output,
+    after the calls of its response, in call order; call ids are unique; arguments are JSON objects;
+    nothing is empty; an item from the provider is followed by an item from the model.
     """
     waiting: list[str] = []
     ids: set[str] = set()
@@ -118,7 +117,7 @@ def _check_content(content: Any, where: str) -> None:
 
 
 def _check_followed(items: Sequence[Item]) -> None:
-    """Items that came from the provider, up to the next one of the model's own."""
+    """Check that after items from the provider, the next other item is made by the model."""
     outputs = {item["call_id"] for item in items if item["type"].endswith("_output")}
     calls = {
         item["call_id"] for item in items if item["type"].endswith("_call") if "call_id" in item

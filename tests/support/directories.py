@@ -16,7 +16,7 @@ def directory_of(owner: object) -> Path:
 
 
 class TemporarySearchIndex(SearchIndex):
-    """A search index whose file is removed with it."""
+    """A search index whose file is removed with the object."""
 
     def __init__(self, log_id: str) -> None:
         super().__init__(directory_of(self) / "search.db", log_id)

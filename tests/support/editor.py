@@ -1,4 +1,4 @@
-"""An editor for tests: `tiller acp` as a process of its own, spoken to in lines of JSON."""
+"""An editor for tests, which runs `tiller acp` as a process and exchanges JSON lines with it."""
 
 import functools
 import json
@@ -34,7 +34,7 @@ def needs_node() -> None:
 
 
 class RpcError(Exception):
-    """A request that was answered with an error."""
+    """Raised when a request is answered with an error."""
 
     def __init__(self, error: Json) -> None:
         super().__init__(error["message"])
@@ -42,10 +42,10 @@ class RpcError(Exception):
 
 
 class Editor:
-    """Everything that `tiller acp` has sent is in `seen`, in order.
+    """An editor that talks to `tiller acp`; `seen` holds every message it received, in order.
 
-    A permission request is answered by `choose`, if that returns an option; else it stays open. So
-    is a question about a file by `buffer`.
+    `choose` answers permission requests, and `buffer` answers questions about files. If the
+    function returns nothing, the request stays open.
     """
 
     def __init__(self, process: trio.Process) -> None:
@@ -57,7 +57,7 @@ class Editor:
         self._number = 0
 
     async def start(self, **capabilities: object) -> Json:
-        """Say hello."""
+        """Initialize the connection."""
         return await self.ask(
             "initialize",
             protocolVersion=1,
@@ -71,18 +71,18 @@ class Editor:
         return made["sessionId"]
 
     async def prompt(self, session_id: str, text: str = "go") -> Json:
-        """Say something, and wait until the turn has ended."""
+        """Send a prompt, and wait until its turn has ended."""
         return await self.ask("session/prompt", sessionId=session_id, prompt=words(text))
 
     async def ask(self, method: str, **params: object) -> Json:
-        """Send a request and return its result; raises `RpcError`."""
+        """Send a request and return its result; raise `RpcError` if the answer is an error."""
         result = await self.answer(await self.request(method, **params))
         if kind := RESULTS.get(method):
             check_struct(kind, result)
         return result
 
     async def request(self, method: str, **params: object) -> int:
-        """Send a request; returns its id."""
+        """Send a request and return its id."""
         self._number += 1
         await self.send({"id": self._number, "method": method, "params": params})
         return self._number
@@ -123,18 +123,18 @@ class Editor:
         return (await self.until(is_wanted, number))["params"]["update"]
 
     def updates(self, kind: str = "") -> Iterator[Json]:
-        """The updates so far, or those of a kind."""
+        """Yield the updates so far, or only updates of a kind."""
         for message in self.seen:
             update = message.get("params", {}).get("update", {})
             if message.get("method") == "session/update" and kind in ("", update["sessionUpdate"]):
                 yield update
 
     def said(self, kind: str = "agent_message_chunk") -> str:
-        """The text of all chunks of a kind."""
+        """Return the text of all chunks of a kind."""
         return "".join(update["content"].get("text", "") for update in self.updates(kind))
 
     async def send(self, message: Json) -> None:
-        """Send a message as it is."""
+        """Send a message unchanged."""
         await self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def send_bytes(self, data: bytes) -> None:
@@ -143,14 +143,14 @@ class Editor:
         await self.process.stdin.send_all(data)
 
     async def leave(self) -> int:
-        """Close the editor's side; returns the exit status."""
+        """Close the editor's side; return the exit status of `tiller acp`."""
         assert self.process.stdin is not None
         await self.process.stdin.aclose()
         with trio.fail_after(TIMEOUT_S):
             return await self.process.wait()
 
     async def listen(self) -> None:
-        """Take what comes, until `tiller acp` ends."""
+        """Receive messages until `tiller acp` ends."""
         assert self.process.stdout is not None
         rest = b""
         async for piece in self.process.stdout:
@@ -191,7 +191,7 @@ async def an_editor(
     greets: bool = True,
     **capabilities: object,
 ) -> AsyncGenerator[Editor]:
-    """An editor that has said hello; options `before` the verb. What runs in the end is killed."""
+    """Yield an initialized editor, killed at the end; options `before` go before the verb."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "tiller_client", *before, "acp", *arguments],
         stdin=subprocess.PIPE,
@@ -213,7 +213,7 @@ async def an_editor(
 
 
 def check(message: Json) -> None:
-    """Check what was sent by the schema of the protocol, where that is installed."""
+    """Check a sent message against the protocol's schema, where the schema is installed."""
     kind = {
         "session/update": "SessionNotification",
         "session/request_permission": "RequestPermissionRequest",
@@ -226,14 +226,14 @@ def check(message: Json) -> None:
 
 
 def check_struct(kind: str, value: Json) -> None:
-    """Check a value by the schema of one struct of the protocol, where that is installed."""
+    """Check a value against the schema of one protocol struct, where the schema is installed."""
     if SCHEMA.exists():
         validator_of(kind).validate(value)
 
 
 @functools.cache
 def validator_of(kind: str) -> jsonschema.Draft202012Validator:
-    """Checks one struct of the protocol."""
+    """Return a validator for one protocol struct."""
     schema = json.loads(SCHEMA.read_text())
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": schema["$defs"]})
 
@@ -247,4 +247,4 @@ RESULTS = {
     "session/prompt": "PromptResponse",
     "session/set_config_option": "SetSessionConfigOptionResponse",
 }
-"""Structs of the protocol by the method that they are the result of."""
+"""The protocol struct of the result of each method."""

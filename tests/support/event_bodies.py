@@ -1,4 +1,4 @@
-"""Event bodies for tests of frontends: what a model and its tools say, in few words."""
+"""Short functions that make event bodies of a model and its tools, for tests of frontends."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, ToolCall, Usage
 
 Tiller = Callable[..., tuple[int, str, str]]
-"""Runs `tiller` with the given arguments; returns the exit status, stdout and stderr."""
+"""Runs `tiller` with the given arguments; returns its exit status, stdout and stderr."""
 
 CONTEXT = TurnContextShown("/w", "build", "demo/m", "", "ask", 10, (), 1000)
 

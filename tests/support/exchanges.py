@@ -1,4 +1,4 @@
-"""What the tests of connections share: a pool for a server on this machine, and whole responses."""
+"""Helpers for tests of connections: a pool for a local server, and complete responses."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -58,7 +58,7 @@ async def wire_pair() -> tuple[Wire, trio.SocketStream]:
 
 
 async def perform_once(wire: Wire, request: bytes = REQUEST, write_s: float = LIMIT_S) -> Response:
-    """Send a request on a wire; the wire is closed with the response."""
+    """Send a request on a wire, which is closed with the response."""
 
     def end(kept: Wire | None) -> None:
         if kept is not None:

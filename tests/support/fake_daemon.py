@@ -1,7 +1,7 @@
 """A stand-in for the daemon on real sockets: it speaks tiller_protocol and does no work.
 
-For tests of the client's side of the wire only. Sessions are lists of events; a `play` says what
-a `user_input` adds to them. Runs on a thread of its own; never beside a real daemon.
+Only for tests of the client's side of the wire. Sessions are lists of events; a `play` says which
+events a `user_input` adds. Runs on its own thread, and never beside a real daemon.
 """
 
 import fcntl
@@ -92,11 +92,11 @@ REPLAY_EVENTS_MAX = 50
 TURN = "01K0TURN0000000000000000T1"
 
 Play = Callable[["FakeDaemon", str], None]
-"""What a turn does in the session that it is given: calls `add` and `publish`, may wait."""
+"""Plays a turn in the given session: calls `add` and `publish`, and may wait."""
 
 
 def program(log_id: str = "log-1", events: Iterable[Event] = ()) -> str:
-    """The code of a process that is such a daemon until it is stopped, with these events."""
+    """Return the code of a process that runs a fake daemon with these events until stopped."""
     return f"""
 import os
 from pathlib import Path
@@ -121,9 +121,9 @@ class Refusal(Exception):
 
 
 class FakeDaemon:
-    """Listens in `runtime` while entered. `seen` are the ops it took, by submission id.
+    """A context manager that listens in `runtime`. `seen` holds the accepted ops by submission id.
 
-    While `mute` is set, ops take effect and nobody is told.
+    While `mute` is set, ops take effect but get no answer.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class FakeDaemon:
         self.refusals: dict[type[AnyOp], Refusal] = {}
         self.mute = threading.Event()
         self.quick = threading.Event()
-        """While it is not set, only greetings are answered."""
+        """While this event is not set, only greetings are answered."""
         self.quick.set()
         self.searches_model = False
         self.replacements = 0
-        """For so many submissions, another daemon answers than the one whose token they have."""
+        """The number of next submissions to answer as a different daemon than their token's."""
 
     def __enter__(self) -> Self:
         self.take_lock()
@@ -164,13 +164,13 @@ class FakeDaemon:
         return self
 
     def take_lock(self) -> None:
-        """Begin to start, as the real daemon does: it has its lock some time before it listens."""
+        """Take the daemon's lock; the real daemon, too, holds its lock before it listens."""
         self.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(self.runtime / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def listen(self) -> None:
-        """Write the token and listen; `take_lock` comes before this."""
+        """Write the token and listen; call `take_lock` first."""
         self.write_token()
         self._rep = pynng.Rep0(recv_timeout=50)
         self._pub = pynng.Pub0()
@@ -182,11 +182,11 @@ class FakeDaemon:
         self._thread.start()
 
     def wait_for_end(self, patience_s: float) -> None:
-        """Wait until somebody has stopped it."""
+        """Wait until somebody has stopped this daemon."""
         self._ended.wait(patience_s)
 
     def wait_for_answer(self, patience_s: float) -> bool:
-        """Wait for the next answer to a request; each one counts once."""
+        """Wait for the next answer to a request; each answer counts once."""
         return self._answered.acquire(timeout=patience_s)
 
     def __exit__(self, *_rest: object) -> None:
@@ -199,7 +199,7 @@ class FakeDaemon:
         self._thread.join()
 
     def add(self, session_id: str, bodies: Iterable[AnyBody], *, lost: bool = False) -> None:
-        """Log events and publish them; `lost` ones are not published."""
+        """Log events and publish them, unless they are to be `lost`."""
         log = self.sessions.setdefault(session_id, [])
         for body in bodies:
             event = Event(len(log) + 1, session_id, time.time(), body, TURN)
@@ -210,7 +210,7 @@ class FakeDaemon:
                 self.publish(event)
 
     def publish(self, event: Event) -> None:
-        """Publish an event, whatever the log says."""
+        """Publish an event, whether or not it is in the log."""
         self._pub.send(encode_publication(event.session_id, encode_event(event)), block=False)
 
     def write_token(self) -> None:
@@ -339,7 +339,7 @@ class FakeDaemon:
         )
 
     def _search(self, op: SessionSearch) -> SessionSearchResult:
-        """Sessions whose title is the query; pages of one."""
+        """Return the sessions whose title is the query, one on each page."""
         listed = self._list(SessionList(op.workspace)).sessions
         found = [
             FoundSession(one, (FoundText("title", ("A ", one.title, "!"), one.created_at),))

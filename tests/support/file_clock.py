@@ -1,4 +1,4 @@
-"""The clock by which the kernel stamps files, for tests of what trusts stamps."""
+"""Waits for the clock that stamps files, for tests of code that trusts stamps."""
 
 import time
 from pathlib import Path
@@ -7,7 +7,7 @@ from tiller_daemon import stamps
 
 
 def wait_for_tick(place: Path) -> None:
-    """Wait until a stamp of everything that has changed so far would be trusted.
+    """Wait until the stamps of all files changed so far would be trusted.
 
     `place` is any directory on the filesystem in question.
     """

@@ -1,7 +1,7 @@
-"""A frontend for tests: real nng sockets, everything it sees kept, and checked when it leaves.
+"""A frontend for tests, which uses real nng sockets, and keeps and checks all that it sees.
 
-It follows its sessions as any frontend should (subscribe, replay, live, replay on a doubt) and is
-trio's: waiting for an event waits for nothing else. The process it talks to is in `daemon`.
+It follows its sessions as any frontend should (subscribe, replay, live events, replay again after a
+doubt), as trio tasks that do not block each other. `daemon` runs the process that it talks to.
 """
 
 import os
@@ -64,17 +64,17 @@ from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
 TIMEOUT_S = 30.0
-"""Longest wait for anything; only a defect or a dead machine takes so long."""
+"""The longest wait for anything; only a defect or a dead machine takes so long."""
 
 SILENCE_S = 0.5
-"""Silence after which a replay looks for a lost last event."""
+"""Seconds of silence after which a replay looks for a lost last event."""
 
 EVENTS_SHOWN = 12
 
 
 @dataclass
 class Followed:
-    """One session as this frontend sees it: events once and in order, and raw publications."""
+    """One session as this frontend sees it: its events, once and in order, and raw publications."""
 
     follower: Follower
     events: list[Event] = field(default_factory=list[Event])
@@ -82,9 +82,9 @@ class Followed:
 
 
 class Frontend:
-    """Connected to `daemon`; `close` checks every session that was followed.
+    """A frontend connected to `daemon`; `close` checks every session that was followed.
 
-    `alive_at_end` are processes of a turn that lived when its `turn_ended` was received (G8).
+    `alive_at_end` holds processes of a turn that were alive when `turn_ended` was received (G8).
     """
 
     def __init__(self, daemon: Daemon, nursery: trio.Nursery, name: str) -> None:
@@ -108,7 +108,7 @@ class Frontend:
         return frontend
 
     async def reconnect(self) -> None:
-        """Begin anew with the daemon that lives now; what was seen so far stays."""
+        """Connect to the daemon that runs now, and keep all events seen so far."""
         await self.disconnect()
         runtime = self.daemon.places.runtime
         self.token = (runtime / TOKEN_FILE).read_text()
@@ -121,7 +121,7 @@ class Frontend:
         await self._nursery.start(self._listen)
 
     async def disconnect(self) -> None:
-        """Close every socket, as a frontend that dies does."""
+        """Close every socket, as a dying frontend does."""
         self._scope.cancel()
         await self._left.wait()
         for one in self._idle:
@@ -129,7 +129,7 @@ class Frontend:
         self._idle.clear()
 
     async def close(self) -> None:
-        """Let every session rest, check all that was seen, and leave."""
+        """Wait until every session is idle, check all events, and disconnect."""
         if self.daemon.process is None:
             self.daemon.start()
             await self.reconnect()
@@ -180,7 +180,7 @@ class Frontend:
     async def session(
         self, workspace: Path, *steps: ScriptStep, model: str | None = None, **settings: object
     ) -> str:
-        """Make a session whose model plays `steps`, and follow it; nothing is asked by default."""
+        """Make and follow a session whose model plays `steps`; by default no call asks first."""
         model = model or self.daemon.script(*steps)
         chosen = Settings(**({"approve": "always"} | settings))  # pyright: ignore[reportArgumentType]
         created = await self.must(SessionCreate(str(workspace), model=model, settings=chosen))
@@ -198,15 +198,15 @@ class Frontend:
         return await self.must(UserInput(session_id, text, **fields))  # pyright: ignore[reportArgumentType]
 
     def forget(self, session_id: str) -> None:
-        """Follow a session no more, because it is gone."""
+        """Stop following a session, because it is gone."""
         del self._sessions[session_id]
 
     def events(self, session_id: str) -> list[Event]:
-        """What was seen of a session so far."""
+        """Return the events of a session that were seen so far."""
         return self._sessions[session_id].events
 
     async def log(self, session_id: str) -> list[Event]:
-        """All events that the daemon has of a session."""
+        """Return all events that the daemon has for a session."""
         events: list[Event] = []
         while True:
             result = await self.must(Replay(session_id, len(events)))
@@ -216,7 +216,7 @@ class Frontend:
                 return events
 
     async def snapshot(self, session_id: str) -> Snapshot:
-        """The session as the daemon has it."""
+        """Return the daemon's snapshot of a session."""
         result = await self.must(SessionGet(session_id))
         assert isinstance(result, SessionResult)
         return result.snapshot
@@ -224,7 +224,7 @@ class Frontend:
     async def until(
         self, session_id: str, wanted: Callable[[Event], bool], number: int = 1
     ) -> Event:
-        """Wait until `number` events that are `wanted` were seen; returns the last of them."""
+        """Wait until `number` wanted events were seen; return the last of them."""
         with trio.move_on_after(TIMEOUT_S):
             while True:
                 found = [event for event in self.events(session_id) if wanted(event)]
@@ -239,13 +239,13 @@ class Frontend:
         return await self.until(session_id, lambda event: isinstance(event.body, kind), number)
 
     async def until_call(self, session_id: str, state: str, number: int = 1) -> Event:
-        """Wait for the `number`-th time that a call comes to this state."""
+        """Wait for the `number`-th time that a call reaches this state."""
         return await self.until(
             session_id, lambda event: getattr(event.body, "state", "") == state, number
         )
 
     async def turn_ended(self, session_id: str, number: int = 1) -> TurnEnded:
-        """Wait until `number` turns have ended and the session is idle; returns the last ending."""
+        """Wait until `number` turns have ended and the session is idle; return the last ending."""
         ended = await self.until_body(session_id, TurnEnded, number)
         idle = StatusChanged("idle")
         await self.until(session_id, lambda event: event.seq > ended.seq and event.body == idle)
@@ -259,7 +259,7 @@ class Frontend:
         return opened.body.request
 
     def requests(self, session_id: str) -> list[ModelRequest]:
-        """What the session's model was sent."""
+        """Return the requests to the session's model."""
         return self.daemon.requests(session_id)
 
     def completed_calls(self, session_id: str) -> list[ToolCall]:
@@ -301,7 +301,7 @@ class Frontend:
             try:
                 answer = await self.ask(Replay(session_id, after))
             except pynng.ConnectionRefused:
-                return  # the daemon is dead; `reconnect` comes when it lives again
+                return  # the daemon is dead; the test calls `reconnect` when it runs again
             if isinstance(answer, Rejected):
                 return
             assert isinstance(answer.result, ReplayResult)

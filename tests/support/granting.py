@@ -1,4 +1,4 @@
-"""What the answer `always` allows."""
+"""Computes the rules that the answer `always` grants."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""Commands that were written to mislead whoever reads them, and what reads them back.
+"""Makes commands that try to mislead their reader, and reads them back from the screen.
 
-They come from one seed, which a failing test names: `TEST_SEED=7` begins from another one.
+The commands come from one seed, which a failing test names; `TEST_SEED=7` sets another seed.
 """
 
 import os
@@ -57,7 +57,7 @@ _TOKEN = re.compile("⟨U\\+([0-9A-F]{4,6})⟩|([\u2400-\u2421])")
 
 
 def commands(count: int) -> Iterator[str]:
-    """So many of them: those that pose as diffs, then random ones."""
+    """Yield `count` commands: first commands that pose as diffs, then random ones."""
     chosen = random.Random(SEED)
     yield from POSING_AS_A_DIFF
     for _ in range(count - len(POSING_AS_A_DIFF)):
@@ -65,12 +65,12 @@ def commands(count: int) -> Iterator[str]:
 
 
 def read_back(rows: Sequence[str]) -> str:
-    """The command that a person reads in rows of a screen; raises `ValueError` for a bare row."""
+    """Return the command that a person reads in screen rows; raise `ValueError` at a bare row."""
     return _TOKEN.sub(_meant, _joined(rows, "  ↳ "))
 
 
 def read_back_ascii(rows: Sequence[str]) -> str:
-    """The same where signs can't be shown."""
+    """Return the command in rows of a screen that can't show special signs."""
     return _ASCII_TOKEN.sub(lambda found: chr(int(found[1], 16)), _joined(rows, "  > "))
 
 

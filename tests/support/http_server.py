@@ -1,6 +1,6 @@
-"""A tiny HTTP server inside the test: answers with exactly the bytes that a test wants, or breaks.
+"""A tiny HTTP server inside the test, which answers with the bytes that a test wants, or breaks.
 
-For faults that no honest server can be made to show. Honest ones are in `support.peers`.
+It shows faults that no real server can be made to show. Real servers are in `support.peers`.
 """
 
 import json
@@ -22,39 +22,39 @@ EVENT_STREAM = (
 
 @dataclass
 class Received:
-    """One request as it came."""
+    """One request as it was received."""
 
     path: str
     headers: dict[str, str]
     body: Any
     data: bytes = b""
-    """The body as it came."""
+    """The body as it was received."""
 
 
 @dataclass
 class LocalServer:
-    """A server that gives `answers` in turn, the last one for ever after."""
+    """A server that gives `answers` in turn and repeats the last."""
 
     port: int
     answers: list[Answer]
     received: list[Received] = field(default_factory=list[Received])
     connections: int = 0
     open_connections: int = 0
-    """How many of them are not closed yet."""
+    """The number of connections that are not closed yet."""
 
     client_closed: trio.Event = field(default_factory=trio.Event)
-    """Set when a client closes a connection on which it was being answered."""
+    """Set when a client closes its connection during an answer."""
 
     scheme: str = "http"
 
     lists: bool = True
-    """Whether `GET /models` is answered by `listing`, or as any other request."""
+    """Whether `GET /models` is answered with `listing`, or like any other request."""
 
     listing: dict[str, Any] | None = None
-    """The models there are; with none there is no such place."""
+    """The answer to `GET /models`; with None the answer is 404."""
 
     listed: int = 0
-    """How often they were asked for; that is not in `received` and takes none of `answers`."""
+    """How often the models were requested; such a request is not in `received` or `answers`."""
 
     @property
     def base_url(self) -> str:
@@ -64,16 +64,16 @@ class LocalServer:
 def serving(
     *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None, lists: bool = True
 ) -> AbstractAsyncContextManager[LocalServer]:
-    """Serve `answers`, one a request, at any port or at that one.
+    """Serve `answers`, one for each request, at `port` or any free port.
 
-    Encrypted with the certificate that `tls` has. Without `lists` a request for the list of models
-    is one as any other.
+    With `tls`, encrypt with its certificate. Without `lists`, a request for the list of models is
+    like any other request.
     """
     return _serving(list(answers), port, tls, lists=lists)
 
 
 def raw(data: bytes) -> Answer:
-    """These bytes, then the end of the connection."""
+    """Make an answer that sends these bytes and then closes the connection."""
 
     async def answer(stream: trio.abc.Stream) -> None:
         await stream.send_all(data)
@@ -82,7 +82,7 @@ def raw(data: bytes) -> Answer:
 
 
 def status(code: int, body: bytes | dict[str, Any] = b"", **headers: str) -> Answer:
-    """A whole answer that is no stream; `_` in a header's name stands for `-`."""
+    """Make a complete answer that is no stream; `_` in a header's name stands for `-`."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     fields = {"Content-Length": str(len(text)), "Connection": "close", **headers}
     head = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in fields.items())
@@ -90,7 +90,7 @@ def status(code: int, body: bytes | dict[str, Any] = b"", **headers: str) -> Ans
 
 
 def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
-    """An event stream, each frame a chunk of its own. Without `end` the connection breaks off."""
+    """Make an event stream, each frame in its own chunk; without `end` the connection breaks."""
 
     async def answer(stream: trio.abc.Stream) -> None:
         head = EVENT_STREAM if keep else EVENT_STREAM[:-2] + b"Connection: close\r\n\r\n"
@@ -104,7 +104,7 @@ def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
 
 
 def hanging(*frames: bytes) -> Answer:
-    """An event stream that goes silent after `frames`, until the client has closed it."""
+    """Make an event stream that is silent after `frames`, until the client closes it."""
 
     async def answer(stream: trio.abc.Stream) -> None:
         await stream.send_all(EVENT_STREAM + b"".join(chunk(frame) for frame in frames))

@@ -1,8 +1,7 @@
-"""Tools that change files, each stopped at one of its system calls: killed, or with a full disk.
+"""Stops tools that change files at one of their system calls, by a kill or a full disk.
 
-The tool runs in a process of its own that is forked for each point; what it leaves is recovered by
-the daemon's own code, which is killed as well, and then judged. Used by the tests and by
-`scripts/soak/edits.py`.
+For each point, the tool runs in a forked process. The daemon's own code, which is killed as well,
+recovers the files, which are then judged. Used by the tests and by `scripts/soak/edits.py`.
 """
 
 import errno
@@ -27,23 +26,23 @@ CALLS: Final = (
     "open", "write", "fchown", "fchmod", "chmod", "fsync", "mkdir", "link", "symlink", "rename",
     "unlink", "rmdir",
 )  # fmt: skip
-"""All that the tools ask of the system to change files; `open` also when it only reads."""
+"""The system calls with which the tools change files, and every `open`, even to read."""
 
 TAKING_ROOM: Final = ("open", "write", "fsync", "mkdir", "link", "symlink")
-"""Those that fail while a disk is full; `open` when it makes a file."""
+"""The calls that fail while a disk is full; `open` only when it makes a file."""
 
 Fault = Literal["kill", "fails once", "full from then on", "half a write"]
 FAULTS: Final[tuple[Fault, ...]] = ("kill", "fails once", "full from then on", "half a write")
 
 Tree = dict[str, tuple[bytes, int]]
-"""Content and mode of each file of a directory."""
+"""Content and mode of each file in a directory."""
 
 RECOVERY_CALLS_MAX: Final = 60
-"""Before which of its calls a recovery is killed: by turns up to this one."""
+"""A recovery is killed before one of its calls, by turns from the first to this number."""
 
 DONE, REFUSED, UNSAID, UNREACHED = range(4)
-"""How a child ends: the tool did it, it said that nothing has changed, it failed and did not say
-so, or it met no fault."""
+"""How a child ends: the tool did its work, said that nothing has changed, failed without saying
+so, or met no fault."""
 
 
 class Case(NamedTuple):
@@ -57,14 +56,14 @@ class Case(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a fault left, after recovery: which of the trees, and what is wrong with that."""
+    """The result of a fault after recovery: which tree is left, and what is wrong with it."""
 
     tree: Literal["old", "new", "neither"]
     complaints: tuple[str, ...]
 
 
 def cases(*sizes: int) -> list[Case]:
-    """Patches of so many files, and calls of the tools that change one."""
+    """Return patches with these numbers of files, and calls to the tools that change one file."""
     before = {"f": b"one\r\ntwo", "g": b"x\n"}
     return [
         *(patch_of(size) for size in sizes),
@@ -82,7 +81,7 @@ def cases(*sizes: int) -> list[Case]:
 
 
 def patch_of(size: int) -> Case:
-    """A patch of so many files: updates, additions, moves and deletions by turns."""
+    """Return a patch of `size` files: updates, additions, moves and deletions by turns."""
     before: dict[str, bytes] = {"other": b"other"}
     after: dict[str, bytes] = {"other": b"other"}
     parts: list[str] = []
@@ -108,7 +107,7 @@ def patch_of(size: int) -> Case:
 
 
 def faults_of(case: Case, fault: Fault, root: Path, step: int = 1) -> Iterator[tuple[int, Left]]:
-    """Stop the call at each point (or each `step`-th), and say what is left of it."""
+    """Stop the call at each point (or each `step`-th), and yield what each fault left."""
     for number in count(0, step):
         left = meet(case, fault, number, root)
         if left is None:
@@ -117,7 +116,7 @@ def faults_of(case: Case, fault: Fault, root: Path, step: int = 1) -> Iterator[t
 
 
 def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
-    """Stop the call at one point; None when it ends before."""
+    """Stop the call at one point; return None when the call ends earlier."""
     work, journals = root / "work", root / "journals"
     _prepare(case, work)
     old = _tree(work)
@@ -141,11 +140,11 @@ def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
 
 
 def in_child(do: Callable[[], int], fault: Fault, number: int) -> int:
-    """Run it in a process with a fault at call `number`; how it ended, negative for a signal."""
+    """Run `do` in a fork with a fault at call `number`; return its status, negative if killed."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    # Sockets of nng that earlier tests have left can't be closed in a fork: nng aborts.
+    # Collecting nng sockets that earlier tests have left would make nng abort in the fork.
     gc.disable()
     status = 70
     try:
@@ -174,7 +173,7 @@ def _judge(old: Tree, new: Tree, work: Path, journals: Path, complaints: list[st
 
 
 def _lay(fault: Fault, number: int) -> Callable[[], bool]:
-    """Let the calls of this process meet a fault; the result tells whether one has."""
+    """Plant a fault in this process's calls; return a function that says whether it was met."""
     left, met = number, 0
 
     def may_fail(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,7 +198,7 @@ def _lay(fault: Fault, number: int) -> Callable[[], bool]:
 
 
 def _concerns(fault: Fault, name: str, given: tuple[Any, ...]) -> bool:
-    """Whether a fault may come at such a call."""
+    """Whether a fault may occur at such a call."""
     changes = name != "open" or bool(given[1] & os.O_CREAT)
     match fault:
         case "kill":
@@ -247,7 +246,7 @@ def _tree(work: Path) -> Tree:
 
 
 def _mode_of(name: str, old: Tree) -> int:
-    """The mode of a file that a call leaves: that of the file it was."""
+    """Return the mode that a file must have after a call: that of the old file."""
     was = old.get(name) or old.get(name.removeprefix("moved/"))
     return was[1] if was else 0o644
 

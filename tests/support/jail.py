@@ -1,7 +1,6 @@
-"""A user's home, a workspace and things of others that a command should not get at.
+"""A home, a workspace and foreign files and sockets that a command should not reach.
 
-Whatever it is that an attempt did is judged from outside: by files, by who was connected to, by who
-lives.
+Tests judge from outside what a command did, by files, connections and living processes.
 """
 
 import hashlib
@@ -44,11 +43,11 @@ TIMEOUT_S: Final = 60
 
 
 class Jail:
-    """What there is; `said` is what commands in it have printed."""
+    """The jail's files and listeners; `said` is what commands in it have printed."""
 
     def __init__(self, root: Path, stack: ExitStack) -> None:
         self.root, self.home, self.out = root, root / "home", root / "out"
-        # What is shown lies in what is hidden, as it does with the daemon.
+        # The visible directories lie in hidden ones, as they do with the daemon.
         self.runtime, self.spill = root / "runtime", root / "runtime" / "spill"
         self.workspace, self.bare = self.home / "w", self.home / "w2"
         for folder in (".ssh", ".aws", "other", "w2", ".config/git"):
@@ -82,7 +81,7 @@ class Jail:
         self._is_of_ordinary_user = False
 
     def _make_workspace(self) -> None:
-        """A repository with a commit, files that rules protect, links out, a nested repository."""
+        """Make a repository with protected files, links to the outside, and a nested repository."""
         w = self.workspace
         subprocess.run(["git", "init", "-q", "-b", "main", w], check=True)
         shutil.rmtree(w / ".git" / "hooks")
@@ -96,7 +95,7 @@ class Jail:
         subprocess.run(["git", "init", "-q", w / "nested"], check=True)
 
     def git(self, *arguments: str) -> str:
-        """Run git in the workspace as the user would; returns what it printed."""
+        """Run git in the workspace as the user would; return its output."""
         done = subprocess.run(
             ["git", "-c", "safe.directory=*", *arguments],
             cwd=self.workspace,
@@ -112,7 +111,7 @@ class Jail:
         self.said += piece.decode(errors="replace")
 
     def as_user(self, who: str) -> list[str]:
-        """Give all of it to that user, and say how to become them."""
+        """Give all files to that user; return the command prefix that switches to them."""
         if who == "root" or os.geteuid() != 0:
             return []
         for path in (self.root, *self.root.rglob("*")):
@@ -129,7 +128,7 @@ class Jail:
         place: Path | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> int:
-        """Run a script of bash; returns its exit status."""
+        """Run a bash script; return its exit status."""
         given = {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "W": str(self.workspace),
             "OUT": str(self.out), "RUNTIME": str(self.runtime), "NAME": self.name,
@@ -155,7 +154,7 @@ class Jail:
         *,
         network: bool = False,
     ) -> CommandSandbox | None:
-        """The enclosure of a command."""
+        """Return the enclosure for a command."""
         confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
@@ -170,11 +169,11 @@ class Jail:
             )
 
     def connected(self) -> set[str]:
-        """The listeners that somebody has connected to since the last time."""
+        """Return the listeners that somebody has connected to since the last call."""
         return {name for name, one in self.listeners.items() if _was_connected(one)}
 
     def state(self) -> dict[str, str]:
-        """All that is there but in `spill` and `/tmp`, by path: kind, mode and content."""
+        """Return kind, mode and content of every path outside `spill` and `/tmp`."""
         found: dict[str, str] = {}
         for folder, names, files in os.walk(self.root):
             if Path(folder) == self.runtime:
@@ -201,9 +200,9 @@ def _state(path: Path) -> str:
 
 @contextmanager
 def jail_of() -> Generator[Jail]:
-    """A jail that is removed at the end."""
-    # Not below the directory of the tests: an ordinary user can't get there. Nor in /tmp, which is
-    # another one in enclosures: what holds there says nothing of a home.
+    """Yield a jail that is removed at the end."""
+    # An ordinary user can't reach the tests' directory, and enclosures have another /tmp, so
+    # neither can stand for a home.
     base = Path("/srv") if os.geteuid() == 0 else Path.home()
     root = Path(tempfile.mkdtemp(prefix="tiller-jail-", dir=base))
     root.chmod(0o755)
@@ -213,7 +212,7 @@ def jail_of() -> Generator[Jail]:
 
 
 def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> SandboxSearchResult:
-    """The sandbox for a user; skips the test where there is none."""
+    """Return the sandbox for a user; skip the test where there is none."""
     match mechanism:
         case "bubblewrap":
             found = bubblewrap_for(prefix, place)
@@ -228,7 +227,7 @@ def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> San
 
 @contextmanager
 def reapers_of(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Generator[None]:
-    """Where reapers restrict commands, they run as that user in this block."""
+    """Run reapers as that user in this block, if it is the reapers that restrict commands."""
     if mechanism != "landlock in a reaper" or not prefix:
         yield
         return
@@ -238,14 +237,14 @@ def reapers_of(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Gene
 
 
 def landlock_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:
-    """Landlock, with a Python and a launcher that this user may read."""
+    """Return Landlock with a Python and a launcher that this user may read."""
     launcher = place / "launcher.py"
     shutil.copy(sandbox_launcher.__file__, launcher)
     return try_out_landlock((*prefix, PYTHON, "-I", "-S", str(launcher)))
 
 
 def bubblewrap_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:
-    """Bubblewrap, as that user."""
+    """Return Bubblewrap run as that user."""
     program = bubblewrap_program()
     if program is None:
         pytest.skip("no bwrap: apt install bubblewrap")

@@ -1,6 +1,6 @@
-"""No test of tiller: what `test_contained.py` kills while it runs. It waits for ever.
+"""A test run that waits for ever, until `test_contained.py` kills it; it tests nothing of tiller.
 
-`LEFT_BEHIND` is a directory, and the mark in the environment of all that it starts.
+`LEFT_BEHIND` names a directory, and marks the environment of every process that the run starts.
 """
 
 import os

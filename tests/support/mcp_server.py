@@ -1,7 +1,7 @@
-"""An MCP server for tests, made with the MCP package: told by its calls how to behave.
+"""An MCP server for tests, made with the MCP package, which behaves as its calls say.
 
-Run as `python mcp_server.py`: over pipes; or as `python mcp_server.py PORT`: over HTTP, when it
-prints its address first, takes the key that is in `KEY_FILE` and ends with its standard input.
+`python mcp_server.py` serves over pipes. `python mcp_server.py PORT` serves over HTTP: it prints
+its address, requires the key in `KEY_FILE`, and ends when its standard input ends.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def _read(gate: str) -> str:
 
 
 def _write(note: str, text: str) -> None:
-    """Written whole or not at all, for who watches it."""
+    """Write a note in one step, as tests watch for it."""
     Path(f"{note}.new").write_text(text)
     Path(f"{note}.new").rename(note)
 
@@ -209,7 +209,7 @@ def fork() -> str:
 
 
 async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-    """The server over HTTP, for those who have the key."""
+    """Serve over HTTP to clients that have the key."""
     key = _read(os.environ["KEY_FILE"]).strip()
     if scope["type"] == "http" and Headers(scope=scope).get("authorization") != f"Bearer {key}":
         await PlainTextResponse("no", status_code=401)(scope, receive, send)
@@ -218,7 +218,7 @@ async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-    """The server over HTTP; says in a file which session was ended, and may be slow to."""
+    """Serve over HTTP; write to a file which session was ended, after a delay if asked to."""
     if scope["type"] == "http" and scope["method"] == "DELETE":
         headers = Headers(scope=scope)
         said = f"{headers.get('mcp-session-id')} {headers.get('mcp-protocol-version')}"

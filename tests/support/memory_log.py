@@ -26,7 +26,7 @@ CrashPoint = Callable[[], Awaitable[None]]
 
 
 async def _checkpoint() -> None:
-    # A real log takes time, so a simulation must be able to run other tasks meanwhile.
+    # A real log takes time, so a simulation must be able to run other tasks in between.
     await trio.lowlevel.checkpoint()
 
 
@@ -165,7 +165,7 @@ class MemoryLog:
         return sorted(row.session_id for row in rows if row.parent_id == session_id)
 
     async def sub_agents(self, session_id: str) -> list[str]:
-        """Sessions that work for this one; see `Log.sub_agents`."""
+        """Sub-agents' sessions of this session; see `Log.sub_agents`."""
         await _checkpoint()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.owner_id == session_id)
@@ -176,11 +176,11 @@ class MemoryLog:
         return len(self._sessions)
 
     def problems(self) -> tuple[str, ...]:
-        """None: memory is not damaged."""
+        """Always empty, as memory is not damaged."""
         return ()
 
     def head_now(self, session_id: str) -> int:
-        """Like `head`, for tests that must not yield."""
+        """Return the head without yielding to other tasks."""
         row = self._sessions.get(session_id)
         return row.head if row else 0
 

@@ -1,4 +1,4 @@
-"""Frames of the Messages API, as a server of a test sends them."""
+"""Frames of the Messages API, as test servers send them."""
 
 import json
 from typing import Any

@@ -1,6 +1,7 @@
-"""A language server that misbehaves as it is told: `python -SEs misbehaving_lsp.py HOW [FILE]`.
+"""A language server that misbehaves as HOW says: `python -SEs misbehaving_lsp.py HOW [FILE]`.
 
-A polite one finds each line with `bad` in it. Run as a program by tests; needs nothing but Python.
+When it behaves, it reports each line with `bad` in it. Tests run it as a program; it needs only
+Python.
 """
 
 import json
@@ -54,7 +55,7 @@ def received() -> dict:
 
 
 def ask() -> None:
-    """Everything that a server may want to know."""
+    """Send every request that a server may send."""
     items = [{"section": "rude.deep"}, {"section": "nothing"}, {}]
     for number, (method, params) in enumerate(
         (
@@ -70,7 +71,7 @@ def ask() -> None:
 
 
 def misbehave() -> None:
-    """What happens at the first file that is shown."""
+    """Misbehave as HOW says, when the first file is opened."""
     if HOW == "crash":
         os._exit(3)
     if HOW == "garbage":

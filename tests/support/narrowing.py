@@ -1,4 +1,4 @@
-"""Telling the type checker, and the reader, of which kind a value is."""
+"""Narrows types for the type checker and the reader."""
 
 from typing import TypeVar
 
@@ -6,6 +6,6 @@ T = TypeVar("T")
 
 
 def of_kind(kind: type[T], value: object) -> T:
-    """This value, which must be of that kind."""
+    """Return the value, which must be an instance of `kind`."""
     assert isinstance(value, kind), value
     return value

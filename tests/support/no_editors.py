@@ -1,4 +1,4 @@
-"""The editors of a session to which nothing is lent."""
+"""The editors of a session to which no frontend lends files."""
 
 from tiller_daemon.files.paths import Location
 

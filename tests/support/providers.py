@@ -1,4 +1,4 @@
-"""A provider's HTTP client as a test wants it, closed at the end; adapters are made with it."""
+"""Makes the HTTP client of a provider, closed at the end, with which tests make adapters."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ KEY_VARIABLE = "LOCAL_KEY"
 
 
 def fixed_key(value: str | None) -> Key:
-    """A key as if it stood in the variable `LOCAL_KEY`."""
+    """Return a key with this value, as if from the variable `LOCAL_KEY`."""
     return EnvironmentKey(KEY_VARIABLE, {KEY_VARIABLE: value} if value else {})
 
 
@@ -20,7 +20,7 @@ def fixed_key(value: str | None) -> Key:
 async def open_http(
     base_url: str, key: str | None = None, *, api: Api = "openai_chat", **fields: Any
 ) -> AsyncGenerator[HttpClient]:
-    """The client of the provider `local`; `fields` are those of its configuration."""
+    """Yield the client of the provider `local`; `fields` go into the provider's configuration."""
     provider = Provider(api, base_url=base_url, **fields)
     http = HttpClient("local", provider, fixed_key(key) if key else None)
     try:

@@ -1,6 +1,6 @@
-"""Proxies inside the test: HTTP (requests handed on, or connections made) and SOCKS 5.
+"""Proxies inside the test: HTTP (forwarded requests, or tunnels) and SOCKS 5.
 
-Whatever server they are asked for, they look for its port on this machine: names need not exist.
+For any requested server they connect to its port on this machine, so names need not exist.
 """
 
 import ipaddress
@@ -16,10 +16,10 @@ import trio
 
 @dataclass
 class LocalProxy:
-    """A proxy that notes what it was asked for.
+    """A proxy that records its requests.
 
-    `asked` holds request lines of HTTP and `host:port` of SOCKS, `credentials` what was shown.
-    With `wants` a client must show that.
+    `asked` holds HTTP request lines and SOCKS `host:port`; `credentials` holds the credentials
+    that clients sent. With `wants`, a client must send these credentials.
     """
 
     port: int = 0
@@ -38,7 +38,7 @@ async def proxying(
     wants: str = "",
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[LocalProxy]:
-    """Run a proxy until the context is left; with `tls` it is reached by TLS."""
+    """Run a proxy until the context ends; with `tls`, clients reach it by TLS."""
     proxy = LocalProxy(wants=wants)
 
     async def handle(connection: trio.SocketStream) -> None:

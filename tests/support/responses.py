@@ -1,6 +1,6 @@
-"""Responses as bytes: what this client and h11 make of them, and responses made at random.
+"""Parses HTTP responses with this client and with h11, and makes random responses.
 
-h11 comes with the HTTP library of the MCP package. It is the reference for what is a response.
+h11, which comes with the MCP package, decides which bytes are a valid response.
 """
 
 import re
@@ -17,7 +17,7 @@ from tiller_daemon.http.head import HEAD_BYTES_MAX, HeadReader, ResponseHead
 
 
 class Parsed(NamedTuple):
-    """A whole response, and whether its connection can take another request."""
+    """A complete response, and whether its connection can take another request."""
 
     status: int
     fields: tuple[tuple[str, str], ...]
@@ -26,13 +26,13 @@ class Parsed(NamedTuple):
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
-    """The data in pieces, none of them empty."""
+    """Cut the data into pieces, none of them empty."""
     bounds = sorted({0, len(data), *(min(place, len(data)) for place in places)})
     return [data[start:end] for start, end in pairwise(bounds)]
 
 
 def parse(pieces: Iterable[bytes], *, ended: bool = True) -> Parsed:
-    """What this client makes of pieces, then the end of the connection. Raises `Broken`."""
+    """Parse pieces, then the end of the connection, with this client; may raise `Broken`."""
     reader = HeadReader()
     head: ResponseHead | None = None
     body = Body()
@@ -40,7 +40,7 @@ def parse(pieces: Iterable[bytes], *, ended: bool = True) -> Parsed:
     for piece in [*pieces, b""] if ended else pieces:
         if head is not None:
             if body.is_complete:
-                # What the client does not read any more makes the connection unfit as well.
+                # Bytes that the client leaves unread also make the connection unusable.
                 body.has_excess = body.has_excess or bool(piece)
                 continue
             body.feed(piece)
@@ -61,7 +61,7 @@ def parse(pieces: Iterable[bytes], *, ended: bool = True) -> Parsed:
 
 
 def parse_by_h11(data: bytes) -> Parsed | None:
-    """What h11 makes of a whole connection; None if that is no whole response."""
+    """Parse all bytes of a connection with h11; return None if they are no complete response."""
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
     request = h11.Request(method="GET", target="/", headers=[("Host", "h")])
     connection.send(request)
@@ -133,11 +133,11 @@ BODIES: tuple[bytes, ...] = (
 
 
 RIGHT = 0.7
-"""How often each part of a response is right."""
+"""The probability that a part of a response is valid."""
 
 
 def make_response(random: Random) -> bytes:
-    """Bytes that look like a response: often right, often nearly, sometimes damaged."""
+    """Return bytes that look like a response: often valid, often nearly, sometimes damaged."""
     end = random.choice((b"\r\n", b"\r\n", b"\r\n", b"\n"))
     data = b""
     for _ in range(random.choice((0, 0, 0, 0, 1, 2))):
@@ -157,7 +157,7 @@ def make_response(random: Random) -> bytes:
 
 
 def differs_from_h11(data: bytes, cuts: Iterable[int] = ()) -> str:
-    """How our reading of a response differs from h11's for no reason that is known."""
+    """Say how our reading of a response differs from h11's for no known reason."""
     expected = parse_by_h11(data)
     try:
         found = parse(cut(data, cuts))
@@ -180,7 +180,7 @@ def differs_from_h11(data: bytes, cuts: Iterable[int] = ()) -> str:
 
 
 def _comparable(parsed: Parsed) -> Parsed:
-    """Without what h11 changes in headers, and without how folds and other bytes are shown."""
+    """Remove h11's changes to headers, and differences in how folds and other bytes are shown."""
     fields = tuple(
         (name, " ".join(value.split()) if value.isascii() else "")
         for name, value in parsed.fields

@@ -1,4 +1,4 @@
-"""Items of any history as they meet the Responses wire, and requests made of them."""
+"""Random history items for the Responses wire, and requests made from them."""
 
 from typing import Any
 

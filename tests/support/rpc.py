@@ -1,4 +1,4 @@
-"""`tiller rpc` as a process of its own, its lines read as they come."""
+"""Runs `tiller rpc` as a separate process, and reads its lines as they come."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 class Rpc:
-    """The process, and every line that was read from it; `close` ends it."""
+    """A `tiller rpc` process and the lines read from it; `close` ends the process."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -25,7 +25,7 @@ class Rpc:
 
     @classmethod
     async def start(cls, home: Home, *arguments: str, before: tuple[str, ...] = ()) -> "Rpc":
-        """Start it, with options `before` the verb; the caller ends it."""
+        """Start the process, with options `before` the verb; the caller ends it."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "tiller_client", *before, "rpc", *arguments],
             stdin=subprocess.PIPE,
@@ -45,14 +45,14 @@ class Rpc:
             await self.process.stdin.send_all(data)
 
     async def until(self, wanted: Callable[[Object], object], number: int = 1) -> Object:
-        """Read until `number` lines were `wanted`; returns the last of them."""
+        """Read until `number` wanted lines have come; return the last of them."""
         with trio.fail_after(TIMEOUT_S):
             while len(found := [line for line in self.seen if wanted(line)]) < number:
                 assert await self.read(), f"it ended; it said {self.seen[-5:]}"
         return found[number - 1]
 
     async def read(self) -> bool:
-        """Read a piece of its output; false at the end."""
+        """Read some output; return False at its end."""
         assert self.process.stdout
         piece = await self.process.stdout.receive_some()
         *lines, self._rest = (self._rest + piece).split(b"\n")
@@ -60,7 +60,7 @@ class Rpc:
         return bool(piece)
 
     async def answer(self, tag: object) -> Object:
-        """The answer to the line with this tag."""
+        """Wait for the answer to the line with this tag."""
         line = await self.until(lambda line: "answer" in line and line.get("tag") == tag)
         return line["answer"]
 
@@ -72,7 +72,7 @@ class Rpc:
         return answer.get("result", {})
 
     async def session(self, workspace: Path, model: str) -> str:
-        """Create a session in which nothing is asked."""
+        """Create a session in which no call needs approval."""
         result = await self.submit(
             f"create {len(self.seen)}",
             "session_create",
@@ -83,7 +83,7 @@ class Rpc:
         return result["session_id"]
 
     async def turn(self, session_id: str, number: int = 1) -> None:
-        """Wait for the end of the session's turn of that number."""
+        """Wait for the end of the session's `number`-th turn."""
         await self.until(
             lambda line: (
                 (event := line.get("event"))
@@ -99,7 +99,7 @@ class Rpc:
         return [event for event in events if event["session_id"] == session_id]
 
     async def end(self) -> int:
-        """Close stdin and read the rest; returns the exit status."""
+        """Close stdin, read the remaining output, and return the exit status."""
         assert self.process.stdin
         await self.process.stdin.aclose()
         with trio.fail_after(TIMEOUT_S):
@@ -108,7 +108,7 @@ class Rpc:
             return await self.process.wait()
 
     async def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the process if it still runs."""
         if self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
@@ -119,5 +119,5 @@ class Rpc:
 
 
 def seqs(events: Iterable[Object]) -> list[int]:
-    """Their numbers."""
+    """Return the `seq` of each event."""
     return [event["seq"] for event in events]

@@ -26,14 +26,14 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 NOBODY = 65534
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
-"""One that an ordinary user may run."""
+"""A Python that an ordinary user may run."""
 
 Mechanism = Literal["bubblewrap", "landlock"]
 MECHANISMS = get_args(Mechanism)
 
 
 class ConfinesNothing:
-    """A sandbox that is only asked what it is."""
+    """A sandbox that confines nothing and only describes itself."""
 
     name, helpers, limits = "none", 0, ""
     denials = re.compile("denied")
@@ -51,7 +51,7 @@ class ConfinesNothing:
 
 @contextmanager
 def eyes_of_ordinary_user() -> Generator[None]:
-    """Look at files as an ordinary user would, where the tests run as root."""
+    """In this block, access files as an ordinary user even if the tests run as root."""
     own = os.geteuid()
     os.seteuid(NOBODY if own == 0 else own)
     try:
@@ -61,7 +61,7 @@ def eyes_of_ordinary_user() -> Generator[None]:
 
 
 class OrdinaryBubblewrap(Bubblewrap):
-    """Bubblewrap as the daemon of an ordinary user would call it, where the tests run as root."""
+    """Bubblewrap as an ordinary user's daemon would call it, for tests that run as root."""
 
     def __init__(self, script: Path, program: str, prefix: Sequence[str]) -> None:
         script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
@@ -79,7 +79,7 @@ class OrdinaryBubblewrap(Bubblewrap):
 
 
 class Place:
-    """A workspace of that user; `prefix` goes before the words of a command that is theirs."""
+    """A user's workspace; `prefix` goes before a command to run it as that user."""
 
     def __init__(self, root: Path, who: str) -> None:
         self.root, self.workspace = root, root / "workspace"
@@ -90,7 +90,7 @@ class Place:
             self.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
     def confined(self, mechanism: Mechanism) -> CommandSandbox:
-        """A sandbox in which the workspace can be written; skips the test where there is none."""
+        """Return a sandbox with a writable workspace; skip the test where there is none."""
         found = (
             try_out_landlock(self._launcher()) if mechanism == "landlock" else self._bubblewrap()
         )
@@ -115,7 +115,7 @@ class Place:
 
 @contextmanager
 def place_of(who: str) -> Iterator[Place]:
-    """A place that an ordinary user can get to, as they can't get below the tests' directory."""
+    """Yield a place that an ordinary user can reach, unlike the tests' directory."""
     root = Path(tempfile.mkdtemp(prefix="tiller-place-"))
     root.chmod(0o755)
     try:

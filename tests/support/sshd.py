@@ -46,7 +46,7 @@ Host gone
 
 
 class SshServer:
-    """A server that is listening; `ssh` is the command that knows it as the host `box`."""
+    """A server that is listening; the command `ssh` reaches it as the host `box`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class SshServer:
 def running_sshd(
     root: Path, variables: Mapping[str, str], forwarding: str = "yes"
 ) -> Iterator[SshServer]:
-    """Start a server whose sessions have these variables; skips the test where there is none."""
+    """Start a server whose sessions have these variables; skip the test without OpenSSH."""
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if program is None or shutil.which("ssh") is None:
         pytest.skip("no sshd: apt install openssh-server")
@@ -76,7 +76,7 @@ def running_sshd(
     key = (root / "host.pub").read_text()
     (root / "known").write_text(f"[127.0.0.1]:{port} {key}")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where it confines itself, as root
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd confines itself, as root
     command = [program, "-D", "-E", str(root / "server.log"), "-f", str(root / "server.conf")]
     server = subprocess.Popen(command)
     try:
@@ -101,7 +101,7 @@ def _await_listening(server: "subprocess.Popen[bytes]", port: int, root: Path) -
 
 
 def link_to_tiller(directory: Path) -> None:
-    """Make a program `tiller` there that runs the code under test."""
+    """Make a program `tiller` in `directory` that runs the code under test."""
     program = directory / "tiller"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m tiller_client "$@"\n')
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Waiting until the clock of the file system has gone on, so that stamps of files are trusted."""
+"""Waits until the file system's clock has advanced, so that file stamps are trusted."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tiller_daemon.snapshots.directories import TICK_NS
 
 
 def let_stamps_age(directory: Path) -> None:
-    """Return when the stamps of all files are old; makes a file in this directory."""
+    """Return when the stamps of all files are old; make a file in `directory` to find out."""
     probe = directory / "probe"
     probe.write_text("")
     begun_ns = probe.stat().st_ctime_ns

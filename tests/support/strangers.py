@@ -1,6 +1,6 @@
-"""A stranger at the socket: submissions with a wrong token, as fast as they go, over plain sockets.
+"""A stranger at the socket, who sends submissions with a wrong token as fast as possible.
 
-It dials again whenever it is sent away. Blocking: run it in a thread.
+It uses plain sockets, and connects again whenever it is cut off. It blocks, so run it in a thread.
 """
 
 import socket
@@ -14,11 +14,11 @@ from tiller_protocol.ops import Submission, UserInput
 from tiller_protocol.places import OPS_SOCKET
 
 BATCH_BYTES = 1 << 20
-"""How much is written at once, at the most, unless one submission is larger."""
+"""Most bytes to write at once, unless one submission is larger."""
 
 READ_BYTES = 1 << 20
 DEAF_S = 30.0
-"""The longest that a daemon may let a stranger write nothing."""
+"""The longest time that a daemon may keep a stranger from writing."""
 
 _GREETING = b"\0SP\0" + struct.pack(">HH", 0x30, 0)
 _REQUEST_ID = b"\x80\0\0\1"
@@ -26,7 +26,7 @@ _REQUEST_ID = b"\x80\0\0\1"
 
 @dataclass
 class Flood:
-    """What came of it: submissions written, connections made, answers read."""
+    """The result of a flood: submissions written, connections made, answers read."""
 
     sent: int = 0
     connections: int = 0
@@ -42,7 +42,7 @@ def flood(
     reads: bool = True,
     token: str = "wrong",
 ) -> Flood:
-    """Write so many submissions that hold so much text; without `reads` no answer is read."""
+    """Write so many submissions with so much text; without `reads`, read no answer."""
     submission = Submission("01HZZZZZZZZZZZZZZZZZZZZZZZ", UserInput("s", "x" * size), "c", token)
     body = _REQUEST_ID + encode_submission(submission, encoding)
     frame = b"\x01" + struct.pack(">Q", len(body)) + body
@@ -65,7 +65,7 @@ def flood(
                     sent_bytes += written
                 stream.shutdown(socket.SHUT_WR)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # sent away
+                pass  # the daemon has cut the connection
             if reads:
                 reader.join()
     done.sent = sent_bytes // len(frame)

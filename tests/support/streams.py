@@ -1,6 +1,6 @@
-"""Recorded streams of every wire, the decoders that read them, and what their events add up to.
+"""Recorded streams of every wire, their decoders, and the items that their events add up to.
 
-Used by whoever cuts or damages streams. The streams are in `tests/models/dialects/streams`.
+For tests that cut or damage streams. The streams are in `tests/models/dialects/streams`.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ ORDINAL = 7
 
 
 class Decoder(Protocol):
-    """What every adapter's decoder has."""
+    """The interface of every adapter's decoder."""
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         """Take the next bytes."""
@@ -50,7 +50,7 @@ WIRES: dict[str, Callable[[], Decoder]] = {
     "responses": lambda: ResponsesDecoder(ENDPOINT, "m", ORDINAL),
     "messages": lambda: MessagesDecoder(ENDPOINT, "m", ORDINAL, "digest"),
 }
-"""By the first word of a stream's name."""
+"""Decoders by wire, which is the first word of a stream's name."""
 
 CLIENTS: dict[str, Callable[[HttpClient], Any]] = {
     "chat": OpenAIChat,
@@ -72,7 +72,7 @@ def wire_of(name: str) -> str:
 
 
 def decode(name: str, chunks: Iterable[bytes]) -> dict[str, Any] | ModelError:
-    """What the chunks of a stream of the wire of `name` add up to, or why they are no answer."""
+    """Decode chunks on the wire of `name`; return the answer, or the error if they are none."""
     decoder = WIRES[wire_of(name)]()
     events: list[ModelEvent] = []
     try:
@@ -86,9 +86,9 @@ def decode(name: str, chunks: Iterable[bytes]) -> dict[str, Any] | ModelError:
 
 
 def fold(events: Iterable[ModelEvent], *, ended: bool = True) -> dict[str, Any]:
-    """The items that the turn makes of these events, in order; checks that the events make sense.
+    """Check these events and return the items that a turn makes of them, in order.
 
-    Text and thinking in a row are one item; calls are told apart by their number.
+    Adjacent text events are one item, as are adjacent thinking events; calls differ by number.
     """
     items: list[list[Any]] = []
     calls: dict[int, list[Any]] = {}

@@ -11,7 +11,7 @@ from support.daemon import START_S, Daemon
 
 
 class Hung(Exception):
-    """The daemon has not fed the watchdog in time."""
+    """Raised when the daemon has not fed the watchdog in time."""
 
 
 class Supervisor:
@@ -42,7 +42,7 @@ class Supervisor:
         self._socket.close()
 
     def until(self, word: str, timeout_s: float | None = None) -> list[str]:
-        """The notifications up to the first with this line; raises `Hung`."""
+        """Wait for a notification with this line; return all up to it, or raise `Hung`."""
         seen: list[str] = []
         while True:
             left = timeout_s or self._fed_at + self._watchdog_s - time.monotonic()

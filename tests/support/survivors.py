@@ -1,8 +1,8 @@
-"""Seven ways to get away from a command, seven ways that it ends, and who is alive afterwards.
+"""Seven ways for a process to escape its command, seven endings of the command, and the survivors.
 
-Processes are known by a mark in their environment that each has from its very beginning, never by
-name. What each ending promises is asserted in `tests/e2e/test_survivors.py`; how long the last
-process lives is measured by `scripts/soak/survivors.py`.
+A mark in their environment identifies the processes from their very beginning.
+`tests/e2e/test_survivors.py` asserts the promise of each ending; `scripts/soak/survivors.py`
+measures how long the last process lives.
 """
 
 import os
@@ -43,14 +43,14 @@ SHAPES: Final = {
 }
 
 READY = "all-ready"
-"""What the command says when every shape has got away."""
+"""The command's output when every shape of process has escaped."""
 
 TIMEOUT_S = 4.0
-"""What a command gets that is to end by its timeout; on a slow machine it is doubled."""
+"""The timeout of a command that is to end by it; doubled on a slow machine."""
 
 
 class Escape:
-    """One command that tries all shapes; it goes on until `let_go`, or until it is ended."""
+    """One command that tries all shapes; it runs until `let_go`, or until it is ended."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace: Final = workspace
@@ -82,7 +82,7 @@ class Escape:
         return {name: pids for name, pids in found.items() if pids}
 
     def gone_after_s(self, patience_s: float) -> float:
-        """Wait until none is alive; returns how long that took, infinity if some stay."""
+        """Wait until no process is alive; return how long that took, or infinity if some stay."""
         began = time.monotonic()
         while found := self.alive():
             if time.monotonic() - began > patience_s:
@@ -91,7 +91,7 @@ class Escape:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """End what nobody else ends."""
+        """Kill the remaining processes."""
         while found := self.alive():
             for pid in set[int]().union(*found.values()):
                 with suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ async def by_interrupt(daemon: Daemon, frontend: Frontend, escape: Escape) -> No
 
 
 async def by_timeout(daemon: Daemon, frontend: Frontend, escape: Escape) -> None:
-    """The command takes too long; again with more time where not all were ready by then."""
+    """The command takes too long; try again with more time if not all shapes were ready."""
     timeout_s = TIMEOUT_S
     while True:
         session_id = await frontend.session(
@@ -134,7 +134,7 @@ async def by_timeout(daemon: Daemon, frontend: Frontend, escape: Escape) -> None
 
 
 async def by_leaving(daemon: Daemon, frontend: Frontend, escape: Escape) -> None:
-    """The frontend dies; the turn goes on, and its command ends when it has done its work."""
+    """The frontend dies; the turn continues, and its command ends after its work."""
     await _start(frontend, escape)
     await frontend.disconnect()
     escape.let_go()
@@ -155,7 +155,7 @@ async def by_kill(daemon: Daemon, frontend: Frontend, escape: Escape) -> None:
 
 
 async def in_background(daemon: Daemon, frontend: Frontend, escape: Escape) -> None:
-    """The command runs in the background when its session is put away."""
+    """The command runs in the background when its session is archived."""
     session_id = await _start(frontend, escape, background=True)
     assert len(escape.alive()) == len(SHAPES)
     await frontend.must(SessionArchive(session_id))
@@ -173,7 +173,7 @@ ENDINGS: Final[dict[str, Ending]] = {
 
 
 async def _start(frontend: Frontend, escape: Escape, *, background: bool = False) -> str:
-    """Start the command in a session of its own; returns when all shapes have got away."""
+    """Start the command in a new session; return when all shapes have escaped."""
     session_id = await frontend.session(
         escape.workspace, _call(escape, background=background), _text()
     )

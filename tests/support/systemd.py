@@ -1,7 +1,7 @@
-"""A real systemd that manages the services of one test, in a home of its own.
+"""A real systemd that manages the services of one test, in a separate home.
 
-It refuses to run where the machine was not started by systemd, as in a container. There root gives
-it a mount namespace in which it looks so.
+systemd refuses to run on a machine that it has not started, such as a container. There, root gives
+it a mount namespace in which the machine looks as if systemd had started it.
 """
 
 import os
@@ -24,7 +24,7 @@ PROGRAMS = (Path("/usr/lib/systemd/systemd"), Path("/lib/systemd/systemd"))
 
 CGROUPS = Path("/sys/fs/cgroup")
 HIERARCHIES = (CGROUPS / "systemd", CGROUPS / "unified", CGROUPS)
-"""Where systemd keeps its groups: the first two with version 1 of control groups, else the last."""
+"""Where systemd keeps its groups: the first two with control groups version 1, else the last."""
 
 LOOK_STARTED_BY_SYSTEMD = "mount -t tmpfs tmpfs /run/systemd && mkdir /run/systemd/system && "
 
@@ -75,7 +75,7 @@ class Systemd:
 
 @contextmanager
 def running_systemd() -> Iterator[Systemd]:
-    """Start a manager, and end it with all of its services; skips the test where it can't run."""
+    """Start a manager, and end it with all its services; skip the test where it can't run."""
     program = next((path for path in PROGRAMS if path.exists()), None)
     if program is None or shutil.which("systemctl") is None:
         pytest.skip("systemd is not installed")
@@ -109,9 +109,9 @@ def running_systemd() -> Iterator[Systemd]:
 
 @contextmanager
 def _control_groups(name: str) -> Iterator[list[Path]]:
-    """Groups for one manager: two in the same group would end each other's services.
+    """Yield groups for one manager, as two managers in a group would end each other's services.
 
-    An ordinary user can make none, and is in one of their own.
+    Ordinary users can't make groups, but have their own group already.
     """
     hierarchies = HIERARCHIES[:2] if HIERARCHIES[0].is_dir() else HIERARCHIES[2:]
     made = [path / f"tiller-{name}" for path in hierarchies if path.is_dir()]
@@ -132,7 +132,7 @@ def _is_made(group: Path) -> bool:
 
 
 def _started(made: Systemd, words: list[str]) -> "subprocess.Popen[bytes]":
-    """Start the manager and wait for the word that it is ready."""
+    """Start the manager and wait until it says that it is ready."""
     address, output = made.home / "notify", made.home / "output"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, output.open("wb") as said:
         ready.bind(str(address))

@@ -1,4 +1,4 @@
-"""`tiller` on a terminal: what it writes, and what stands on the screen then."""
+"""Runs `tiller` on a terminal, and keeps its output and the screen."""
 
 import codecs
 import os
@@ -18,7 +18,7 @@ SCROLLBACK_LINES = 1_000_000
 
 
 class Screen:
-    """A terminal emulator, not of our making, that forgets no line."""
+    """A third-party terminal emulator that forgets no line."""
 
     def __init__(self, columns: int) -> None:
         self._screen = pyte.HistoryScreen(columns, LINES, history=SCROLLBACK_LINES, ratio=0.5)
@@ -28,7 +28,7 @@ class Screen:
         self._stream.feed(text)
 
     def resize(self, columns: int) -> None:
-        """Change the width, as a terminal does that does not wrap its lines anew."""
+        """Change the width, as a terminal that does not rewrap its lines."""
         self._screen.resize(LINES, columns)
 
     def rows(self) -> list[str]:
@@ -39,7 +39,7 @@ class Screen:
 
 
 class Terminal:
-    """A terminal with `tiller` in it; everything that it wrote is `screen`."""
+    """A terminal with `tiller` in it; `screen` has everything that `tiller` wrote."""
 
     def __init__(self, *arguments: str, columns: int = 80, term: str = "xterm") -> None:
         self._master, slave = pty.openpty()
@@ -56,7 +56,7 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def wait_for(self, text: str, *, after: int = 0) -> int:
-        """Read until `text` is on the screen; returns where it ends. `after`: where to look."""
+        """Read until `text` is on the screen after offset `after`; return its end's offset."""
         deadline = time.monotonic() + TIMEOUT_S
         while text not in self.screen[after:]:
             left = deadline - time.monotonic()
@@ -71,7 +71,7 @@ class Terminal:
         termios.tcsetwinsize(self._master, (LINES, columns))
 
     def end(self) -> int:
-        """Wait for the end of `tiller`; its exit status."""
+        """Wait until `tiller` ends; return its exit status."""
         deadline = time.monotonic() + TIMEOUT_S
         while self._read(max(0.0, deadline - time.monotonic())):
             pass

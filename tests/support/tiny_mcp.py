@@ -1,10 +1,10 @@
-"""An MCP server written out by hand: starts in no time, and can be wrong in every way.
+"""An MCP server written by hand, which starts at once and can misbehave in many ways.
 
 Run as `python -SEs tiny_mcp.py [MODE …]`. Modes: `refuse` exits at once; `mute` answers nothing;
-`modern` knows no handshake of old; `garbled` greets with nonsense; `chatty` says what is no
-message; `endless` has pages of tools without end; `odd` lists tools that no provider would take;
-`hostile` lists schemas that take years to validate by; `toolless` has none; `content` has prompts
-and resources.
+`modern` does not know the old handshake; `garbled` greets with nonsense; `chatty` prints lines that
+are no messages; `endless` lists tools on endless pages; `odd` lists tools that no provider would
+accept; `hostile` lists schemas whose validation takes years; `toolless` has no tools; `content` has
+prompts and resources.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`tiller chat` in a pane of tmux, a terminal not of our making."""
+"""Runs `tiller chat` in a pane of tmux, a third-party terminal."""
 
 import os
 import shlex
@@ -31,11 +31,11 @@ set -s escape-time 0
 """
 
 ASK_STATUS = r"\033[5n"
-"""A terminal answers with four bytes when it has shown what was written before."""
+"""A terminal answers this query with four bytes once it has shown all earlier output."""
 
 
 class Tmux:
-    """A server of its own, and its newest pane; a context manager that leaves no process behind."""
+    """A context manager for a separate tmux server and its newest pane; it ends all processes."""
 
     def __init__(self) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="tmux-", dir="/tmp")
@@ -52,7 +52,7 @@ class Tmux:
         self.close()
 
     def run(self, *arguments: str, **variables: str) -> str:
-        """Run a command of tmux; returns what it prints."""
+        """Run a tmux command; return its output."""
         environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables}
         ran = subprocess.run(
             [*self._command, "-f", str(self.path / "conf"), *arguments],
@@ -68,7 +68,7 @@ class Tmux:
         self.run("new-session", "-d", "-x", columns, "-y", lines, command, **variables)
 
     def show(self, written: str, size: tuple[int, int]) -> None:
-        """Show in a new pane what was written to another terminal of this size."""
+        """Show in a new pane the output that was written to another terminal of this size."""
         file, shown = self.path / "shown", f"shown-{next(self._numbers)}"
         file.write_bytes(written.encode(errors="surrogateescape"))
         tell = shlex.join([*self._command, "wait-for", "-S", shown])
@@ -110,7 +110,7 @@ class TmuxChat:
 
     @classmethod
     def start(cls, daemon: HasVariables, *arguments: str) -> Self:
-        """Start it; the caller closes it."""
+        """Start `tiller` in a pane, which the caller closes."""
         tmux = Tmux()
         command = shlex.join([sys.executable, "-m", "tiller_client", *arguments])
         tmux.open(f"exec {command}", (80, 24), **daemon.variables)
@@ -137,11 +137,11 @@ class TmuxChat:
             self._tmux.run("send-keys", "-H", *(f"{byte:x}" for byte in keys.encode("ascii")))
 
     def resize(self, columns: int, lines: int) -> None:
-        """Change the size; tmux wraps lines anew."""
+        """Change the size; tmux rewraps the lines."""
         self._tmux.run("resize-window", "-x", str(columns), "-y", str(lines))
 
     async def until(self, wanted: Callable[[], object]) -> None:
-        """Wait until something holds."""
+        """Wait until `wanted` returns true."""
         with trio.move_on_after(TIMEOUT_S):
             while not wanted():
                 await trio.lowlevel.wait_readable(self._written)
@@ -149,10 +149,10 @@ class TmuxChat:
         assert wanted(), self.text
 
     async def shows(self, *texts: str) -> None:
-        """Wait until all texts stand in the pane, scrolled out of sight or not."""
+        """Wait until all texts are in the pane, including rows scrolled out of sight."""
         await self.until(lambda: all(text in self.text for text in texts))
 
     def close(self) -> None:
-        """End it."""
+        """End the chat."""
         self._tmux.close()
         os.close(self._written)

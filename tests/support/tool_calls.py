@@ -1,4 +1,4 @@
-"""A call of a tool that changes files, as the runtime makes it, outside of any session."""
+"""Calls a tool that changes files as the runtime does, but outside of any session."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Trees and patterns at random for searches, and what is found in them by looking at everything."""
+"""Random trees and patterns for searches, and a slow search that looks at everything."""
 
 import fnmatch
 from pathlib import Path
@@ -34,11 +34,11 @@ trees = st.tuples(
     st.dictionaries(st.lists(_names, max_size=2).map("/".join), ignore_files, max_size=2),
     st.sampled_from((".gitignore", ".ignore")),
 )
-"""Paths of files, directories that get an ignore file, and what that is called."""
+"""Paths of files, directories that get an ignore file, and the ignore file's name."""
 
 
 def plant(place: Path, tree) -> list[str]:
-    """Write a tree; a path that is a directory already, or leads through a file, is left out."""
+    """Write a tree; skip paths that are directories already or lead through a file."""
     files, ignored, called = tree
     planted: list[str] = []
     contents = dict.fromkeys(files, "one\ntwo\n")
@@ -55,7 +55,7 @@ def plant(place: Path, tree) -> list[str]:
 
 
 def fits(pattern: str, path: str) -> bool:
-    """Whether a pattern means a path, found out slowly: one `**` after the other is tried."""
+    """Whether a pattern matches a path, tested slowly, one `**` after another."""
     return any(_fits(one.split("/"), path.split("/")) for one in _alternatives(pattern))
 
 

@@ -1,4 +1,4 @@
-"""TypeScript for tests: packages of this repository, installed and compiled elsewhere."""
+"""Installs and compiles this repository's TypeScript packages in other directories, for tests."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ NODE_MAJOR = 18
 
 
 def install(package: Path, directory: Path) -> None:
-    """Copy a package and install what its lock file names; skips the test if that fails."""
+    """Copy a package and install its locked dependencies; skip the test if that fails."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
         pytest.skip("node and npm are not installed")
@@ -30,7 +30,7 @@ def install(package: Path, directory: Path) -> None:
 
 
 def compile_ts(directory: Path, *arguments: str | Path) -> None:
-    """Compile where a package was installed; fails with what the compiler says."""
+    """Compile an installed package; fail with the compiler's output."""
     compiler = directory / "node_modules" / ".bin" / "tsc"
     done = subprocess.run(
         [compiler, *arguments], cwd=directory, capture_output=True, check=False, text=True

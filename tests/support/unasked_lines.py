@@ -1,7 +1,7 @@
-"""Runs the command lines that run unasked, each in its own enclosure, and says what got out.
+"""Runs command lines that need no question, each in its enclosure, and reports what escapes.
 
-The workspace is hostile: git's configuration, its `Makefile` and every tool that builds or tests
-are one program that tries to get out. No line is ever run without an enclosure.
+The workspace is hostile: git's configuration, the `Makefile` and every tool that builds or tests
+run a program that tries to escape. No line ever runs without an enclosure.
 """
 
 import os
@@ -20,11 +20,11 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 
 LINE_TIMEOUT_S: Final = 3.0
-"""A line that waits for something is ended."""
+"""Seconds after which a line is ended, as some lines wait for something."""
 
 PROTECTED_TEXT: Final = "what-rules-protect"
 NO_TOOLS: Final = frozenset({"bash", "sh", "env", "timeout", "time", "nohup", "xargs", "git", "cd"})
-"""What has to work for a tool to be run at all."""
+"""Programs that must stay real, so that tools can run at all."""
 
 EVIL: Final = """#!/bin/bash
 [ "$BY_ITSELF" ] && exit
@@ -45,25 +45,25 @@ exit 0
 
 
 class Line(NamedTuple):
-    """A line, and where it runs unasked."""
+    """A line, and the enclosure in which it runs unasked."""
 
     text: str
     enclosure: Enclosure
 
 
 def unasked(lines: Iterable[str]) -> list[Line]:
-    """Those of the lines that need no question where builds can be enclosed, each once."""
+    """Return the lines that need no question where builds can be enclosed, each once."""
     found: list[Line] = []
     for text in dict.fromkeys(lines):
         verdict = judge_line(text, "bash", BUILT_IN, Enclosure.BUILD)
-        # No program can be given a NUL, nor what is no Unicode.
+        # An argument of a program can contain neither NUL nor invalid Unicode.
         if verdict.action == "allow" and "\0" not in text:
             found.append(Line(text, verdict.enclosure))
     return found
 
 
 def make_hostile(jail: Jail, lines: Iterable[Line]) -> None:
-    """Let git and every program that the lines build or test with run `EVIL`."""
+    """Make git, and every program with which the lines build or test, run `EVIL`."""
     tools = jail.workspace / "tools"
     tools.mkdir()
     evil = tools / "evil"
@@ -80,14 +80,14 @@ def make_hostile(jail: Jail, lines: Iterable[Line]) -> None:
 
 
 class Watch:
-    """Runs lines in a jail and compares what there is before and after each."""
+    """Runs lines in a jail, and compares the jail's state before and after each."""
 
     def __init__(self, jail: Jail, found: SandboxSearchResult) -> None:
         self._jail, self._found = jail, found
         self._before = jail.state()
 
     async def run(self, line: Line) -> list[str]:
-        """Run a line in its enclosure; returns what it did that it may not."""
+        """Run a line in its enclosure; return its forbidden effects."""
         confined = self._jail.confined(self._found, line.enclosure)
         assert confined is not None
         assert confined.enclosure is line.enclosure
@@ -121,6 +121,6 @@ class Watch:
 
 
 def _may_build(path: str) -> bool:
-    """Whether a build may change it: what lies in the workspace and makes nobody run anything."""
+    """Whether a build may change a path: it is in the workspace, and nothing runs its content."""
     within = Path(path).parts[:2] == ("home", "w")
     return within and path != "home/w/.env" and not is_protected(path)

@@ -1,4 +1,4 @@
-"""The types of the packages `openai` and `anthropic`, as oracles for the bodies of requests."""
+"""Checks request bodies against the types of the packages `openai` and `anthropic`."""
 
 import json
 from typing import Any, Literal, Union, get_args, get_origin
@@ -14,19 +14,19 @@ RESPONSES = TypeAdapter[Any](ResponseCreateParamsStreaming)
 
 
 def check_typed(adapter: TypeAdapter[Any], body: bytes) -> None:
-    """A field that OpenAI's package does not know is not in what it makes of the body."""
+    """Check a body by OpenAI's package, which drops fields that it does not know."""
     told = json.loads(body)
     assert _exhausted(adapter.validate_python(told)) == told
 
 
 def check_messages_typed(body: bytes) -> None:
-    """The body is of the types of Anthropic's package."""
+    """Check a body against the types of Anthropic's package."""
     found = problem(json.loads(body), MessageCreateParamsStreaming)
     assert not found, found
 
 
 def problem(value: Any, kind: Any, place: str = "body") -> str:
-    """Where `value` is not of a type of the package; empty if it is, with no field beside it."""
+    """Return where `value` does not match `kind` or has an unknown field; empty if it matches."""
     if typing_extensions.is_typeddict(kind):
         return _problem_of_fields(value, kind, place)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -65,7 +65,7 @@ def _problem_of_fields(value: Any, kind: Any, place: str) -> str:
 
 
 def _exhausted(value: Any) -> Any:
-    """What the package made of a value; it validates lists only as they are read."""
+    """Read the lists in a value, since the package validates lists only as they are read."""
     if isinstance(value, dict):
         return {key: _exhausted(one) for key, one in value.items()}
     if value is None or isinstance(value, str | int | float):

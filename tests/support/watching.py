@@ -1,4 +1,4 @@
-"""What a terminal, `tiller rpc` and an editor show of one session, for comparison."""
+"""Compares what a terminal, `tiller rpc` and an editor show of one session."""
 
 import json
 from typing import Any
@@ -15,15 +15,15 @@ Shown = dict[str, list[str]]
 async def assert_all_see_the_same(
     session_id: str, attached: Client, rpc: Rpc, editor: Editor, *, typed: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """Compare them once a turn has ended; returns the events, each once and in order.
+    """Compare the three frontends after a turn; return the events, each once and in order.
 
-    `typed` is what the editor's user typed first: an editor shows that itself.
+    `typed` is the editor's first prompt, which the editor shows by itself.
     """
     await rpc.turn(session_id)
     events = rpc.events(session_id)
     await attached.until(events[-1]["seq"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-    # The terminal may have read on, to what follows the turn.
+    # The terminal may have read beyond the turn's end.
     seen = [event for event in attached.seen if event.seq <= events[-1]["seq"]]
     assert json.loads(msgspec.json.encode(seen)) == events
     shown = _shown_in(events)
@@ -33,7 +33,7 @@ async def assert_all_see_the_same(
 
 
 def _shown_in(events: list[dict[str, Any]]) -> Shown:
-    """The completed items of each kind, in order of their beginning."""
+    """Return the completed items of each kind, in the order in which they began."""
     began = [e["body"]["item"]["id"] for e in events if e["body"]["type"] == "item_started"]
     bodies = [event["body"] for event in events if event["body"]["type"] == "item_completed"]
     items = sorted((body["item"] for body in bodies), key=lambda item: began.index(item["id"]))

@@ -1,4 +1,4 @@
-"""One model request on every wire there is, checked by the rules of each (G4)."""
+"""Checks one model request on every wire by that wire's rules (G4)."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from tiller_daemon.models.dialects.openai_chat import request as openai_chat_req
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
 
 CLAUDES = ("claude-haiku-4-5", "claude-opus-4-8")
-"""One that thinks by a budget, and one that thinks by itself: their requests differ."""
+"""A model that thinks by a budget, and one that decides by itself, as their requests differ."""
 
 
 def check_on_every_wire(request: ModelRequest) -> None:

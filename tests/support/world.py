@@ -1,8 +1,8 @@
-"""A daemon's core in memory: real server, sessions, turns and policy; no socket and no thread.
+"""A daemon's core in memory: real server, sessions, turns and policy, without sockets or threads.
 
-The log is `MemoryLog`, the transport `MemoryTransport`, the model is scripted, and tools are small
-ones made here, so that a seed replays everything. `World.kill` is `kill -9`: every task is gone at
-once and only what was committed remains.
+The log is `MemoryLog`, the transport is `MemoryTransport`, the model is scripted, and the tools are
+small ones made here, so that a seed replays everything. `World.kill` acts like `kill -9`: every
+task is gone at once, and only committed events remain.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -90,9 +90,9 @@ TIMEOUT_S = 10_000.0
 
 
 class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the tools made here: how long they take, what they say, how they end.
+    """Arguments of the tools made here: their duration, output and ending.
 
-    When cancelled they end after `lingers` seconds.
+    A cancelled tool ends after `lingers` seconds.
     """
 
     seconds: float = 0.0
@@ -104,18 +104,18 @@ class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandArguments(Struct, frozen=True):
-    """Arguments of the `bash` made here: its command is a number of seconds, then what it says."""
+    """Arguments of the `bash` made here, whose command is a number of seconds, then the output."""
 
     command: str
     timeout_s: float = 120.0
 
 
 class Span(NamedTuple):
-    """A call of a tool made here that has ended.
+    """A finished call to a tool made here.
 
-    `began` and `ended` count beginnings and ends of all calls, so that two at the same instant have
-    an order; `head` is the last event of its session that was in the log when it began. `times` are
-    when it began and ended by the clock.
+    `began` and `ended` number the beginnings and ends of all calls, so that two at the same instant
+    have an order. `head` is the session's last event in the log when the call began. `times` are
+    the clock's times of beginning and end.
     """
 
     session_id: str
@@ -129,7 +129,7 @@ class Span(NamedTuple):
 
 @dataclass
 class Usage:
-    """What the tools made here do: `running` is by call id, and says in which session."""
+    """Records the calls to the tools made here; `running` maps call ids to sessions."""
 
     spans: list[Span] = field(default_factory=list)
     running: dict[str, str] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Usage:
     changes: int = 0
 
     def count(self) -> int:
-        """The number of this beginning or end."""
+        """Return the number of this beginning or end."""
         self.changes += 1
         return self.changes
 
@@ -146,7 +146,7 @@ Run = Callable[[PauseArguments, ToolEnvironment], Awaitable[ToolResult]]
 
 
 def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
-    """`look` only reads, `change` writes, `guarded` writes and asks first."""
+    """Make the tools: `look` only reads, `change` writes, `guarded` writes and asks first."""
 
     def runner(name: str, effect: str) -> Run:
         async def run(arguments: PauseArguments, environment: ToolEnvironment) -> ToolResult:
@@ -215,9 +215,9 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
 
 @dataclass
 class RecordingModel:
-    """Passes requests on to `inner` and keeps them: those for a title apart from a turn's.
+    """Passes requests on to `inner`, and keeps requests for titles apart from those of turns.
 
-    `cut` are those that were given up before they had ended, and when.
+    `cut` holds requests that were cancelled before they ended, with the time.
     """
 
     inner: ModelClient
@@ -249,7 +249,7 @@ class World:
         self.scripts = dict(scripts)
         self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
         self.clock_jumps_s = 0.0
-        """How far the clock on the wall was set."""
+        """By how many seconds the wall clock was set."""
         self.configuration = Configuration(
             model=f"scripted/{next(iter(scripts))}",
             permissions=(_allow("test_change"),),
@@ -294,7 +294,7 @@ class World:
         return world
 
     async def boot(self, nursery: trio.Nursery) -> None:
-        """Start the daemon's core on the log there is; returns when it serves or is `gone`."""
+        """Start the daemon's core on the existing log; return when it serves or is `gone`."""
         self.scope, self.gone = trio.CancelScope(), trio.Event()
         self.transport = MemoryTransport()
         self.search = SearchableSessions(self.log, self.index, _at_once)
@@ -349,15 +349,15 @@ class World:
         await nursery.start(self._run)
 
     async def kill(self) -> None:
-        """Kill the daemon: nothing is closed, nothing is told. Returns when it is `gone`."""
+        """Kill the daemon, which closes and announces nothing; return when it is `gone`."""
         self._die()
         await self.gone.wait()
 
     def kill_at_commit(self, number: int, *, durable: bool) -> None:
         """Kill the daemon at its `number`-th commit from now, the next being 1.
 
-        With `durable` what was committed is in the log and nobody has heard of it; without, it is
-        not there. The commits of a recovery count as well.
+        With `durable` the commit is in the log, but nobody has heard of it; without, the commit is
+        lost. The commits of a recovery count as well.
         """
         self.commits_left, self.dies_before_commit = number, not durable
 
@@ -369,7 +369,7 @@ class World:
         return decode_answer(await self.transport.ask(encode_submission(submission)))
 
     async def must(self, op: AnyOp, submission_id: str | None = None) -> AnyResult | None:
-        """Send a submission that must be accepted; returns its result."""
+        """Send a submission that must be accepted; return its result."""
         answer = await self.ask(op, submission_id)
         assert isinstance(answer, Accepted), answer
         return answer.result
@@ -381,7 +381,7 @@ class World:
         return answer
 
     def trust(self) -> None:
-        """Trust what the workspace brings as it is now."""
+        """Trust the workspace's files that need trust, in their current state."""
         self.projects.trust(self.workspace, self.projects.inspect(self.workspace).digest)
 
     async def session(self, script: str | None = None, **settings: Any) -> str:
@@ -397,14 +397,14 @@ class World:
         return await self.must(UserInput(session_id, text, **fields))
 
     async def events(self, session_id: str) -> list[Event]:
-        """All events of the log."""
+        """Return all events of a session in the log."""
         bodies = await self.log.events(session_id, 0, 10**9, 2**60)
         return [decode_event(body) for body in bodies]
 
     async def until(
         self, session_id: str, wanted: Callable[[Event], bool], count: int = 1
     ) -> Event:
-        """Wait until `count` published events are wanted ones; returns the last of them."""
+        """Wait until `count` wanted events are published; return the last of them."""
         with trio.fail_after(TIMEOUT_S):
             while True:
                 found = [e for e in self.published.get(session_id, []) if wanted(e)]
@@ -417,7 +417,7 @@ class World:
         return await self.until(session_id, lambda e: isinstance(e.body, kind), count)
 
     async def ended(self, session_id: str, count: int = 1) -> TurnEnded:
-        """Wait until `count` turns have ended and the session is idle; returns the last ending."""
+        """Wait until `count` turns have ended and the session is idle; return the last ending."""
         event = await self.until_body(session_id, TurnEnded, count)
         await self.until(
             session_id,
@@ -427,7 +427,7 @@ class World:
         return event.body
 
     def new_id(self) -> str:
-        """A ULID from the seed."""
+        """Return a new ULID, made from the seed."""
         time_ms = int(trio.current_time() * 1000)
         return self._ulids.make(time_ms, self.random.randbytes(ULID_RANDOM_BYTES))
 

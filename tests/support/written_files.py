@@ -26,7 +26,7 @@ WAYS: Final = ("edit", "edit but for white space", "apply_patch", "write")
 
 
 class Written(NamedTuple):
-    """An encoding as these files use it: the mark, Python's codec, and what lines are made of."""
+    """An encoding for these files: byte order mark, Python's codec, and the content of lines."""
 
     name: str
     mark: bytes
@@ -37,7 +37,7 @@ class Written(NamedTuple):
 PLAIN: Final = ("a", "é", "ß", " ", "\t", "x = 1")
 WIDE: Final = (*PLAIN, "→", "\U0001f600", "\ufeff", "\u2028", "\x85", "\x0c")
 BYTES: Final = ("a", " ", "\t", "x = 1", "\xf6", "\xf8", "\xff", "\x80", "\x81", "\x93", "\x9d")
-"""No two of them, one behind the other, are UTF-8 by chance."""
+"""Pieces of lines, no two of which in a row are UTF-8 by chance."""
 
 ENCODINGS: Final = (
     Written("utf-8", b"", "utf-8", WIDE),
@@ -48,11 +48,11 @@ ENCODINGS: Final = (
     Written("windows-1252", b"", "latin-1", BYTES),
 )
 STRAYS_MAX: Final = 9
-"""More of them beside one `é` would make the file one in Windows-1252."""
+"""Most stray bytes beside one `é`; with more, the file would count as Windows-1252."""
 
 
 class Case(NamedTuple):
-    """A file as lines with their ends, and what becomes of the line at `place`."""
+    """A file as lines with their line ends, and the change to the line at `place`."""
 
     encoding: Written
     lines: tuple[tuple[str, str], ...]
@@ -66,7 +66,7 @@ class Case(NamedTuple):
         return self.encoding.mark + b"".join(self.encode(line + end) for line, end in self.lines)
 
     def changed(self) -> bytes:
-        """The bytes that are to be there afterwards."""
+        """The bytes that the file must have afterwards."""
         before = b"".join(self.encode(line + end) for line, end in self.lines[: self.place])
         after = b"".join(self.encode(line + end) for line, end in self.lines[self.place + 1 :])
         end = self.lines[self.place][1]
@@ -74,14 +74,14 @@ class Case(NamedTuple):
         return self.encoding.mark + before + self.encode(between.join(self.new) + end) + after
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a text in the file."""
+        """Encode a text as in the file."""
         wide = self.encoding.codec.startswith("utf-16")
         return text.encode(self.encoding.codec, "surrogatepass" if wide else "surrogateescape")
 
 
 @st.composite
 def case(draw: st.DrawFn) -> Case:
-    """Any of them."""
+    """Draw any case."""
     encoding = draw(st.sampled_from(ENCODINGS))
     style = draw(st.sampled_from(sorted(ENDS)))
     pieces = [*encoding.pieces, *(["\r"] if style == "with CR" else [])]
@@ -90,7 +90,7 @@ def case(draw: st.DrawFn) -> Case:
     lines: list[str] = []
     for text in texts:
         strays += sum("\udc80" <= letter <= "\udcff" for letter in text)
-        # A CR at the end of a line would be a part of its end, a mark at the beginning the file's.
+        # A final CR would belong to the line end, and an initial mark to the file.
         lines.append(text.rstrip("\r").lstrip("\ufeff") if strays <= STRAYS_MAX else "a")
     place = draw(st.integers(0, len(lines)))
     lines.insert(place, OLD)
@@ -104,7 +104,7 @@ def case(draw: st.DrawFn) -> Case:
 
 
 def meet(one: Case, root: Path) -> None:
-    """Change the line, and look at all bytes and the mode."""
+    """Change the line, and check all bytes and the mode."""
     work = root / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -127,7 +127,7 @@ def meet(one: Case, root: Path) -> None:
 
 
 def meet_write(one: Case, work: Path, seen: FileVersions) -> None:
-    """Write the whole file anew: the encoding stays, and CRLF if there was nothing else."""
+    """Rewrite the file: it keeps its encoding, and CRLF if it has no other line ends."""
     content = "\n".join(one.new)
     said = said_by(WRITE, {"path": "f", "content": content}, work, seen)
     text = "".join(line + end for line, end in one.lines)
@@ -138,7 +138,7 @@ def meet_write(one: Case, work: Path, seen: FileVersions) -> None:
 
 
 def meet_refusal(work: Path, seen: FileVersions) -> None:
-    """What the encoding has not is refused in a sentence, and the file is left alone."""
+    """Write a character that the encoding lacks: a sentence refuses it, and the file stays."""
     before = (work / "f").read_bytes()
     try:
         said_by(EDIT, {"path": "f", "old": OLD, "new": "→"}, work, seen)
@@ -151,7 +151,7 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
 
 
 def said_by(tool: Tool, given: dict[str, str], work: Path, seen: FileVersions) -> str:
-    """Call a tool; what it says, all of which can be sent."""
+    """Call a tool and return its output, all of which can be sent."""
     result = call(tool, given, work, seen)
     assert f"{result.output}{result.diff}".encode()
     return result.output

@@ -32,7 +32,7 @@ LIVE_CHARS_MAX = 100_000
 
 
 class _Nothing(Any):
-    """The background of a bench: there is no session that could own a command."""
+    """The background of a bench, which has no session that could own a command."""
 
     def __getattr__(self, name: str):
         raise ToolFailure("a bench has no background")
@@ -69,7 +69,7 @@ class Bench:
         return await self.call_as_judged(name, self.requirements(name, **arguments), **arguments)
 
     async def call_as_judged(self, name: str, requirements: tuple[Requirement, ...], **arguments):
-        """Call a tool of which was judged what it needed then."""
+        """Call a tool with the requirements that were judged earlier."""
         tool = self._tool(name)
         assert isinstance(tool.arguments, type)
         return await tool.run(tool.arguments(**arguments), self._environment(requirements))
@@ -123,7 +123,7 @@ class Bench:
         raise ToolFailure("nobody works for the bench")
 
     async def _output(self, piece: str) -> None:
-        # The dispatcher, too, shows only the beginning of a flood.
+        # The dispatcher also shows only the beginning of a flood.
         self.live += piece[: LIVE_CHARS_MAX - len(self.live)]
         self._news.set()
         self._news = trio.Event()
@@ -136,5 +136,5 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture(scope="session")
 def bench_in() -> type[Bench]:
-    """Makes benches, in directories of their own."""
+    """Return the class that makes benches, each in its own directory."""
     return Bench

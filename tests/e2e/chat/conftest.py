@@ -14,7 +14,7 @@ Opens = Callable[..., ChatTerminal]
 
 @pytest.fixture
 def opens(daemon: Daemon, workspace: Path) -> Generator[Opens]:
-    """Opens a chat in the workspace, with a model and further arguments."""
+    """Yield a function that opens a chat in the workspace, with a model and further arguments."""
     opened: list[ChatTerminal] = []
 
     def start(*arguments: str, daemon: Daemon = daemon, **more: Any) -> ChatTerminal:

@@ -1,4 +1,4 @@
-"""`tiller chat`: what a person sees and types, on a real terminal with the real daemon."""
+"""What a person sees and types in `tiller chat`, on a real terminal with the real daemon."""
 
 import os
 import shutil
@@ -33,14 +33,14 @@ ANSWERABLE = "a letter chooses, Enter answers"
 
 
 async def newest(frontend: Frontend) -> SessionSummary:
-    """The session with the latest activity."""
+    """Return the session with the latest activity."""
     listed = await frontend.must(SessionList(limit=1))
     assert isinstance(listed, SessionListResult)
     return listed.sessions[0]
 
 
 async def write_each(chat: ChatTerminal, *texts: str) -> None:
-    """Write texts, each when the turn of the one before has ended."""
+    """Write texts, each after the previous text's turn has ended."""
     for one in texts:
         chat.press(f"{one}\r")
         await chat.shows(f"» {one}")
@@ -333,8 +333,8 @@ async def test_nothing_typed_is_lost_when_the_daemon_is_killed(
     for number in range(KILLS):
         chat.press(f"message {number} begins")
         await chat.shows(f"message {number} begins")
-        if pid := lock_holder(daemon.places.runtime):  # the chat has started it
-            with suppress(ProcessLookupError):  # it was not needed and has ended
+        if pid := lock_holder(daemon.places.runtime):  # the chat has started the daemon
+            with suppress(ProcessLookupError):  # the daemon was not needed and has ended
                 os.kill(pid, signal.SIGKILL)
         chat.press(" and ends\r")
         await chat.shows(f"» message {number} begins and ends")
@@ -373,7 +373,7 @@ async def test_frontends_see_each_other_come_and_go(
     await one.shows("also: tiller chat")
     two.press("\x04")
     assert await two.end() == 0
-    # Without this it takes until the lease has ended, which `test_followers` does by another clock.
+    # Otherwise the lease would have to expire first, which `test_followers` covers.
     daemon.restart()
     await one.until(lambda: "also: tiller chat" not in one.text)
 
@@ -381,7 +381,7 @@ async def test_frontends_see_each_other_come_and_go(
 async def test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole(
     opens: Opens, daemon: Daemon, frontend: Frontend
 ) -> None:
-    """Also the part before Python has begun, where the terminal makes newlines of Enter."""
+    """Even text typed before Python runs, when the terminal turns Enter into a newline."""
     model = daemon.script(always("Read."))
     chat = opens("-m", model)
     chat.press("first\rsec")

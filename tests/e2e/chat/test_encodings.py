@@ -1,4 +1,4 @@
-"""`tiller chat` where the terminal's encoding has few letters."""
+"""`tiller chat` on terminals whose encoding has few letters."""
 
 from collections.abc import Callable
 

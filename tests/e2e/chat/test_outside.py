@@ -1,4 +1,4 @@
-"""Other programs in the terminal of `tiller chat`, which have it to themselves."""
+"""Other programs that `tiller chat` starts have the terminal to themselves."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
 
 SPOKEN = "Said in the meantime."
 PIECES_APART = WaitPart(0.1)
-"""Time for the chat to draw, which it must not."""
+"""Time in which the chat could draw, but must not."""
 
 
 async def test_a_slow_terminal_gets_the_newest_frame_and_no_queue_of_them(

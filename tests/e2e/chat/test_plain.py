@@ -1,4 +1,4 @@
-"""`tiller chat --plain`: whole lines, each once, and everything that a session needs by typing."""
+"""`tiller chat --plain` prints whole lines, each once, and is controlled by typed commands."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -28,7 +28,7 @@ NARROW = {
     "slash": "/sessions  open another session: the…",
     "thought": "· 1 step · ",
 }
-"""What stands on a terminal of 40 columns."""
+"""Texts on a terminal of 40 columns."""
 
 Stages = Callable[..., Stage]
 
@@ -46,7 +46,7 @@ async def stages(
     tmp_path: Path,
     nursery: trio.Nursery,
 ) -> AsyncGenerator[Stages]:
-    """Makes stages, with a daemon of their own if they need one."""
+    """Yield a function that makes stages, with a separate daemon for a stage that needs one."""
     made: list[Stage] = []
 
     def make(size: tuple[int, int] = SIZES[0], *, alone: bool = False, **variables: str) -> Stage:
@@ -65,7 +65,7 @@ async def stages(
 
 @pytest.fixture(scope="module")
 def tmux() -> Generator[Tmux | None]:
-    """Where it is installed."""
+    """Yield tmux where it is installed, else None."""
     if TMUX is None:
         yield None
         return
@@ -74,13 +74,13 @@ def tmux() -> Generator[Tmux | None]:
 
 
 def visible(rows: list[list[Char]]) -> list[list[Char]]:
-    """Cells; how letters look does not count where there are none, as tmux omits blanks."""
+    """Return the cells without the style of blank cells, as tmux omits blanks."""
     look = {"fg": "default", "bold": False, "blink": False}
     return [[one._replace(**look) if one.data == " " else one for one in row] for row in rows]
 
 
 def check_in_tmux(chat: ChatTerminal, tmux: Tmux) -> None:
-    """A real terminal shows what the emulator does."""
+    """Check that a real terminal shows the same as the emulator."""
     tmux.show(chat.written, chat.size)
     assert [row.rstrip() for row in tmux.captured()] == chat.rows
     assert visible(tmux.cells(chat.size)) == visible(chat.cells)
@@ -88,7 +88,7 @@ def check_in_tmux(chat: ChatTerminal, tmux: Tmux) -> None:
 
 
 def check(chat: ChatTerminal) -> None:
-    """What holds on every screen."""
+    """Check what holds on every screen."""
     filled = [row for row in chat.rows if row]
     assert any(f" {word}" in f" {filled[-1]}" for word in ("build", "·")), "the status is last"
     editor = [number for number, row in enumerate(chat.rows) if row.startswith(PROMPT.strip())]
@@ -101,7 +101,7 @@ def check(chat: ChatTerminal) -> None:
 
 @pytest.mark.parametrize(
     ("state", "size"),
-    # All of them in both sizes take a minute more; `scripts/chat_screens.py --everything` does.
+    # All states in both sizes take a minute more; `scripts/chat_screens.py --everything` does so.
     [(state, size) for state in STATES for size in (SIZES if state.main else SIZES[:1])],
     ids=lambda one: one.name if isinstance(one, State) else f"{one[0]}x{one[1]}",
 )
@@ -202,7 +202,7 @@ async def test_that_the_daemon_is_away_is_said_as_quietly_as_the_rest(stages: St
 
 
 def colours(chat: ChatTerminal, text: str) -> set[str]:
-    """The colours of a text on the screen, behind the mark of the editor."""
+    """Return the colours of a text on the screen, after the editor's mark."""
     row = next(number for number, row in enumerate(chat.rows) if text in row)
     return {cell.fg for cell in chat.cells[row][len(PROMPT) :] if cell.data.strip()}
 

@@ -1,6 +1,6 @@
-"""What a chat has imported when it is drawn for the first time, and what is never laid out.
+"""Limits for a chat's start: its imports before the first frame, and layout that it must not do.
 
-A maximum may be raised for something that the first frame can't do without, in the same commit.
+Raise a maximum only for code that the first frame needs, and in the same commit.
 """
 
 import ast
@@ -16,7 +16,7 @@ FIRST_FRAME_MODULES_MAX = 211
 HEAVY = {"asyncio", "prompt_toolkit", "markdown_it", "pygments", "PIL", "ssl"}
 
 LAID_OUT = "Window.write_to_screen"
-"""What prompt-toolkit's renderer would call."""
+"""The method that prompt-toolkit's renderer would call."""
 
 NOTING = """
 import os, sys

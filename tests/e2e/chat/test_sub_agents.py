@@ -1,4 +1,4 @@
-"""Sub-agents in `tiller chat`: what they do now stands below the call that started them."""
+"""In `tiller chat` a sub-agent's current work is shown below the call that started it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ async def test_a_sub_agent_shows_its_calls_below_its_own_and_opens(
     chat.press("\x0f")  # Ctrl-O
     gate.open("let through")
     await chat.shows("Done.", READY)
-    # Opened, all of its calls stay below the finished one.
+    # In the opened view, all calls of the sub-agent stay below the finished call.
     assert "    ● read greeting.txt ok" in chat.text
     assert f"    ● bash {gate.command}" in chat.text
 
@@ -86,5 +86,5 @@ async def test_the_sub_agent_of_a_sub_agent_is_shown_below_it(
 
 
 def below(chat: ChatTerminal, begin: str) -> bool:
-    """Whether a row of the screen begins so."""
+    """Whether a row of the screen begins with this text."""
     return any(row.startswith(begin) for row in chat.rows)

@@ -1,4 +1,4 @@
-"""A home for each test: its own daemon, started by `tiller` itself, and none left behind."""
+"""A home for each test, with a daemon that `tiller` starts and that ends with the test."""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ __all__ = ["aimock", "aimock_process", "llama", "llmock", "llmock_process"]
 
 @pytest.fixture
 def new_home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[..., Home]]:
-    """Makes a home from the text of its `config.toml` and more variables."""
+    """Yield a function that makes a home from the text of its `config.toml` and more variables."""
     with ExitStack() as stack:
 
         def make(config: str = "", **variables: str) -> Home:

@@ -1,6 +1,6 @@
-"""A user's home and the command line in it: `tiller` as processes of their own.
+"""Runs `tiller` as separate processes in a user's home.
 
-No daemon is started here: `tiller` does that when it needs one, as on anybody's machine.
+Nothing here starts a daemon: `tiller` starts one when it needs to, as on any machine.
 """
 
 import os
@@ -31,7 +31,7 @@ OneBody = TypeVar("OneBody", bound=Body)
 
 
 class CommandResult(NamedTuple):
-    """How a `tiller` ended: its exit status, and what it wrote."""
+    """The exit status and the output of a `tiller` process."""
 
     status: int
     out: str
@@ -39,12 +39,12 @@ class CommandResult(NamedTuple):
 
     @property
     def events(self) -> list[Event]:
-        """The events of `--json`."""
+        """The events printed by `--json`."""
         return [msgspec.json.decode(line, type=Event) for line in self.out.splitlines()]
 
 
 class Running:
-    """A `tiller` that has not ended yet, as far as is known."""
+    """A `tiller` process that may still run."""
 
     def __init__(self, process: subprocess.Popen[str], complaints: Path) -> None:
         assert process.stdout
@@ -54,7 +54,7 @@ class Running:
         self._out = ""
 
     def until(self, text: str) -> None:
-        """Read its output to a line that holds `text`."""
+        """Read the output up to a line that contains `text`."""
         for line in self._stdout:
             self._out += line
             if text in line:
@@ -62,29 +62,29 @@ class Running:
         raise AssertionError(f"no {text} in {self.ended()}")
 
     def stop(self) -> None:
-        """Stop it as Ctrl-Z does, and return when it is."""
+        """Stop the process as Ctrl-Z does, and return when it has stopped."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def ended(self) -> CommandResult:
-        """Read its output to the end, and wait for its own."""
+        """Read all output, and wait for the process to end."""
         self._out += self._stdout.read()
         return CommandResult(self.process.wait(), self._out, self._complaints.read_text())
 
     def close(self) -> None:
-        """End it if it runs."""
+        """End the process if it runs."""
         self.process.kill()
         self.process.wait()
         self._stdout.close()
 
 
 class Home:
-    """A home with a configuration; `close` checks that nothing of it lives on."""
+    """A home with a configuration; `close` checks that no process is left."""
 
     def __init__(self, place: Path, config: str, variables: Mapping[str, str]) -> None:
         self.place = place
         self.directory = place
-        """Where command lines run."""
+        """The directory in which command lines run."""
         self.variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(place),
@@ -104,7 +104,7 @@ class Home:
         return self.start(*arguments).ended()
 
     def start(self, *arguments: str) -> "Running":
-        """Start a command line; what does not end by itself is ended by `close`."""
+        """Start a command line, which `close` ends if it still runs."""
         complaints = self.place / f"complaints{next(self._numbers)}"
         with complaints.open("w") as stderr:
             process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Home:
         return self._running[-1]
 
     def status(self) -> DaemonStatusResult:
-        """Figures of the daemon that lives; one is not started for this."""
+        """Return the status of the running daemon, without starting one."""
         said = self.tiller("daemon", "status", "--json")
         assert said.status == 0, said
         return msgspec.json.decode(said.out, type=DaemonStatusResult)
@@ -133,17 +133,17 @@ class Home:
 
     @property
     def daemon_output(self) -> str:
-        """What the daemon has printed."""
+        """Return the daemon's output."""
         path = self.places.state / DAEMON_OUTPUT_FILE
         return path.read_text(errors="replace") if path.exists() else ""
 
     def files_with(self, text: str) -> list[Path]:
-        """The files in this home that hold `text`; sockets hold none."""
+        """Return the files in this home that contain `text`; skip sockets."""
         files = [path for path in self.place.rglob("*") if path.is_file()]
         return [path for path in files if text.encode() in path.read_bytes()]
 
     def close(self) -> None:
-        """Stop the daemon, and look for what it and its frontends have left."""
+        """Stop the daemon, and check for leftovers of it and its frontends."""
         stopped = self.tiller("daemon", "stop")
         for running in self._running:
             running.close()
@@ -160,7 +160,7 @@ class Home:
         assert not crashes
 
     def _alive(self) -> set[int]:
-        """The daemon and its frontends; and what they started, which keeps HOME."""
+        """Return the daemon, its frontends, and their children, which have the same HOME."""
         return marked(f"HOME={self.place}")
 
 
@@ -180,7 +180,7 @@ def bodies(events: list[Event], kind: type[OneBody]) -> list[OneBody]:
 
 
 def git(repository: Path, *arguments: str) -> str:
-    """What a git command prints."""
+    """Run a git command; return its output."""
     name = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
     done = subprocess.run(
         ["git", *name, *arguments], cwd=repository, check=True, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""Several `tiller` at one session: one stopped, one late, and all of them after the daemon died."""
+"""Several `tiller` attach to one session: one stopped, one late, and all after the daemon died."""
 
 import signal
 from collections.abc import Callable
@@ -30,7 +30,7 @@ ATTACH = ("attach", "--json", "--until-idle")
 
 
 def runs(aimock: Aimock, words: str, command: str, **options: object) -> None:
-    """A turn of one command, and a long answer that comes in many pieces."""
+    """Prepare a turn with one command, and a long answer in many pieces."""
     bash = {"name": "bash", "id": f"call_{words}", "arguments": {"command": command}}
     aimock.answer({"userMessage": words, "hasToolResult": False}, {"toolCalls": [bash]})
     aimock.answer(
@@ -66,9 +66,9 @@ def test_b53_a_stopped_and_a_late_frontend_print_the_same_bytes(
 def test_b49_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_the_turn(
     home: Home, aimock: Aimock, workspace: Path
 ) -> None:
-    """G8, G11: the process of the call is gone, it is not run again, and the session goes on."""
+    """G8, G11: the call's process is gone, the call does not run again, the session continues."""
     runs(aimock, "apples", "echo $$ >> pids; touch began; sleep 1000")
-    # A process in a sandbox does not know what it is called outside.
+    # A process in a sandbox does not know its pid outside.
     options = ("--approve", "always", "--sandbox", "full_access", "--json")
     turn = home.start("exec", "-C", str(workspace), *options, "apples")
     wait_for(workspace / "began")

@@ -1,4 +1,4 @@
-"""`tiller exec` as a person would use it, against a fake provider of another hand."""
+"""`tiller exec` as a person would use it, against a third-party fake provider."""
 
 import json
 from collections.abc import Callable
@@ -31,12 +31,12 @@ SAID = "Fixed: add() now adds. 😀"
 
 @pytest.fixture(autouse=True)
 def title(aimock: Aimock) -> None:
-    """The side request for a title has an answer of its own, so that it takes no other's."""
+    """Give title requests their own answer, so that they use up no other answer."""
     aimock.answer({"systemMessage": "name sessions"}, {"content": "A title"})
 
 
 def asked(aimock: Aimock) -> list[list[dict[str, Any]]]:
-    """The messages of each request of a turn; one for a title has no tools."""
+    """Return the messages of each turn request; title requests, without tools, are left out."""
     bodies = [entry["body"] for entry in aimock.journal()]
     return [body["messages"] for body in bodies if body.get("tools")]
 
@@ -74,9 +74,9 @@ def plan_a_repair(aimock: Aimock) -> list[str]:
 def test_a_repair_of_several_calls_changes_the_repository_and_nothing_else(
     new_home: Callable[..., Home], aimock: Aimock, project: Path, api: str
 ) -> None:
-    """B2, G2, G4, G7: as events, in the repository, and as the provider was asked.
+    """B2, G2, G4, G7: checked in the events, in the repository, and in the provider's requests.
 
-    It keeps what it was asked in the form of Chat, whatever the wire was.
+    The provider keeps its requests in the form of Chat Completions, whatever the wire was.
     """
     home = new_home(config_for(aimock, api), PEER_KEY=KEY)
     ids = plan_a_repair(aimock)
@@ -172,7 +172,7 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
 def test_a_refused_key_is_one_sentence_that_names_its_variable(
     home: Home, aimock: Aimock, project: Path
 ) -> None:
-    """B46, G13: no retry; and the key that the server repeats is not repeated."""
+    """B46, G13: no retry; and tiller does not repeat the key that the server repeats."""
     error = {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}
     aimock.answer({"userMessage": "hello"}, {"error": error, "status": 401})
     said = home.tiller("exec", "-C", str(project), "hello")
@@ -201,7 +201,7 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_sent(
 def test_g13_the_key_reaches_the_provider_and_nothing_else(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
-    """Not the log, events, output, spill files, arguments, nor a command's environment."""
+    """Nothing else: log, events, output, spill files, arguments, or a command's environment."""
     home = new_home(
         f'env_keep = ["PLAIN", "CURL_OPTIONS"]\n{config_for(aimock)}',
         PEER_KEY=KEY,

@@ -31,7 +31,7 @@ wires = pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anth
 TOKENS = 24
 TOKENS_ENDLESS = 3000
 ENDLESS = "Count from 1 to 1000 in words."
-"""The answer takes longer than an interrupt."""
+"""A prompt whose answer takes longer than an interrupt."""
 
 
 @wires
@@ -40,7 +40,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS))
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    # The model rarely comes to an end by itself; then it is asked twice to go on.
+    # The model rarely ends by itself; otherwise it is asked twice to continue.
     assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)

@@ -1,4 +1,4 @@
-"""`tiller exec` against a provider that fails on purpose and judges how its client took it."""
+"""`tiller exec` against a provider that fails on purpose and judges how its client coped."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ here is one of the turn."""
 
 WIRES = ("openai_chat", "openai_responses", "anthropic_messages")
 RACES = {"malformed_chunk_ignored"}
-"""What it finds when all was sent before it saw that the client had gone, which it did at once."""
+"""Findings of a provider that sent everything before it saw that the client had left."""
 
 SAID = "one two three four five six"
 
@@ -41,7 +41,7 @@ Making = Callable[[str], Home]
 
 @pytest.fixture
 def home(new_home: Callable[..., Home], llmock: Llmock) -> Making:
-    """A home whose provider speaks this wire."""
+    """Return a function that makes a home whose provider speaks the given wire."""
 
     def make(api: str) -> Home:
         url = llmock.anthropic_base_url if api == "anthropic_messages" else llmock.base_url
@@ -57,7 +57,7 @@ def home(new_home: Callable[..., Home], llmock: Llmock) -> Making:
 def test_a_stream_that_fails_is_asked_for_again_and_the_turn_completes(
     home: Making, llmock: Llmock, workspace: Path, api: str, fault: str
 ) -> None:
-    """B47: what was said before the fault is void; a pause alone costs nothing."""
+    """B47: text before the fault is discarded; a pause alone has no effect."""
     llmock.behave("reply", text=SAID, times=9)
     llmock.behave("stream_fault", kind=fault, after_chunks=4, stall_seconds=0.3)
     said = home(api).tiller("exec", "-C", str(workspace), "--json", "count")
@@ -80,7 +80,7 @@ def test_a_stream_that_fails_is_asked_for_again_and_the_turn_completes(
 def test_a_limit_with_retry_after_is_waited_for(
     home: Making, llmock: Llmock, workspace: Path, api: str
 ) -> None:
-    """B46: it sees whether the wait was as long as it asked for."""
+    """B46: the provider sees whether the wait was as long as requested."""
     llmock.behave("fail", status=429, retry_after=1)
     llmock.behave("reply", text=SAID)
     said = home(api).tiller("exec", "-C", str(workspace), "count")
@@ -94,7 +94,7 @@ def test_a_limit_with_retry_after_is_waited_for(
 def test_a_broken_call_is_told_to_the_model_and_the_turn_goes_on(
     home: Making, llmock: Llmock, workspace: Path, api: str, fault: str
 ) -> None:
-    """B5, B6, G4: the next request holds the call in a form that the provider takes."""
+    """B5, B6, G4: the next request has the call in a form that the provider accepts."""
     llmock.behave("tool_fault", kind=fault)
     said = home(api).tiller("exec", "-C", str(workspace), "--json", "look")
     assert said.status == 0, said

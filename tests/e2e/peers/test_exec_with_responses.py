@@ -1,4 +1,4 @@
-"""`tiller exec` over the Responses wire, with a fake provider of another hand and a real model."""
+"""`tiller exec` over the Responses wire, with a third-party fake provider and a real model."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def new_llama_home(new_home: Callable[..., Home], llama: Llama, tokens: int) -> 
 
 
 def asked(aimock: Aimock) -> list[dict[str, Any]]:
-    """The requests of turns; one for a title has no tools."""
+    """Return the requests of turns; title requests, without tools, are left out."""
     return [entry["body"] for entry in aimock.journal() if entry["body"].get("tools")]
 
 
@@ -54,7 +54,7 @@ def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
 
 
 def test_a_repair_with_thinking_that_goes_back(home: Home, aimock: Aimock, project: Path) -> None:
-    """B2, G2, G4, G7: as events, in the repository, and as the provider was asked."""
+    """B2, G2, G4, G7: checked in the events, in the repository, and in the provider's requests."""
     looks = [call("read", "call_read", path="add.py"), call("grep", "call_grep", pattern="hello")]
     edit = call("edit", "call_edit", path="add.py", old="a - b", new="a + b")
     aimock.answer(
@@ -102,7 +102,7 @@ def test_a_repair_with_thinking_that_goes_back(home: Home, aimock: Aimock, proje
 def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     new_home: Callable[..., Home], llmock: Llmock, project: Path
 ) -> None:
-    """B46, B47: and the server, which watches its client, has nothing against it."""
+    """B46, B47: the server, which watches its client, reports no problem."""
     config = CONFIG.format(url=llmock.base_url, model="gpt-5", window=99_000, tokens=99)
     home = new_home('small_model = "peer/titles"\n' + config)
     llmock.behave("reply", text="one two three four five six", times=None)
@@ -126,7 +126,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_llama_home(new_home, llama, TOKENS)
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    # The model rarely comes to an end by itself; then it is asked twice to go on.
+    # The model rarely ends by itself; otherwise it is asked twice to continue.
     assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)

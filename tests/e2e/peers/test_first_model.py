@@ -1,4 +1,4 @@
-"""A fresh install: no configuration, no key; a model server on this machine is found by itself."""
+"""A fresh install without configuration and key finds a model server on this machine."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture
 async def listener() -> AsyncGenerator[trio.socket.SocketType]:
-    """Ollama's port, held and not yet listened on: whoever asks is refused."""
+    """Yield a socket bound to Ollama's port, which refuses connections until it listens."""
     address = urlsplit(LOCAL_ENDPOINTS[0][1])
     one = trio.socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +57,7 @@ async def test_without_any_model_three_ways_to_get_one_are_named_and_the_second_
 
 
 async def _hand_on(url: str, client: trio.SocketStream) -> None:
-    """Hand a connection on to the server at `url`, until either side has ended."""
+    """Forward a connection to the server at `url` until either side has ended."""
     address = urlsplit(url)
     server = await trio.open_tcp_stream(address.hostname or "", address.port or 0)
     async with client, server, trio.open_nursery() as nursery:

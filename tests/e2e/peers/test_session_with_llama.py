@@ -16,14 +16,14 @@ from tiller_protocol.settings import TurnOverrides
 pytestmark = pytest.mark.peer
 
 ENDINGS = ("completed", "limit_reached")
-"""The model seldom comes to an end by itself, however often it is asked to go on."""
+"""How a turn may end; the model seldom ends by itself, however often it is asked to continue."""
 
 LIMITS = {
     "openai_chat": "max_tokens",
     "openai_responses": "max_output_tokens",
     "anthropic_messages": "max_tokens",
 }
-"""What each wire calls the longest answer."""
+"""Each wire's name for the limit on output tokens."""
 
 
 @pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anthropic_messages"])

@@ -1,6 +1,6 @@
-"""What a command names that its enclosure hides is asked about first (T1, G13): it could only fail.
+"""A command that names hidden paths asks first (T1, G13), as it would fail in its enclosure.
 
-That it is hidden whatever a line says is shown in `tests/e2e/test_unasked_lines.py`.
+`tests/e2e/test_unasked_lines.py` shows that paths stay hidden whatever a line says.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ def command(text: str) -> Requirement:
 
 
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
-    """What a line needs besides, and is not simply allowed."""
+    """Return the further requirements of a line that are not simply allowed."""
     asked: dict[str, tuple[str, ...]] = {}
     for requirement in further_requirements([command(text)], workspace, lambda _: False):
         for subject in requirement.subjects:

@@ -1,6 +1,6 @@
-"""Where a command has the network: only where a rule that names it, or an answer, opened it.
+"""A command has the network only where a rule that names the command, or an answer, opens it.
 
-The sandbox here confines nothing: the tool says what it was given.
+The sandbox here confines nothing; the tool reports the enclosure that it was given.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ CALLS = 12
 
 
 async def _tell(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
-    """Say which enclosure the command got; one in it stops a line that is called so."""
+    """Report the command's enclosure; say that it stopped the command `./stopped`."""
     confined = environment.commands.confined
     if confined is None:
         return ToolResult("outside")
@@ -85,7 +85,7 @@ def requests(world: World, session_id: str) -> list[Request]:
 async def play(
     world: World, *lines: str, say: Callable[[Request], tuple[str, str]], **settings: Any
 ) -> str:
-    """Play a turn of these lines one after the other; `say` answers each request."""
+    """Play a turn that runs these lines in order; `say` answers each request."""
     world.scripts["s"] = Script((*map(bash, lines), DONE))
     session_id = await world.session(**{"approve": "ask", **settings})
     await world.say(session_id, "go")
@@ -162,7 +162,7 @@ def _answers(world: World, session_id: str) -> Iterator[tuple[str, str]]:
 
 
 def _kept(world: World, session_id: str) -> Iterator[Rule]:
-    """What the answer `always` granted."""
+    """Yield the rules that the answer `always` granted."""
     answers = dict(_answers(world, session_id))
     for one in requests(world, session_id):
         if answers.get(one.id) == "always" and one.permission == "network":
@@ -170,7 +170,7 @@ def _kept(world: World, session_id: str) -> Iterator[Rule]:
 
 
 def _is_named(line: str, rules: Sequence[Rule]) -> bool:
-    """Whether rules for the network name a command of the line, or all of them."""
+    """Whether the rules open the network for a command in the line, or for all commands."""
     texts = [command.text for command in parse(line).commands]
     allowing = [rule for rule in rules if (rule.permission, rule.action) == ("network", "allow")]
     return any(
@@ -190,7 +190,7 @@ async def test_one_question_is_about_the_command_and_the_network(world: World) -
         ("network", ("npm install *",)),
         ("bash", ("npm test *",)),
         ("network", ()),
-        # What stops it now is something else, so the next question is about all of the sandbox.
+        # Now something else stops the command, so the next question is about the whole sandbox.
         ("unsandboxed", ("npm install *", "./stopped")),
     ]
     first, second, _, stopped = calls_of(world, session_id)

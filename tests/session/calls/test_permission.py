@@ -1,4 +1,4 @@
-"""What makes a question needless that the user has been asked already."""
+"""Conditions that make an open question needless."""
 
 import pytest
 

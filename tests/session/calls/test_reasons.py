@@ -1,4 +1,4 @@
-"""Why a call may run: every allowed verdict has reasons, and they name what decided."""
+"""Every verdict that allows a call has reasons, which name the rules that decided."""
 
 from hypothesis import given
 from hypothesis import strategies as st

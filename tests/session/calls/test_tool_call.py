@@ -1,4 +1,4 @@
-"""What is told with a result, also when that is cut short."""
+"""Messages that go with a tool's result, even when an interrupt cuts them short."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tiller_daemon.tools.path_access import to_be_written
 
 
 async def test_an_interrupt_while_more_is_found_out_keeps_the_result_as_output() -> None:
-    """The file was changed: the model has to know it though the call counts as aborted."""
+    """The model must know that the file was changed, though the call counts as aborted."""
     told: list[str] = []
 
     async def output(piece: str) -> None:

@@ -1,4 +1,4 @@
-"""A world with a boss, and agents that work for it."""
+"""A world with a parent session, and sub-agents that work for it."""
 
 import pytest
 from msgspec import structs
@@ -10,7 +10,7 @@ from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
 
 @pytest.fixture
 async def start(nursery):
-    """Start a world whose user talks to the first script, and whose agents play the others."""
+    """Start a world: the user's session plays the first script, sub-agents play the others."""
 
     async def begin(
         *steps: ScriptStep, worker: tuple[ScriptStep, ...] = (), scout: tuple[ScriptStep, ...] = ()

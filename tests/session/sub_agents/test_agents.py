@@ -1,4 +1,4 @@
-"""Which agent a name means, and what a read-only one may do."""
+"""Which agent a name means, and what a read-only agent may do."""
 
 import pytest
 from msgspec import structs

@@ -134,7 +134,7 @@ async def test_its_user_ends_it_like_a_background_command(autojump_clock, start)
     await ended_in_background(world, boss)
     now = await snapshot(world, boss)
     assert (entry(now).state, entry(now).exit_status) == ("killed", None)
-    # It starts no turn, but the next one knows.
+    # The report starts no turn, but the next turn has it.
     notice = of_kind(Notice, now.items[-1])
     assert (notice.code, child in notice.text) == ("background_ended", True)
     assert now.turn is None
@@ -389,6 +389,6 @@ async def test_its_model_asks_how_far_it_is_and_ends_it(autojump_clock, start, w
     assert any("t1 works, after 0 steps" in output for output in outputs)
     assert any("t1 was ended" in output for output in outputs)
     assert entry(now).state == "killed"
-    # The result said it, so nothing else does.
+    # The result has the report already, so no notice repeats it.
     assert reports(now) == []
     assert not any(isinstance(item, Notice) for item in now.items)

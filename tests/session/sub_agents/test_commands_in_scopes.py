@@ -1,6 +1,6 @@
-"""Commands under the limits of tasks: what their enclosure can write, and where none may run.
+"""Commands within the limits of tasks: what they can write, and where no command may run.
 
-The sandbox here confines nothing: the tool notes what it was given.
+The sandbox here confines nothing; the tool records the enclosure that it was given.
 """
 
 import subprocess
@@ -32,7 +32,7 @@ HANGS = ScriptStep(parts=(HangPart(),))
 
 
 class Played:
-    """A world that has played a turn: its calls in all sessions, and what commands were given."""
+    """A world that has played a turn: its calls in all sessions, and its commands' enclosures."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -68,7 +68,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def play(nursery: trio.Nursery, workspace: Path) -> AsyncGenerator[Play]:
-    """Plays a turn in the workspace; rules allow everything."""
+    """Yield a function that plays a turn in the workspace; rules allow everything."""
 
     async def play(
         *steps: ScriptStep,

@@ -1,4 +1,4 @@
-"""Several calls of one response that resume the same sub-agent: it does one task at a time."""
+"""Several calls in one response resume the same sub-agent, which does one task at a time."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ TASKS = st.lists(
     min_size=1,
     max_size=5,
 )
-"""Of each call the agent, which child it resumes, and whether it does so in the background."""
+"""For each call: the agent, the child to resume, and whether it runs in the background."""
 
 
 def agent_named(name: str) -> Agent:
@@ -72,7 +72,7 @@ async def play(tasks: list[tuple[str, int, bool]]) -> None:
 async def check(
     world: World, boss: str, children: list[str], tasks: list[tuple[str, int, bool]]
 ) -> None:
-    """Each call was done or refused with the reason, and no two were done at the same time."""
+    """Check that each call was done or refused with the reason, and that no two overlapped."""
     answered = task_calls(world, boss)[2:]
     assert len(answered) == len(tasks)
     done: dict[str, int] = dict.fromkeys(children, 0)

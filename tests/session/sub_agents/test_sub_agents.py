@@ -1,4 +1,4 @@
-"""Sub-agents in memory: a call of `task` is a session of its own, tied to the call both ways."""
+"""Sub-agents in memory: a `task` call has its own session, and the two refer to each other."""
 
 import pytest
 import trio
@@ -176,7 +176,7 @@ async def test_what_a_sub_agent_spends_is_counted_where_it_works_for(autojump_cl
     assert now.usage.input_tokens == 300
     assert ended.usage.input_tokens == 300
     assert now.delegated_steps == 2
-    # What fills the boss's own window is its own business.
+    # The content of the parent's own window does not count here.
     assert now.context_tokens <= 110
 
 
@@ -372,7 +372,7 @@ async def test_a_budget_passes_down_and_what_is_beside_counts(autojump_clock, st
     ended = await world.ended(boss)
     assert ended.outcome in ("completed", "limit_reached")
     now = await snapshot(world, boss)
-    # A request on its way is not counted yet: each of the three may make one too many.
+    # A request on its way is not counted yet, so each of the three may make one too many.
     assert now.steps + now.delegated_steps <= 8 + 3
     for child in await sub_agents(world, boss):
         assert (await world.until_body(child, TurnEnded)).body.outcome == "limit_reached"

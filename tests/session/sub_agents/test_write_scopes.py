@@ -1,4 +1,4 @@
-"""Tasks that declare what they may change: which work at the same time, and what is refused."""
+"""Tasks that declare the paths they may change: which run in parallel, and what is refused."""
 
 from functools import partial
 from itertools import combinations
@@ -35,7 +35,7 @@ def writing(paths: list[str], agent: str = "worker", **more: object) -> CallPart
 
 
 def groups_of(tasks: list[list[str]]) -> int:
-    """How many groups in a row the tasks make: those that can work beside each other."""
+    """Count the groups that run one after another; the tasks of a group run in parallel."""
     groups: list[list[list[str]]] = []
     for paths in tasks:
         names = [path.replace("./b/../", "").casefold() for path in paths]

@@ -1,4 +1,4 @@
-"""States in which a person is asked something."""
+"""States in which the chat asks a question."""
 
 from e2e.words import bash, read
 from support.screens.reading import EDIT

@@ -1,4 +1,4 @@
-"""Draws what stands on a terminal, in a palette, as a picture of few colours."""
+"""Draws the screen of a terminal in a palette, as a picture with few colours."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,35 +10,35 @@ from pyte.screens import Char
 FONT_SIZE = 15
 CELL_WIDTH, CELL_HEIGHT = 9, 19
 MARGIN = 12
-"""Pixels, like those above."""
+"""The margin in pixels; the sizes above are in pixels, too."""
 
 COLOURS_MAX = 128
-"""Of a picture: enough for smooth letters, and few enough for a small file."""
+"""Colours in a picture: enough for smooth letters, few enough for a small file."""
 
 FAINT = 0.6
-"""How much of the colour of faint text is its own; the rest is that of the background."""
+"""The share of its own colour in faint text; the rest is the background's."""
 
 FONTS = ("DejaVuSansMono", "DejaVuSansMono", "DejaVuSans", "DroidSansFallbackFull")
-"""Where a character is looked for, in this order; bold or slanted in the first one."""
+"""Fonts to search for a character, in order; only the first has bold and slanted letters."""
 
 MISSING = "\uffff"
-"""No font has it."""
+"""A character that no font has."""
 
 PACKAGES = "fonts-dejavu-core, fonts-dejavu-extra and fonts-droid-fallback"
 
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
-"""What pyte calls the colours 0 to 7; those from 8 on are bright ones."""
+"""pyte's names of the colours 0 to 7; colours from 8 on are their bright versions."""
 
 
 class Palette(NamedTuple):
     """The colours of a terminal, as red, green and blue in hexadecimal."""
 
     theme: str
-    """What `TILLER_THEME` is in it."""
+    """The value of `TILLER_THEME` for this palette."""
     text: str
     background: str
     sixteen: str
-    """Its sixteen colours, separated by blanks."""
+    """The sixteen colours, separated by blanks."""
 
 
 PALETTES = (
@@ -57,7 +57,7 @@ PALETTES = (
         " 666666 cd3131 14ce14 b5ba00 0451a5 bc05bc 0598bc a5a5a5",
     ),
 )
-"""Those of the terminal of VS Code."""
+"""The palettes of VS Code's terminal."""
 
 Colour = tuple[int, int, int]
 
@@ -69,13 +69,13 @@ class MissingFont(Exception):
 def draw(
     rows: Sequence[Sequence[Char]], cursor: tuple[int, int] | None, palette: Palette
 ) -> Image.Image:
-    """The picture of a terminal; raises `MissingFont`."""
+    """Draw the picture of a terminal; may raise `MissingFont`."""
     size = len(rows[0]) * CELL_WIDTH + 2 * MARGIN, len(rows) * CELL_HEIGHT + 2 * MARGIN
     image = Image.new("RGB", size, _rgb(palette.background))
     drawing = ImageDraw.Draw(image)
     for y, row in enumerate(rows):
         for x, cell in enumerate(row):
-            if cell.data:  # a wide character has drawn the cell behind it
+            if cell.data:  # a wide character has drawn this cell as well
                 is_wide = x + 1 < len(row) and not row[x + 1].data
                 _draw_cell(drawing, (x, y), cell, 1 + is_wide, palette, is_cursor=cursor == (y, x))
     return image.quantize(COLOURS_MAX, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
@@ -92,7 +92,7 @@ def _draw_cell(
 ) -> None:
     text = _colour(cell.fg, palette, palette.text)
     behind = _colour(cell.bg, palette, palette.background)
-    if cell.blink:  # it stands for faint text
+    if cell.blink:  # blinking stands for faint text
         text = _mixed(text, behind, FAINT)
     if cell.reverse != is_cursor:
         text, behind = behind, text
@@ -113,7 +113,7 @@ def _draw_cell(
 
 @cache
 def _font(character: str, *, bold: bool, slanted: bool) -> ImageFont.FreeTypeFont:
-    """The first font that has a character."""
+    """Return the first font that has a character."""
     style = ("Bold" if bold else "") + ("Oblique" if slanted else "")
     names = (f"{FONTS[0]}-{style}" if style else FONTS[0], *FONTS[1:])
     fonts = [_loaded(name) for name in names]
@@ -129,7 +129,7 @@ def _loaded(name: str) -> ImageFont.FreeTypeFont:
 
 
 def _has(font: ImageFont.FreeTypeFont, character: str) -> bool:
-    """Whether a font draws something else than the box of a missing character."""
+    """Whether a font has a character and does not draw the box of a missing one."""
     drawn: list[bytes] = []
     for one in (character[0], MISSING):
         image = Image.new("1", (3 * FONT_SIZE, 3 * FONT_SIZE))
@@ -139,7 +139,7 @@ def _has(font: ImageFont.FreeTypeFont, character: str) -> bool:
 
 
 def _colour(name: str, palette: Palette, default: str) -> Colour:
-    """A colour as pyte names it: `default`, one of sixteen, or in hexadecimal."""
+    """Convert a colour as pyte names it: `default`, one of sixteen, or hexadecimal."""
     if name == "default":
         return _rgb(default)
     base = name.removeprefix("bright")

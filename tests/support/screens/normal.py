@@ -1,4 +1,4 @@
-"""Makes screens of the same state the same: without the times and paths of this run."""
+"""Makes all screens of a state equal by replacing the times and paths of a run."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pyte.screens import Char
 DURATION = r"(?:\d+ min \d+ s|\d+(?:\.\d+)? m?s)(?![\w.])"
 
 BARS = ("━" * 16, "━" * 9 + "┄" * 7, "━" + "┄" * 15)
-"""When calls ran side by side, one for each of them."""
+"""The bars that show when parallel calls ran, one bar for each call."""
 
 _TIMES = (
     (re.compile(rf"(?<=working ){DURATION}"), "8.1 s"),
@@ -26,7 +26,7 @@ _BAR = re.compile(f"[━┄]{{{len(BARS[0])}}}")
 
 
 def normalised(rows: Sequence[Sequence[Char]], workspace: str, shown_as: str) -> list[list[Char]]:
-    """The cells with other times, and with another path of the workspace, which is as long."""
+    """Return the cells with times replaced, and with another workspace path of the same length."""
     assert len(workspace) == len(shown_as)
     changes = [(re.compile(re.escape(workspace)), shown_as), *_TIMES]
     bars = iter(BARS)
@@ -42,12 +42,12 @@ def normalised(rows: Sequence[Sequence[Char]], workspace: str, shown_as: str) ->
 
 
 def _text(cells: Sequence[Char]) -> str:
-    """One character for each cell."""
+    """Return one character for each cell."""
     return "".join(cell.data[:1] or "\0" for cell in cells)
 
 
 def _replaced(cells: list[Char], pattern: re.Pattern[str], text: str) -> list[Char]:
-    """The first match replaced; the row stays as long as it is, and so does what stands apart."""
+    """Replace the first match; keep the length of the row and the place of its separate parts."""
     found = pattern.search(_text(cells))
     if found is None or found[0] == text:
         return cells
@@ -63,7 +63,7 @@ def _replaced(cells: list[Char], pattern: re.Pattern[str], text: str) -> list[Ch
 
 
 def _barred(cells: list[Char], bar: str) -> list[Char]:
-    """A row with another bar, in the colours of its characters."""
+    """Return a row with another bar, whose characters have their usual colours."""
     found = _BAR.search(_text(cells))
     assert found
     colours = {cell.data: cell.fg for cell in cells[found.start() : found.end()]}

@@ -1,6 +1,6 @@
-"""Where states of `tiller chat` are played: a scripted model, a repository, a terminal.
+"""A stage that plays states of `tiller chat`: a scripted model, a repository, a terminal.
 
-Tests look at what stands on the terminal in the end, and `scripts/chat_screens.py` draws it.
+Tests look at the final screen, and `scripts/chat_screens.py` draws it.
 """
 
 import subprocess
@@ -80,7 +80,7 @@ GIT = ("git", "-c", "user.name=Ann", "-c", "user.email=ann@example.invalid", "-c
 
 
 class Stage:
-    """Plays states, one after another, each in a chat of its own; the caller closes it."""
+    """Plays states, one after another, each in a new chat; the caller closes the stage."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Stage:
 
     @property
     def columns(self) -> int:
-        """Of the terminal."""
+        """The columns of the terminal."""
         return self.size[0]
 
     @property
     def shown(self) -> ChatTerminal:
-        """The chat that is looked at."""
+        """The chat to look at."""
         return self.chats[-1]
 
     async def chat(
@@ -114,7 +114,7 @@ class Stage:
         side_steps: dict[str, ScriptStep] | None = None,
         **variables: Any,
     ) -> ChatTerminal:
-        """Open a new session whose model says this; returns when it can be typed into."""
+        """Open a new session whose model says this; return when the chat accepts input."""
         self.daemon.play(MODEL, *steps, **(side_steps or {}))
         chat = self.open("chat", "-C", str(self.workspace), *arguments, **variables)
         await chat.sees(READY, f"{MODEL} · build")
@@ -133,12 +133,12 @@ class Stage:
         return chat
 
     def gate(self, name: str = "gate") -> Gate:
-        """A place in the workspace where a command waits."""
+        """Return a gate in the workspace, at which a command waits."""
         (self.workspace / name).unlink(missing_ok=True)
         return Gate(self.workspace, name)
 
     async def elsewhere(self, name: str) -> Frontend:
-        """Another frontend of the daemon."""
+        """Connect another frontend to the daemon."""
         return await Frontend.connect(self.daemon, self._nursery, name)
 
     def close(self) -> None:
@@ -152,13 +152,13 @@ class State(NamedTuple):
 
     name: str
     about: str
-    """One sentence for the page that shows it."""
+    """One sentence for the page that shows the state."""
     play: Callable[[Stage], Awaitable[None]]
-    """Returns when it stands on the terminal; fails if it does not."""
+    """Plays the state; returns when the terminal shows it, and fails if it does not."""
     alone: bool = False
-    """Whether it needs a daemon of its own."""
+    """Whether the state needs a separate daemon."""
     main: bool = False
-    """Whether it is drawn in every size and palette."""
+    """Whether the state is drawn in every size and palette."""
 
 
 def usage(tokens: int = 14_000) -> ScriptedUsage:
