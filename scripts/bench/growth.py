@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how costs grow with steps, history, frontends, and concurrent, logged, loaded sessions.
 
-    .venv/bin/python scripts/bench/growth.py [--quick] [--only steps,many,...] [--home DIR]
+    .venv/bin/python scripts/bench/growth.py [--quick] [--only steps,log,...] [--home DIR]
 
 Runs real processes, as `daemon.py` does. Within a part, each figure should be the same in every
 row: a figure that grows from row to row depends on the size. `--quick` skips the largest sizes.
@@ -289,11 +289,14 @@ def main() -> None:
     parser.add_argument("--only", help=f"parts to run, of {','.join(PARTS)}; default: all")
     parser.add_argument("--home", type=Path, help="directory for homes; default: a temporary one")
     arguments = parser.parse_args()
+    parts = arguments.only.split(",") if arguments.only else list(PARTS)
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"there are no parts {', '.join(unknown)}; there are {', '.join(PARTS)}")
     root = Path(tempfile.mkdtemp(prefix="tg", dir=arguments.home))
     try:
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {root}")
         rows: list[Row] = []
-        for part in arguments.only.split(",") if arguments.only else list(PARTS):
+        for part in parts:
             with Model() as model:
                 rows += trio.run(partial(PARTS[part], root / part, model, quick=arguments.quick))
         print_rows(rows)
