@@ -45,7 +45,7 @@ def missing_text(existing: Mapping[str, Any], model: str, offers: Iterable[Provi
 
 
 def _default(model: str) -> str:
-    return f"model = {_quoted(model)}   # the default; all there are: tiller models --all\n"
+    return f"model = {_quoted(model)}   # the default; to list all models: tiller models --all\n"
 
 
 def _provider(offer: ProviderOffer) -> str:

@@ -197,7 +197,7 @@ def _add_sessions(add: _AddParser) -> None:
         help="list at most this many; default: 20",
     )
     parser.add_argument("--all", action="store_true", help="list all sessions")
-    text = "find sessions by what was said in them"
+    text = "find sessions by the text in them"
     parser = _verb(add, "search", "search", text)
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     parser.add_argument("--all", action="store_true", help="search all workspaces")
@@ -272,7 +272,7 @@ def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
     add_session(parser, default="", meaning="all")
     parser = _verb(add, "requests", "answer", "answer a request")
-    parser.add_argument("request", metavar="REQUEST", help="a request's id, its beginning or end")
+    parser.add_argument("request", metavar="REQUEST", help="the id of a request, or its beginning or end")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
         "text",

@@ -75,9 +75,9 @@ class ConnectionTable:
     """Counts the unwritten answers of each connection, because nng silently drops answers."""
 
     def __init__(self, count_written: Callable[[], dict[int, int]] | None = None) -> None:
-        """Count with `count_written`.
+        """Use `count_written` to count the messages written so far to each connection.
 
-        It returns the number of messages written so far to each open connection, by its id.
+        It returns a number for each open connection, by the id of the connection.
         """
         self._count_written: Final = count_written or _written_by_pipe
         self._connections: dict[int, NngConnection] = {}
