@@ -15,7 +15,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("help", "the keys and commands"),
     Command("new", "start a new session here"),
-    Command("sessions", "open another session: the newest, or by what was said in it", "[WORDS]"),
+    Command("sessions", "open another session: the newest, or by its text", "[WORDS]"),
     Command("rename", "give the session a title", "TITLE"),
     Command("fork", "go on in a session that shares this history"),
     Command("archive", "archive the session and leave"),

@@ -272,7 +272,7 @@ def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
     add_session(parser, default="", meaning="all")
     parser = _verb(add, "requests", "answer", "answer a request")
-    parser.add_argument("request", metavar="REQUEST", help="the id of a request, or its beginning or end")
+    parser.add_argument("request", metavar="REQUEST", help="an id, or its beginning or end")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
         "text",
