@@ -1,5 +1,6 @@
 """The demo: the real daemon, sockets, tools and log, from a failing test to a passing one."""
 
+import ast
 import importlib.metadata
 import json
 import os
@@ -25,7 +26,6 @@ MODULE = "tiller_client.verbs.demo"
 
 HERE = Path(__file__).parents[2]
 
-IMPORTED = re.compile(r"^ *(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILINE)
 OWN_PACKAGES = {"tiller_client", "tiller_daemon", "tiller_protocol", "shop"}
 """`shop` is the project of the demo."""
 
@@ -142,9 +142,14 @@ def whole(requirements: Iterable[str]) -> set[str]:
 
 def imported_by_the_product() -> set[str]:
     """The packages that are named in import statements, without the product's own."""
-    text = "\n".join(path.read_text() for path in HERE.glob("*/tiller_*/**/*.py"))
-    names = IMPORTED.findall(text)
-    return {first or second for first, second in names} - OWN_PACKAGES
+    names: set[str] = set()
+    for path in HERE.glob("*/tiller_*/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+    return {name.partition(".")[0] for name in names} - OWN_PACKAGES
 
 
 def canonical(name: str) -> str:

@@ -74,7 +74,7 @@ async def test_without_a_client_such_a_server_is_named_with_what_to_do(
     frontend = await Frontend.connect(daemon, nursery)
     refused = await frontend.refused(McpLogin("guarded"))
     assert refused.code == "unavailable"
-    assert "register one there and name it in `[mcp.guarded.oauth]`" in refused.message
+    assert "set its `client_id` in `[mcp.guarded.oauth]`" in refused.message
     await frontend.close()
 
 
