@@ -47,6 +47,7 @@ def read_lines(descriptor: int, wakeup: Wakeup) -> Generator[Line]:
         if not data:
             return
         pending += rest
+        # The rest of a line that is too long is not kept, so memory stays bounded.
         if len(pending) > LINE_BYTES_MAX:
             too_long = True
             pending.clear()

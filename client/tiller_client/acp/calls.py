@@ -148,6 +148,7 @@ def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]
         if line.startswith("--- "):
             source = line[4:]
         elif line.startswith("+++ "):
+            # A deleted file keeps its old name.
             target = source if line == "+++ /dev/null" else line[4:]
             path = _absolute(target[2:], workspace)
         elif match := _HUNK.match(line):

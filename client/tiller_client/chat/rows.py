@@ -140,6 +140,7 @@ def editor_rows(text: str, position: int, width: int) -> EditorRows:
     rows: list[str] = [""]
     used = 0
     cursor = (0, 0)
+    # The extra character stands for the cursor's place after the text.
     for at, character in enumerate(text + "\0"):
         if at == position:
             cursor = (len(rows) - 1, used)
@@ -155,6 +156,7 @@ def editor_rows(text: str, position: int, width: int) -> EditorRows:
             rows.append("")
             used = 0
             if at == position:
+                # The cursor moves to the next row together with its character.
                 cursor = (len(rows) - 1, 0)
         rows[-1] += shown
         used += size

@@ -295,6 +295,7 @@ def _without_headers(lines: list[str]) -> list[str]:
         and lines[at + 1].startswith("+++ ")
         and lines[at + 2].startswith("@@")
     ]
+    # If there is only one file, the line above the diff names it.
     names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
     headers = {*starts, *(at + 1 for at in starts)}
     result: list[str] = []

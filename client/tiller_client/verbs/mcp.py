@@ -59,12 +59,14 @@ def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
     try:
         while result.state == "waiting":
             typed = _typed() if reads else None
+            # At the end of stdin, the browser alone can finish the login.
             reads = reads and typed != ""
             text = (typed or "").strip()
             op = McpLogin(name, "finish", text) if text else McpLogin(name, "check")
             try:
                 result = connection.ask(op, McpLoginResult)
             except RejectedError as error:
+                # The user pasted something else, so the login still waits.
                 if error.code != "bad_message":
                     raise
                 complain(str(error))

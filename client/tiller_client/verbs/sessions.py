@@ -166,6 +166,7 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory) if arguments.directory else None
+    # One more than is shown, to find out whether there are more.
     limit = None if arguments.all else arguments.limit + 1
     sessions = choose.list_sessions(
         connection,

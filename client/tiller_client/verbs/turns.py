@@ -66,6 +66,7 @@ def _exec(arguments: Namespace) -> int:
     if (arguments.queue or arguments.wait) and not arguments.session:
         raise UsageError("a new session is never busy; --queue and --wait need --session SESSION")
     with _time_limit(arguments.timeout):
+        # Within the time limit, because a pipe may never end.
         text, context = read_prompt(arguments.prompt)
         images, files = read_images(arguments.image), name_files(arguments.file)
         schema = read_schema(arguments.output_schema) if arguments.output_schema else None

@@ -69,6 +69,7 @@ def read_arguments(prompt: ListedPrompt, given: str) -> dict[str, str]:
             name = open_names.pop(0)
         word = _WORD.match(rest)
         quoted = word is not None and word[3] is None
+        # The last argument gets the rest as it is, unless the rest is one quoted word.
         if not word or (not open_names and not (quoted and word.end() == len(rest))):
             arguments[name], rest = rest, ""
         else:

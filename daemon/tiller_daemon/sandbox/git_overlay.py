@@ -213,6 +213,7 @@ class GitOverlay:
 
     def _is_data(self, change: _OverlayChange) -> bool:
         """Whether a file is data: git executes nothing in it, and this work tree may change it."""
+        # git removes directories of loose objects that have become empty.
         if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
             return True
         named = _OBJECTS.match(change.name) or _DATA.match(change.name)
@@ -223,6 +224,7 @@ class GitOverlay:
         shared = _OBJECTS.match(change.name) or _OF_ALL_TREES.match(change.name)
         if not shared and not named["inner"] and (named["tree"] or "") != self._own:
             return False
+        # A link could lead git to any file later.
         return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
     def _is_safe_step(self, change: _OverlayChange) -> bool:

@@ -104,8 +104,10 @@ def _parts(lines: list[str]) -> Iterator[_Part]:
     old = new = old_left = new_left = 0
     is_binary = False
     for at, line in enumerate(lines):
+        # Some programs strip the blank of an empty context line.
         mark = line[:1] or " "
         if hunk and mark == "\\":
+            # Not counted in the header: "\ No newline at end of file".
             hunk.lines.append(_Line("\\", line[2:]))
         elif hunk and (old_left or new_left) and mark in ("+", "-", " "):
             hunk.lines.append(_line(mark, line[1:], old if mark == "-" else new))

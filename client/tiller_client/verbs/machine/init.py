@@ -159,6 +159,7 @@ def _choose(found: list[ProviderOffer], *, asks: bool) -> str:
         flush()
         line = sys.stdin.readline()
         answer = line.strip() or "1"
+        # An empty line chooses the default, but the end of stdin chooses nothing.
         if not line:
             raise UsageError("nothing was chosen, so nothing was written")
         if answer.isdecimal() and 1 <= int(answer) <= len(choices):

@@ -265,10 +265,12 @@ class HttpClient:
         if status == 200 and kind in (wanted, ""):
             return
         body = await _read_start(response, BODY_BYTES_MAX)
+        # This is the proxy's answer, not the server's.
         if status == 407 and self._proxy:
             raise proxy_error(self.endpoint, self._proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         if status >= 400:
             raise error_from_response(self.endpoint, status, headers, body, time.time())
+        # Redirects are not followed, as the key would go along.
         if status >= 300:
             place = self.endpoint.quote(headers.get("location", "")) or "another address"
             advice = f"redirects to {place} (HTTP {status}). Set `base_url` to that address"

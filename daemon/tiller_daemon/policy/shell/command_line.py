@@ -163,6 +163,7 @@ def _parse(text: str, depth: int) -> CommandLine:
         script = _script(command)
         if script is None:
             continue
+        # Only the outer syntax is checked, so a line with an inner script is never plain.
         plain = False
         if not script:
             continue
@@ -247,6 +248,7 @@ class _Reader:
         spelled = _SPELLED.get(node.type)
         if not known or (spelled and not spelled.match(source)):
             self.plain = False
+        # The text between their children is content, not syntax.
         if node.type in ("string", "heredoc_body", "concatenation"):
             return
         end = node.start_byte

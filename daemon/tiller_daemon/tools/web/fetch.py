@@ -110,6 +110,7 @@ async def _text(page: Page, environment: ToolEnvironment) -> str:
         return ""
     if kind == PDF:
         return await _document(page, environment)
+    # UTF-16 contains NULs as well, but only with a declared encoding is it known to be text.
     if not is_text or (not charset and b"\0" in page.body[:NUL_CHECKED_BYTES]):
         content = "binary" if is_text else kind
         raise ToolFailure(

@@ -149,6 +149,7 @@ async def _ask(
     literal = address_in(address.host)
     if literal and not may_reach(literal):
         raise ToolFailure(_private(address.host))
+    # A proxy looks up the addresses itself.
     route = Route(address.scheme, address.host, address.port, proxy, None if proxy else may_reach)
     secrets = proxy.secrets if proxy else ()
     try:

@@ -89,6 +89,7 @@ class _Rewriter:
         """Take the keywords that define the type out of `rest`, and return them converted."""
         for word in ("anyOf", "oneOf", "allOf"):
             if word in rest:
+                # The API has no `oneOf`.
                 converted = "allOf" if word == "allOf" else "anyOf"
                 return {converted: [self._convert(inner) for inner in rest.pop(word)]}
         for word in ("enum", "const"):
@@ -96,6 +97,7 @@ class _Rewriter:
                 rest.pop("type", None)
                 return {word: rest.pop(word)}
         kind = rest.pop("type", None) or ("object" if "properties" in rest else None)
+        # The API has no lists of types either.
         if isinstance(kind, list):
             names = cast("list[str]", kind)
             described = {k: rest.pop(k) for k in ("title", "description") if k in rest}

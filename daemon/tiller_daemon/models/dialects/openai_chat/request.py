@@ -80,8 +80,10 @@ def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = 
         "model": request.model,
         "messages": cache.encode(API, messages),
         "stream": True,
+        # Without this option, a stream does not report its usage.
         "stream_options": {"include_usage": True},
     }
+    # Titles and summaries need no tools.
     hosted = request.hosted_tools if request.purpose == "turn" else {}
     typed = [dict(fields) for fields in hosted.values() if "type" in fields]
     if request.tools or typed:

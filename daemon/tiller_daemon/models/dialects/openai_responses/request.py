@@ -105,12 +105,14 @@ def build_body(
         "model": request.model,
         "input": cache.encode(API, build_input(request, origin)),
         "stream": True,
+        # The provider stores nothing, as each request carries the whole history.
         "store": False,
     }
     if request.system:
         body["instructions"] = request.system
     if opaque:
         body["include"] = [ENCRYPTED_REASONING]
+    # Titles and summaries need no tools.
     hosted = request.hosted_tools if request.purpose == "turn" else {}
     if opaque and for_openai:
         body["include"] += [INCLUDED[name] for name in hosted if name in INCLUDED]

@@ -65,10 +65,12 @@ def _fits(schema: object, depth: int, counts: dict[str, int]) -> bool:
     if not schema.keys() <= _KEYWORDS or schema.get("format", "date") not in _FORMATS:
         return False
     if "$ref" in schema:
+        # A reference can't have keywords beside it.
         return len(schema) == 1
     properties: Schema = schema.get("properties", {})
     counts["properties"] += len(properties)
     counts["enum"] += len(schema.get("enum", ()))
+    # Each object must require all of its properties, and forbid others.
     if "object" in _types(schema) and (
         schema.get("additionalProperties") is not False
         or set(schema.get("required", ())) != set(properties)
