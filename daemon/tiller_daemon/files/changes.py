@@ -128,6 +128,7 @@ def recover_changes(journals: Path) -> list[str]:
     for path in sorted(journals.glob("*")):
         journal = read_journal(path, _Journal)
         if journal is None:
+            # Usually the daemon died while it wrote the journal, before it changed any file.
             path.unlink(missing_ok=True)
             continue
         with _Parents() as parents:
@@ -302,6 +303,7 @@ def _clean_up(journal: _Journal, parents: _Parents) -> bool:
                 with parents.of(_location(step)) as (parent, _):
                     os.unlink(name, dir_fd=parent)
             except PathProblem as problem:
+                # A directory that is gone took its temporary files along.
                 is_gone &= isinstance(problem.__cause__, FileNotFoundError)
     for made in reversed(journal.made):
         with suppress(PathProblem), parents.of(_made_at(made)) as (parent, name):

@@ -195,6 +195,7 @@ def _open_below(parent: int, name: str, location: Location, *, make: bool) -> in
     except FileNotFoundError:
         if not make:
             raise
+        # Another program may have made the directory in between.
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
         return _open_below(parent, name, location, make=False)

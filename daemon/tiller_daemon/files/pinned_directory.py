@@ -90,6 +90,7 @@ class PinnedDirectory:
                     raise NotADirectoryError
                 opened = os.open(name, DIRECTORY, dir_fd=above)
             finally:
+                # Each directory is closed once the next one is open.
                 if above != self._root:
                     os.close(above)
         return opened

@@ -69,6 +69,7 @@ class Capture:
         before_bytes = self._size_bytes
         self._size_bytes += len(piece)
         if self._size_bytes > END_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
+            # The file gets the whole output, so it begins with the part that is in memory.
             opening = bytes(self._head) if before_bytes <= END_BYTES else b""
             await trio.to_thread.run_sync(self._write, opening + piece)
         into_head = END_BYTES - len(self._head)
@@ -110,6 +111,7 @@ class Capture:
                 self._spill = _create(self._path)
             rest = memoryview(piece)[:left_bytes]
             while rest:
+                # A disk that is nearly full takes less than it is given.
                 written = os.write(self._spill, rest)
                 self._spilled_bytes += written
                 rest = rest[written:]

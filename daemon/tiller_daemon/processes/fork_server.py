@@ -116,6 +116,7 @@ class RunningProgram:
             except BlockingIOError:
                 return
             except OSError:
+                # The reaper is gone.
                 piece = b""
             self._buffer += piece
             if len(self._buffer) == reaper.ENDED.size:
@@ -162,11 +163,13 @@ class ForkServer:
         with theirs:
             self._process = subprocess.Popen(
                 [*self._program, *options, self._mark],
+                # It must not keep a directory in use that the user wants to remove or unmount.
                 cwd="/",
                 env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                # Ctrl-C in the daemon's terminal must not reach it.
                 start_new_session=True,
             )
         self._requests = ours

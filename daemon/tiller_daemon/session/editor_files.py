@@ -115,6 +115,7 @@ class EditorFiles:
                 del self._open[question_id]
         for question in questions.values():
             if not question.answered.is_set():
+                # Each further read would wait for it again.
                 self._loans.ask_no_more(owner_id, question.lender)
         return tuple(one.text for one in questions.values() if one.text is not None)
 

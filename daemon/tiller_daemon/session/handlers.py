@@ -242,6 +242,7 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
     if state.queue.queue:
+        # What the user wrote comes before another attempt at the old input.
         first = state.queue.take_follow_ups("one_at_a_time")[0]
         return start_turn(state, first, TurnChoices(op.overrides), pending)
     if is_answered(snapshot.items) and snapshot.last_outcome in (None, "completed"):

@@ -288,10 +288,12 @@ class SearchableSessions:
 def texts_of(bodies: Iterable[bytes]) -> Iterator[Text]:
     """Yield the texts that people read in encoded events, except titles (in the session's row)."""
     for body in bodies:
+        # Most events contain no such text, and searching bytes is much quicker than decoding.
         if _COMPLETED not in body or not any(mark in body for mark in _READ_BY_PEOPLE):
             continue
         try:
             event = decode_event(body)
+        # A damaged event must not keep the others from being found.
         except BadMessage:
             continue
         if isinstance(event.body, ItemCompleted):

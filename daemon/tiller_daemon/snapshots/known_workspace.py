@@ -217,6 +217,7 @@ class KnownWorkspace:
                 self._forget(directory, name, found)
         for name, (kind, inode) in entries.items():
             child = directory.directories.get(name)
+            # Another directory has taken the place of this one.
             if child and child.inode != inode:
                 self._check(child, found)
             elif directory.kind_of(name) is None:

@@ -87,6 +87,7 @@ class Learner:
         if self._known.watch:
             self._known.watch.add(self._known.root, directory)
         state = os.lstat(path.rstrip("/"))
+        # Numbers of files are unique only within a file system.
         if state.st_dev != self._known.device:
             raise Unclear("another file system is mounted in the workspace")
         directory.inode = state.st_ino

@@ -190,6 +190,7 @@ class Looks:
                 read()
             self._tree = known.write_tree() if found.changes or not before else before
         except BaseException:
+            # The findings may be half used, so the next look starts from nothing.
             self.forget()
             raise
         self._latest = _Latest(before, self._tree, found.changes)
@@ -233,6 +234,7 @@ class Looks:
         rules = Rules(self._is_secret, self._secret_values())
         known = KnownWorkspace(shadow.workspace, shadow.store, around, rules, self._not_in_index)
         try:
+            # inotify does not see what other machines change.
             if is_local(shadow.workspace):
                 with suppress(OSError):
                     known.watch = Watch()

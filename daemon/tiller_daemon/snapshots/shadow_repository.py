@@ -225,6 +225,7 @@ async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, byte
     output = bytearray()
 
     async def give(stream: trio.abc.SendStream) -> None:
+        # git may end before it has read everything.
         with suppress(trio.BrokenResourceError):
             await stream.send_all(stdin)
         await stream.aclose()

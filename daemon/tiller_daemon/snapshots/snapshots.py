@@ -123,6 +123,7 @@ class Snapshots:
         later to find other changes.
         """
         store = self._store(workspace)
+        # Trying again at each step would slow down a turn that can go on without snapshots.
         if store.failed and trio.current_time() < store.failed_at + TRY_AGAIN_S:
             raise SnapshotProblem(store.failed, known=True)
         async with store.lock:

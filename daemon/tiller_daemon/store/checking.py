@@ -20,6 +20,7 @@ def check_log(path: Path) -> None:
     if not path.exists():
         return
     try:
+        # This fails if the log can't be written, and changes nothing.
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
         if wal_of(path).exists() and is_damaged(wal_of(path).read_bytes()):
             raise damaged(path, "the end of the write-ahead log")

@@ -226,6 +226,7 @@ class Database:
             except queue.Empty:
                 break
             if not isinstance(entry, _Queued):
+                # This is the order to stop, which must stay last.
                 self._queue.put(entry)
                 break
             taken.append(entry)

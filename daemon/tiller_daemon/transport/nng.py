@@ -221,6 +221,7 @@ class NngTransport:
 
     async def _send_all(self, connection: NngConnection) -> None:
         """Send a connection's answers in order; only one task per connection does so."""
+        # A frontend that does not read its answers would fill the memory.
         if len(connection.pending_answers) > PENDING_ANSWERS_MAX:
             connection.close()
         if connection.sending:

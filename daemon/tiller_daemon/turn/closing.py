@@ -196,6 +196,7 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
     else:
         kind, output = "aborted", f"aborted after {max(0.0, now - call.started_at):.1f} s"
     if call.sub_agent:
+        # The sub-agent's session stays, so the model can go on with it.
         output += RESUMABLE.format(session_id=call.sub_agent.session_id)
     if call.output:
         output += f"\nOutput so far:\n{call.output[-PARTIAL_OUTPUT_CHARS_MAX:]}"

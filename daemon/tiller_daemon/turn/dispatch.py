@@ -211,6 +211,7 @@ class CallDispatcher:
             for candidate in group:
                 await tasks.start(run, candidate)
 
+        # A call that runs alone needs no nursery.
         if len(group) == 1:
             await run(group[0])
         else:

@@ -169,6 +169,7 @@ class _SentItems:
         """
         for index in range(len(self.items) - 1, 0, -1):
             item, before = self.items[index], self.items[index - 1]
+            # Only people read this reasoning, so it may be left out of the history.
             if isinstance(item, Reasoning) and not item.opaque:
                 continue
             if not (isinstance(item, Notice) and item.code == CUT_OFF):

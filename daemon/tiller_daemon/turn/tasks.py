@@ -62,6 +62,7 @@ async def run_with_tasks(main: Callable[[Tasks], Awaitable[T]]) -> T:
         tasks = Tasks(nursery)
         try:
             done.append(await main(tasks))
+        # A nursery would wrap the error in a group.
         except Exception as error:
             tasks.fail(error)
     if tasks.failure is not None:

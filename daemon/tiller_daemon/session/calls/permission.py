@@ -77,6 +77,7 @@ class Permission(Struct, frozen=True):
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.approves:
             why = reasons(verdict, self.granted(), answer)
+            # The approval was for the files as they were then.
             return why if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         if answer.gives_reason:
             return Refusal("denied", f"rejected by the user: {answer.text.strip()}")

@@ -223,6 +223,7 @@ class PreparedToolCall:
             raise ToolFailure(
                 f"{tool.name} was stopped after its time limit of {tool.timeout_s:g} s."
             ) from None
+        # A bug in one tool must not end the turn.
         except Exception as error:
             log.exception("tool_crashed", tool=tool.name, call_id=self.call.id)
             raise ToolFailure(

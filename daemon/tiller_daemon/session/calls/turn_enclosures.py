@@ -219,6 +219,7 @@ class TurnEnclosures(Struct, frozen=True):
             yield notes
         finally:
             if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
+                # An interrupt must not leave behind what the build wanted to be executed.
                 with trio.CancelScope(shield=True):
                     notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
 

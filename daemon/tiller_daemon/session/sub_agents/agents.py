@@ -101,6 +101,7 @@ def _layered(base: Agent, override: Agent) -> Agent:
         prompt=base.prompt if override.prompt is None else override.prompt,
         model=override.model or base.model,
         variant=base.variant if override.variant is None else override.variant,
+        # Later rules win, so those of the override come last.
         permissions=(*base.permissions, *override.permissions),
         tools=base.tools if override.tools is None else override.tools,
         options=merge_options(base.options, override.options),

@@ -95,11 +95,12 @@ class TitleRequest:
         self._small_model = ""
 
     async def run(self) -> None:
-        """Ask the model and put `session_titled`. After any failure, the old title stays."""
+        """Ask the model and record `session_titled`. After any failure, the old title stays."""
         await self._turn_over.wait()
         wanted = self._wanted
         if self._is_interrupted or wanted.is_asked or not wanted.text:
             return
+        # Somebody has renamed the session since.
         if self._title_now() != first_title(self._text):
             wanted.text = ""
             return

@@ -98,6 +98,7 @@ class TurnChanges:
             if self.is_open:
                 return await self._compare(self._snapshots, thorough=True)
             return await self._missed(self._snapshots)
+        # Revert must know that there may be changes which it can't undo.
         return Patch(ItemId(self._new_id()), ())
 
     async def _compare(self, snapshots: Snapshots, *, thorough: bool) -> Patch | None:
