@@ -54,7 +54,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     host = _take_host(words)
-    if words and words[0].startswith("-") and words[0] not in ABOUT_TILLER:
+    has_no_verb = bool(words) and words[0].startswith("-") and words[0] not in ABOUT_TILLER
+    if has_no_verb:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
@@ -63,7 +64,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
         verb = f" {parsed.verb}" if parsed.verb else ""
-        parser.error(f"unknown: {' '.join(unknown)}; see: tiller{verb} --help")
+        order = "; give the verb before its options" if has_no_verb else ""
+        parser.error(f"unknown: {' '.join(unknown)}{order}; see: tiller{verb} --help")
     if parsed.verb is None and _is_terminal():
         parsed = parser.parse_args(["chat"])
     if parsed.verb is None:
