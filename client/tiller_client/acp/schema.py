@@ -15,7 +15,7 @@ class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class SessionSupport(Wire, frozen=True):
-    """What the client can show of a session; it can't show what an absent field names."""
+    """What the client can show of a session. If a field is absent, the client can't show that part."""
 
     compaction: dict[str, Any] | None = None
     notices: dict[str, Any] | None = None
