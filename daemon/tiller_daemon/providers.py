@@ -156,8 +156,8 @@ class Providers:
     def missing_keys(self) -> tuple[str, ...]:
         """Return the variables for providers' keys that the daemon's environment lacks.
 
-        If no model is configured, this includes the well-known variables, as any of them would give
-        a model.
+        If no model is configured, this includes the well-known variables, as any one of them
+        would make a model available.
         """
         missing = [provider.missing_key for provider in self._active.values()]
         if self._configuration.model is None and not self._default_providers:

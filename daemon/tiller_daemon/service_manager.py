@@ -63,7 +63,7 @@ async def feed_watchdog(*, task_status: trio.TaskStatus[None]) -> None:
     """Show systemd that the event loop runs, until cancelled; systemd kills a hung daemon.
 
     systemd uses SIGABRT, so that the log gets a traceback of the place where the daemon hung. The
-    task counts as started when this is prepared, as the daemon may hang at any time after that.
+    task reports that it has started once tracebacks are enabled, as the daemon may hang after that.
     """
     interval_s = watchdog_s(os.environ, os.getpid()) / FEEDINGS
     if interval_s == inf:

@@ -298,7 +298,8 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     id: Annotated[str, doc("Id of the command; `background_id` in `interrupt`.")]
     command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
     state: Annotated[
-        BackgroundState, doc("`lost`: the daemon died during the command, which was ended.")
+        BackgroundState,
+        doc("`lost`: the daemon died while it ran, and ended it at the next start."),
     ]
     started_at: Annotated[float, doc("Start in Unix seconds.")]
     item_id: Annotated[str, doc("Id of the tool call that started it.")] = ""

@@ -15,7 +15,7 @@ class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class SessionSupport(Wire, frozen=True):
-    """What the client can show of a session. If a field is absent, the client can't show that part."""
+    """The parts of a session that the client can show. An absent field means that it can't."""
 
     compaction: dict[str, Any] | None = None
     notices: dict[str, Any] | None = None

@@ -939,7 +939,7 @@ export interface BackgroundCommand {
   id: string;
   /** The command line; for a sub-agent, its agent and task. */
   command: string;
-  /** `lost`: the daemon died during the command, which was ended. */
+  /** `lost`: the daemon died while it ran, and ended it at the next start. */
   state: "exited" | "killed" | "lost" | "running";
   /** Start in Unix seconds. */
   started_at: number;

@@ -97,7 +97,7 @@ def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
     variables["oauth"] = [server.get("oauth", {}).get("client_secret_env", "X")]
     for field, names in variables.items():
         if not all(_VARIABLE_NAME.match(one) for one in names):
-            problem = "expected names of variables: put the keys themselves into these variables"
+            problem = "expected names of variables; set these variables to the keys"
             return FieldProblem(field, problem)
     return None
 

@@ -91,7 +91,8 @@ class ProcTable:
     def descendants(self, pid: int) -> dict[int, ProcessEntry]:
         """Return all descendants of a process, from the kernel's lists of children if possible.
 
-        With a hundred processes on the machine, the lists take a thirtieth of the time.
+        With a hundred processes on the machine, that takes a thirtieth of the time that reading the
+        entry of every process takes.
         """
         if not _HAS_CHILDREN:
             return descendants_in(self.entries(), pid)

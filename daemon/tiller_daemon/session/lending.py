@@ -46,7 +46,7 @@ def _problem(server: LentServer) -> str:
         return f"`{found.field}`: {found.problem}" if found.field else found.problem
     texts = (*server.headers, *server.headers.values())
     if any(_NOT_IN_HEADERS.search(text) for text in texts) or "" in server.headers:
-        return "`headers`: expected names and values of printable ASCII characters"
+        return "`headers`: names and values may only contain printable ASCII characters"
     return ""
 
 

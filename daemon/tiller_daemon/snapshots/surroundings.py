@@ -75,7 +75,7 @@ class Surroundings:
 
 
 def surroundings_of(shadow: ShadowRepository) -> Surroundings:
-    """Return the surroundings of a workspace, from the directories above it."""
+    """Return the surroundings of a workspace, from it and the directories above it."""
     around = Surroundings(shadow.prefix)
     for directory in (shadow.workspace, *shadow.workspace.parents):
         around.add_mark(f"{directory}/{REPOSITORY}")

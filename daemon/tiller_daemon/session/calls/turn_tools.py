@@ -59,7 +59,7 @@ class TurnTools(Struct, frozen=True):
         return arguments, requirements
 
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
-        """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
+        """Return the permissions that a call needs with the present files; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
         is_own = self.enclosures.confiner.is_own
         further = further_requirements(requirements, self.workspace, is_own)
