@@ -115,7 +115,7 @@ class Permission(Struct, frozen=True):
         return UserAnswer(None, answer.text)
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
-        """Whether the rules allow the call now; the user may have granted more since the question."""
+        """Whether the rules allow the call now; the user may have granted more since then."""
         # Outside the sandbox nothing confines a command, so a rule must spell the command out.
         outside = [r for r in requirements if r.permission == UNSANDBOXED]
         commands = [command for requirement in outside for command in requirement.subjects]
