@@ -320,7 +320,7 @@ def _columns(descriptor: int) -> int:
 
 
 def _width(descriptor: int) -> int:
-    """The width of a terminal in columns; `WIDTH_PIPED` for a pipe or if it reports no size."""
+    """The width of a terminal in columns; `WIDTH_PIPED` if there is none, or it reports no size."""
     if not os.isatty(descriptor):
         return WIDTH_PIPED
     return os.get_terminal_size(descriptor).columns or WIDTH_PIPED

@@ -209,8 +209,8 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
     state: Annotated[
         ServerState,
         doc(
-            "`idle`: not needed yet. `ended`: no longer running, but started again for the next "
-            "call. `failed`: could not be started. `needs_login`: use the op `mcp_login`."
+            "`idle`: not needed yet. `ended`: no longer running; the next call starts it again. "
+            "`failed`: could not be started. `needs_login`: use the op `mcp_login`."
         ),
     ]
     tools: Annotated[int, doc("Number of the server's tools.")] = 0

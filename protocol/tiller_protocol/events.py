@@ -288,7 +288,9 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     """History and files were put back to before a turn or a step, or a revert was undone."""
 
     to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
-    undone: Annotated[bool, doc("Whether the last revert was undone: its history is back.")] = False
+    undone: Annotated[
+        bool, doc("Whether this undoes the last revert: the history that it removed is back.")
+    ] = False
     conflicts: Annotated[
         tuple[str, ...], doc("Files not put back, as something else has changed them.")
     ] = ()

@@ -106,7 +106,7 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
 
     state: Annotated[
         Literal["connected", "reconnecting"] | None,
-        doc("`connected` (the first line), or `reconnecting` while there is no daemon."),
+        doc("`connected`: the first line, and again later; `reconnecting`: there is no daemon."),
     ] = None
     hello: Annotated[HelloResult | None, doc("With `connected`: the daemon's greeting.")] = None
     message: Annotated[str, doc("With `reconnecting`: why reconnecting fails, if it does.")] = ""

@@ -73,7 +73,7 @@ class Asking:
         self._seen_at = None
 
     def seen(self, now: float) -> None:
-        """Note when (in seconds of any clock) the request was first on the screen."""
+        """Note that the request is on the screen since `now`, in seconds of any clock."""
         if self.request and self._seen_at is None:
             self._seen_at = now
 

@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
-        parser.error("--host needs a name as for ssh: --host USER@BOX, before the verb")
+        parser.error("--host needs a machine as for ssh: tiller --host USER@BOX VERB")
     _suggest_verb(parser, words)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:

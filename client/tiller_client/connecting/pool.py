@@ -46,7 +46,7 @@ class ConnectionPool:
         self._keep(connection)
 
     def start_crashed(self) -> bool:
-        """Start the daemon if it has crashed; return false if it was stopped.
+        """Start the daemon if it has crashed; return false if it runs or was stopped.
 
         Raises the same errors as `DaemonConnection`. If several threads notice a crash at the same
         time, only one daemon is started.

@@ -1338,7 +1338,7 @@ export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is again as it was after this event. */
   to_seq: number;
-  /** Whether the last revert was undone: its history is back. */
+  /** Whether this undoes the last revert: the history that it removed is back. */
   undone?: boolean;
   /** Files not put back, as something else has changed them. */
   conflicts?: Array<string>;
@@ -1559,7 +1559,7 @@ export interface CommandSummary {
 export interface ServerSummary {
   /** Name in the configuration. */
   name: string;
-  /** `idle`: not needed yet. `ended`: no longer running, but started again for the next call. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
+  /** `idle`: not needed yet. `ended`: no longer running; the next call starts it again. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
   state: "disabled" | "ended" | "failed" | "idle" | "needs_login" | "starting" | "up";
   /** Number of the server's tools. */
   tools?: number;
@@ -1770,7 +1770,7 @@ export interface RpcSubmission {
 
 /** A line from `tiller rpc`, with exactly one field apart from `hello`, `message` and `tag`. */
 export interface RpcOutput {
-  /** `connected` (the first line), or `reconnecting` while there is no daemon. */
+  /** `connected`: the first line, and again later; `reconnecting`: there is no daemon. */
   state?: "connected" | "reconnecting" | null;
   /** With `connected`: the daemon's greeting. */
   hello?: HelloResult | null;

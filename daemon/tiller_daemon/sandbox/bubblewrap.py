@@ -218,7 +218,8 @@ def options(
 ) -> list[str]:
     """Return the options for `bwrap`, which applies them in this order.
 
-    `sockets` are hidden too. Records the paths that the options depend on (see `stamps`).
+    `sockets` are hidden like the confinement's hidden paths. Records the paths that the options
+    depend on (see `stamps`).
     """
     words: list[str] = []
     mounts = _mounts(confinement, overlays, absent, sockets)

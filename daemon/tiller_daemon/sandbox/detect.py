@@ -22,7 +22,7 @@ PROBE_S: Final = 5.0
 NO_BUBBLEWRAP: Final = (
     "Bubblewrap is not installed: run `apt install bubblewrap` or `pip install 'tillerd[sandbox]'`."
 )
-NO_NAMESPACES: Final = " The system may not allow this user to create namespaces."
+NO_NAMESPACES: Final = "Perhaps the system does not let this user create namespaces."
 
 
 def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
@@ -71,7 +71,9 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     """Return the sandbox if a shell that does nothing can run in it, or else the problem."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
     problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
-    return _missing(f"{problem}{NO_NAMESPACES}") if problem else SandboxSearchResult(sandbox)
+    if problem and isinstance(sandbox, Bubblewrap):
+        problem = f"{problem} {NO_NAMESPACES}"
+    return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
 def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:

@@ -100,7 +100,7 @@ class Landlock:
     """The sandbox on Linux without namespaces."""
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
-        """Use this launcher; reapers do its work only if it is the default launcher."""
+        """Use `launcher`. If it is the default, reapers restrict commands without running it."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS

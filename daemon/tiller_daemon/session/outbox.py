@@ -110,7 +110,7 @@ class Outbox:
         self._wake.set()
 
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
-        """Put bodies of a turn; if too many bodies wait for the log, block until it has them."""
+        """Put bodies of a turn. If too many are pending, block until all are in the log."""
         self.put(*bodies, turn_id=turn_id)
         # This is a turn's only backpressure: a slow disk slows down the model's stream.
         if len(self._pending) >= PENDING_BODIES_MAX:

@@ -242,7 +242,10 @@ class Supervisor:
             raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
-        """Return the session whose task waits for the answer, or a session that had the request."""
+        """Return the session in which a task waits for an answer to the request.
+
+        If there is none, return the session that the log names for the request.
+        """
         for session in self._sessions:
             if session.awaits(request_id):
                 return session

@@ -96,7 +96,7 @@ class Snapshots:
 
     `variables` are git's environment. `is_secret` tells, from a workspace and a path, whether a
     file must never be stored. No stored file contains a value that `secrets` returns.
-    `is_committed` tells whether the log has a submission.
+    `is_committed` tells from its id whether a submission is in the log.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ def encode_like(before: bytes | None, content: str) -> bytes:
 
 
 def describe_format(data: bytes) -> str:
-    """Return the encoding and line ends of a file, to follow a noun; empty if both are usual."""
+    """Return the unusual ones of a file's encoding and line ends, to follow a noun; else empty."""
     try:
         text, encoding = decode_text(data)
     except EncodingProblem:

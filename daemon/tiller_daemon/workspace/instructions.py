@@ -93,7 +93,7 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
 def _documents(
     directory: Path, within: Path | None, left: int, may_read: MayRead
 ) -> Iterator[Document | RefusedDocument]:
-    """Yield the first document of a directory that can be read, after those that are refused.
+    """Yield a directory's refused documents up to its first readable one, and then that one.
 
     Without `within`, the documents are the user's own.
     """
