@@ -1,6 +1,7 @@
 """Real processes for the tests of this package."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,3 +54,10 @@ def play(tmp_path: Path) -> Play:
 @pytest.fixture
 def new_play(tmp_path: Path) -> Callable[[], Play]:
     return lambda: Play(tmp_path)
+
+
+def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

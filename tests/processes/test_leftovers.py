@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
 
+from processes.conftest import until
 from tiller_daemon.processes import process_tree
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_table import (
@@ -64,16 +65,32 @@ def daemon(log_id: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes],
         process.kill()
 
 
+def stop_reapers(process: subprocess.Popen[bytes], log_id: str) -> list[int]:
+    """Stop a daemon's fork server and its reaper; return their pids in this order.
+
+    The fork server is stopped first, because it kills a stopped reaper.
+    """
+    pids = sorted(reapers_of(log_id), key=lambda pid: parent_of(pid) != process.pid)
+    assert [parent_of(pid) for pid in pids] == [process.pid, pids[0]]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda stat=Path(f"/proc/{pid}/stat"): b") T " in stat.read_bytes())
+    return pids
+
+
 def kill_with_reapers(process: subprocess.Popen[bytes], log_id: str) -> None:
     """Kill a daemon and whoever would end its commands, before any of them can do so."""
-    reapers = ProcTable().named(b"TILLER_DAEMON=" + log_id.encode())
-    assert len(reapers) == 2
-    for pid in reapers:
-        os.kill(pid, signal.SIGSTOP)
+    fork_server, reaper = stop_reapers(process, log_id)
     process.kill()
-    for pid in reapers:
-        os.kill(pid, signal.SIGKILL)
+    os.kill(reaper, signal.SIGKILL)
+    os.kill(fork_server, signal.SIGKILL)
     process.wait()
+
+
+def parent_of(pid: int) -> int:
+    entry = ProcTable().entry(pid)
+    assert entry
+    return entry.parent
 
 
 def lives(pid: int) -> bool:
@@ -95,8 +112,7 @@ def test_everything_ends_when_the_daemon_is_killed():
 
 async def test_the_next_start_ends_what_stands_still_meanwhile():
     with daemon("STOPPED", GONE) as (process, pids):
-        for pid in reapers_of("STOPPED"):
-            os.kill(pid, signal.SIGSTOP)
+        stop_reapers(process, "STOPPED")
         process.kill()
         process.wait()
         assert [pid for pid in pids if not lives(pid)] == []
@@ -153,20 +169,14 @@ def test_an_orderly_stop_sends_the_reaper_away_and_kills_nothing():
             stays.kill()
 
 
-def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def reapers_of(log_id: str) -> set[int]:
     return ProcTable().named(b"TILLER_DAEMON=" + log_id.encode())
 
 
 @pytest.mark.parametrize("table", [ProcTable(), PsTable()], ids=["/proc", "ps"])
 def test_both_ways_to_read_the_table_agree(table):
-    environ = {**os.environ, "TILLER_DAEMON": "TABLED"}
+    mark = f"TILLER_DAEMON=TABLED-{os.getpid()}"  # Another worker may test the other table.
+    environ = {**os.environ, **dict([mark.split("=")])}
     with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as child:
         try:
             entry = table.entry(child.pid)
@@ -176,8 +186,8 @@ def test_both_ways_to_read_the_table_agree(table):
             assert table.entries()[child.pid] == entry
             assert entry.start >= table.entry(os.getpid()).start
             # Just after exec the system shows no variables yet.
-            until(lambda: b"TILLER_DAEMON=TABLED" in table.variables(child.pid))
-            assert table.marked(b"TILLER_DAEMON=TABLED") == {child.pid}
+            until(lambda: mark.encode() in table.variables(child.pid))
+            assert table.marked(mark.encode()) == {child.pid}
             assert child.pid in table.named(b"1000") - table.named(b"100")
         finally:
             child.kill()

@@ -4,11 +4,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import trio
 
-from processes.conftest import Play
+from processes.conftest import Play, until
 from processes.test_escapes import DEAF, STAY
 from support.daemon import gone
 from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
@@ -181,6 +182,34 @@ async def test_it_is_known_when_the_last_process_that_a_command_left_has_ended(t
         (tmp_path / "go").touch()
         with trio.fail_after(10):
             await program.emptied()
+        program.close()
+
+
+def test_a_program_that_ends_before_the_daemon_runs_again_was_started(tmp_path: Path):
+    """A busy machine may suspend the daemon in the middle of a start."""
+    reaper, messages = tmp_path / "reaper", 0
+
+    def suspend(_frame: FrameType, event: str, function: object) -> None:
+        """Wait until reaper and program are gone, once the request for the program is sent."""
+        nonlocal messages
+        if event == "c_return" and getattr(function, "__name__", "") == "sendmsg":
+            messages += 1  # The first one asks for a reaper.
+            if messages == 2:
+                until(reaper.exists)
+                assert gone(int(reaper.read_text()), timeout_s=10)
+
+    with running_fork_server("LATE") as fork_server:
+        sys.setprofile(suspend)
+        try:
+            program = fork_server.start(
+                ["sh", "-c", "echo $PPID > new; mv new reaper; sleep 0.01 &"],
+                tmp_path,
+                {"PATH": os.environ["PATH"]},
+                {},
+            )
+        finally:
+            sys.setprofile(None)
+        assert (messages, program.status(), program.is_empty) == (2, 0, True)
         program.close()
 
 

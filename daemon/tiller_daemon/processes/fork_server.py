@@ -233,7 +233,11 @@ class ForkServer:
         """Have a reaper start a program; close the reaper's socket if that fails."""
         try:
             control.settimeout(START_S)
-            control.sendall(request[socket.send_fds(control, [request], passed) :])
+            sent = socket.send_fds(control, [request], passed)
+            # After the last byte, a short program may end and its reaper with it. Then even sending
+            # no bytes would fail, although the program has run.
+            if sent < len(request):
+                control.sendall(request[sent:])
             reply = control.recv(reaper.STARTED.size, socket.MSG_WAITALL)
             if len(reply) < reaper.STARTED.size:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))

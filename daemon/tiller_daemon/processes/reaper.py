@@ -207,7 +207,7 @@ def _start(
     words, variables, numbers, gives_up = request
     directory, *given = passed
     # Moved aside first, because another descriptor may have a wanted number.
-    above = max(numbers) + 1
+    above = max(numbers, default=-1) + 1
     aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=False)]
 
