@@ -123,8 +123,8 @@ def _parser() -> argparse.ArgumentParser:
         "--after-crash",
         metavar="STAMP",
         default="",
-        help="for frontends: start only if the token still has this stamp, so that no other daemon "
-        "has replaced the crashed one",
+        help="for frontends: start only if the token still has this stamp, that is, if no other "
+        "daemon has replaced the crashed one",
     )
     parser.add_argument(
         "--log-format",

@@ -96,7 +96,7 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
 
     files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
     diff: Annotated[str, doc("Unified diff; omits the content of files that may not be read.")]
-    cut: Annotated[bool, doc("Whether the list or the diff was too long and is cut.")] = False
+    cut: Annotated[bool, doc("Whether the list or the diff was too long and has been cut.")] = False
     partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
 
 

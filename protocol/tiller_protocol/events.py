@@ -111,7 +111,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str, doc("Name of the agent.")]
     model: Annotated[str, doc("Model of the turn, as `provider/model`.")]
     variant: Annotated[str, doc("Variant of the model; empty: none.")]
-    approve: Annotated[Approve, doc("What happens to a call about which no rule decides.")]
+    approve: Annotated[Approve, doc("What happens to a call if no permission rule decides.")]
     max_steps: Annotated[int, doc("Maximum number of model requests in the turn.")]
     tools: Annotated[tuple[str, ...], doc("Names of the tools offered to the model.")]
     context_window: Annotated[int, doc("Context window of the model, in tokens.")]
@@ -160,7 +160,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         doc("Files that the turn changed; their line counts are sums over the turn's patches."),
     ] = ()
     more_files: Annotated[
-        bool, doc("Whether more files may have changed, not listed or not known yet.")
+        bool, doc("Whether more files may have changed that are not listed or not known yet.")
     ] = False
     queued: Annotated[
         int,

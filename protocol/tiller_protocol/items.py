@@ -163,7 +163,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
     state: Annotated[ToolCallState, doc("State of the call; `completed` and `error` are final.")]
     effect: Annotated[Effect, doc("Whether the call only reads or may change something.")] = "write"
-    title: Annotated[str, doc("One line about the call; empty until it is known.")] = ""
+    title: Annotated[str, doc("One line about the call; empty until known.")] = ""
     output: Annotated[str, doc("The result that the model gets; may be truncated.")] = ""
     error_kind: Annotated[
         ToolErrorKind | None,
@@ -221,7 +221,7 @@ class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=
     """A summary that replaces every item up to and including `replaces_upto`."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
-    summary: Annotated[str, doc("The text that the model gets instead of those items.")]
+    summary: Annotated[str, doc("The text that the model gets instead of the summarised items.")]
     replaces_upto: Annotated[ItemId, doc("Id of the last item that the summary replaces.")]
     kept: Annotated[
         tuple[str, ...], doc("User messages that are sent verbatim before the summary.")

@@ -107,7 +107,7 @@ def test_a_time_limit_interrupts_the_turn_and_has_its_own_status(
     assert status == 124
     assert [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
     assert "the time limit (--timeout) has passed, so the turn was interrupted" in said
-    assert f"go on with: tiller resume {session_id}" in said
+    assert f"continue with: tiller resume {session_id}" in said
 
 
 def test_a_time_limit_holds_while_stdin_does_not_end(places: Places) -> None:

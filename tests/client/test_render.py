@@ -162,7 +162,7 @@ def test_input_that_no_turn_takes_says_how_to_go_on() -> None:
     assert rendered([waiting, ended]).splitlines() == [
         "waits, because no turn is running: then y",
         "■ failed · 1 step · 1.5 s",
-        "! 1 input waits; go on with: tiller resume s",
+        "! 1 input waits; continue with: tiller resume s",
     ]
 
 

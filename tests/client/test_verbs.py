@@ -182,7 +182,7 @@ def test_what_waits_says_how_to_go_on(daemon: FakeDaemon, tiller: Tiller) -> Non
     daemon.add(OTHER, [QueueChanged(waiting, waits=True)])
     status, out, err = tiller("queue", OTHER)
     assert (status, out) == (0, "q1  one\nq2  two\n")
-    hint = f"2 inputs wait; go on with: tiller resume {OTHER}"
+    hint = f"2 inputs wait; continue with: tiller resume {OTHER}"
     assert hint in err
     assert hint in tiller("show", OTHER)[1]
     steering = QueuedInput("q2", "stop", "steer")

@@ -97,6 +97,8 @@ async def test_a_person_is_told_what_a_fork_is_and_a_pipe_gets_its_id(
     terminal = Terminal("fork", session_id, columns=200)
     end = await trio.to_thread.run_sync(terminal.end)
     assert end == 0
-    assert f"is a fork of {session_id[-8:]} at turn 1; go on with: tiller exec" in terminal.screen
+    assert (
+        f"is a fork of {session_id[-8:]} at turn 1; continue with: tiller exec" in terminal.screen
+    )
     done = await trio.run_process([*TILLER, "fork", session_id], capture_stdout=True)
     assert len(done.stdout) == ULID_CHARS + 1

@@ -228,7 +228,7 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     with pytest.raises(NoDaemon, match="the one started after the crash has stopped, too"):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
-    assert "was replaced by one that has ended" in _output(places)
+    assert "another daemon has replaced the one that crashed" in _output(places)
     assert not lock_is_held(places.runtime)
 
 

@@ -94,7 +94,7 @@ async def test_a_silent_server_is_waited_for_once(
     await testbed.start_faulty(how)
     began = trio.current_time()
     report = await testbed.edit("a.txt", "bad\n")
-    assert report == "(No diagnostics of a.txt yet: rude has not answered within 3 s.)"
+    assert report == "(No diagnostics for a.txt yet: rude has not answered within 3 s.)"
     assert CHANGE_WAIT_S <= trio.current_time() - began < CHANGE_WAIT_S + 2
     began = trio.current_time()
     assert await testbed.edit("a.txt", "bad again\n") == ""

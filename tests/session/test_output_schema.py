@@ -97,7 +97,7 @@ async def test_b10_what_waits_in_the_queue_is_taken_when_the_answer_fits(autojum
         ({"type": "nonsense"}, "$.type"),
         ({"properties": {"a": {"minimum": "1"}}}, "$.properties.a.minimum"),
         ({"pattern": "("}, "regex"),
-        ({"$ref": "#"}, "endless"),
+        ({"$ref": "#"}, "form a loop"),
         ({"$ref": "#/$defs/missing"}, "does not resolve"),
         ({"items": {"$ref": "http://127.0.0.1:9/schema.json"}}, "does not resolve"),
     ],

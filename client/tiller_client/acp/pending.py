@@ -18,8 +18,7 @@ _STOP_REASONS: dict[Outcome, StopReason] = {
 """The stop reason for each outcome of a turn; a failed turn is an error instead."""
 
 NOT_SENT = (
-    "The turn before this message did not complete, so the message was not sent. Send it again to "
-    "go on."
+    "The previous turn did not complete, so this message was not sent. Send it again to continue."
 )
 
 

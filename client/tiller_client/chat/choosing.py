@@ -219,7 +219,7 @@ class Menus:
         chat = self._chat
         entries = (
             Entry("revert", "revert", "history and files go back; /unrevert undoes it"),
-            Entry("fork", "fork", "a new session goes on from there; files stay as they are"),
+            Entry("fork", "fork", "a new session continues from there; files stay as they are"),
         )
 
         def act(what: str) -> None:

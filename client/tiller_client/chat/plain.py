@@ -35,7 +35,7 @@ When something is asked, the line answers: y, a, h or n for approvals; n REASON 
 /queue TEXT     send TEXT after the running turn
 /interrupt      end the running turn
 /model NAME     choose the model; likewise /variant, /agent, /approve, /sandbox
-/continue       go on without a new message
+/continue       continue without a new message
 /compact        summarise the history now
 /unrevert       undo the last revert
 /rename TITLE   give the session a title

@@ -61,7 +61,7 @@ def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
     )
     if quiet:
         amount.add_argument(
-            "--quiet", action="store_true", help="show only the answer, errors and requests"
+            "--quiet", action="store_true", help="show only the answer, errors and questions to you"
         )
 
 

@@ -75,7 +75,7 @@ class RunningTurn:
         if session.ends_with is None:
             complain(
                 f"the running turn ended as {ended.outcome} and did not take your input; "
-                f"go on with: tiller resume {session.session_id}"
+                f"continue with: tiller resume {session.session_id}"
             )
         if self._json and ended.error:
             complain(one_line(ended.error.message))
@@ -119,7 +119,7 @@ class RunningTurn:
 
     def _status(self, ended: TurnEnded) -> int:
         """Return the exit status; if the turn was not interrupted by the user, say why it was."""
-        again = f"go on with: tiller resume {self._op.session_id}"
+        again = f"continue with: tiller resume {self._op.session_id}"
         if ended.outcome == "interrupted" and self._blocked:
             complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
             return STATUS_BLOCKED

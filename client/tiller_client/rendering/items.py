@@ -230,7 +230,7 @@ def change_line(change: FileChange, paint: Paint) -> str:
 def patch_title(patch: Patch) -> str:
     """The files that a step changed, in one line."""
     if not patch.tree_after:
-        return "which files this step changed is unknown"
+        return "it is unknown which files this step changed"
     more = f" and {patch.more} more" if patch.more else ""
     return ", ".join(map(one_line, patch.files)) + more
 
@@ -250,7 +250,7 @@ NO_TURN_BEGAN = (
 def waiting_line(count: int, goes_on: str) -> str:
     """One line about inputs that wait without a turn, and the command that starts one."""
     inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
-    return f"{inputs}; go on with: {goes_on}"
+    return f"{inputs}; continue with: {goes_on}"
 
 
 def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:

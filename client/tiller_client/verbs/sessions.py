@@ -159,7 +159,7 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
         return
     snapshot = read_snapshot(connection.ask, created.session_id)
     tell(
-        f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; go on with: "
+        f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; continue with: "
         f"tiller exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
     )
 

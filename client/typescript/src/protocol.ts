@@ -774,7 +774,7 @@ export interface ToolCall {
   state: "completed" | "error" | "pending" | "running";
   /** Whether the call only reads or may change something. */
   effect?: "read" | "write";
-  /** One line about the call; empty until it is known. */
+  /** One line about the call; empty until known. */
   title?: string;
   /** The result that the model gets; may be truncated. */
   output?: string;
@@ -855,7 +855,7 @@ export interface Compaction {
   type: "compaction";
   /** Id of the item. */
   id: string;
-  /** The text that the model gets instead of those items. */
+  /** The text that the model gets instead of the summarised items. */
   summary: string;
   /** Id of the last item that the summary replaces. */
   replaces_upto: string;
@@ -1049,7 +1049,7 @@ export interface TurnContextShown {
   model: string;
   /** Variant of the model; empty: none. */
   variant: string;
-  /** What happens to a call about which no rule decides. */
+  /** What happens to a call if no permission rule decides. */
   approve: "always" | "ask" | "never";
   /** Maximum number of model requests in the turn. */
   max_steps: number;
@@ -1200,7 +1200,7 @@ export interface TurnEnded {
   error?: ErrorInfo | null;
   /** Files that the turn changed; their line counts are sums over the turn's patches. */
   files?: Array<FileChange>;
-  /** Whether more files may have changed, not listed or not known yet. */
+  /** Whether more files may have changed that are not listed or not known yet. */
   more_files?: boolean;
   /** Number of waiting inputs; no turn takes them before `turn_continue` or new input. */
   queued?: number;
@@ -1377,7 +1377,7 @@ export interface SessionDiffResult {
   files: Array<FileChange>;
   /** Unified diff; omits the content of files that may not be read. */
   diff: string;
-  /** Whether the list or the diff was too long and is cut. */
+  /** Whether the list or the diff was too long and has been cut. */
   cut?: boolean;
   /** Whether files without a snapshot may have changed. */
   partial?: boolean;

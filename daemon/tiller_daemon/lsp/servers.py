@@ -89,7 +89,7 @@ class ChangeCheck:
         if limit.cancelled_caught:
             if not server.is_late:
                 why = f"{server.name} has not answered within {CHANGE_WAIT_S:g} s"
-                self._reports.append(f"(No diagnostics of {shown} yet: {why}.)")
+                self._reports.append(f"(No diagnostics for {shown} yet: {why}.)")
             server.is_late = True
             # Let the server finish, so that the next change gets its diagnostics sooner.
             self._nursery.start_soon(server.diagnostics, file.path, after)

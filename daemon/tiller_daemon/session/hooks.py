@@ -196,7 +196,7 @@ class TurnHooks:
             return ""
         if self._continued >= CONTINUED_MAX:
             message = (
-                f"Hooks have made this turn go on {CONTINUED_MAX} times, so it ends now. The last "
+                f"Hooks have extended this turn {CONTINUED_MAX} times, so it ends now. The last "
                 f"reason was: {answers.denied}"
             )
             await self._emit(WarningRaised("hook_limit", message))

@@ -110,10 +110,10 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
 }
 
 _ADVICE: dict[LogErrorKind, str] = {
-    "full": "the disk is full: free some space; what is stored is safe",
+    "full": "the disk is full: free some space; stored data is safe",
     "read_only": "the file or its file system is read-only: make it writable",
-    "corrupt": "the file is damaged: stop tillerd, keep a copy of it, and restore a backup or"
-    " move it away to begin a new log",
+    "corrupt": "the file is damaged: stop tillerd, copy the file, and restore a backup or move"
+    " the file away to begin a new log",
     "conflict": "nothing was stored: load the session again",
     "io": "the disk or file system failed: see the system's journal",
 }

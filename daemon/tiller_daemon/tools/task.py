@@ -61,7 +61,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(
             description="Return at once and get the report as a message later; only for read-only "
-            "agents, or with `paths`, which nobody else may change until it ends"
+            "agents, or with `paths`, which nobody else may change until the sub-agent ends"
         ),
     ] = False
     paths: Annotated[

@@ -48,7 +48,7 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
         # The validation of any value reveals endless references.
         _mismatch(schema, None)
     except RecursionError:
-        return "its references form an endless loop, or multiply"
+        return "its references form a loop, or expand too far"
     return None
 
 

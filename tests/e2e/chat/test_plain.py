@@ -53,7 +53,7 @@ async def test_a_running_turn_is_steered_queued_behind_and_interrupted(
     chat.press("/queue and at last\n")
     await chat.shows("queued: and at last")
     chat.press("/interrupt\n")
-    await chat.shows("interrupted", "1 input waits; go on with: /continue")
+    await chat.shows("interrupted", "1 input waits; continue with: /continue")
     gates[1].close()
 
 

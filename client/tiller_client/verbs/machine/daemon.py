@@ -103,7 +103,7 @@ def stop(places: Places, *, drain: bool) -> bool:
     deadline = None if drain else begun + STOP_DEADLINE_S
     while lock_is_held(places.runtime):
         if not told and time.monotonic() > begun + SAID_AFTER_S:
-            complain("waiting for the running turns to end; Ctrl-C ends only the waiting")
+            complain("waiting for the running turns to end; Ctrl-C stops only this wait")
             told = True
         if deadline and time.monotonic() > deadline:
             complain(f"the daemon did not end within {STOP_DEADLINE_S:g} s, so it was killed")

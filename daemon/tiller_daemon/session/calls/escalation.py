@@ -62,14 +62,16 @@ class Escalation:
         # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
-            title = f"This needs more than a build may do ({result.stopped_by}). Allow: {command}"
+            title = f"A build may not do this ({result.stopped_by}). Allow it for: {command}"
             wanted = structs.replace(requirement, title=one_line(title))
         elif self._enclosures.limits.are_set:
             # Outside, nothing would hold the command to the limits.
             return EscalationResult(None, result)
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
-            title = f"The sandbox stopped this ({result.stopped_by}). Run again outside: {command}"
+            title = (
+                f"The sandbox stopped a command ({result.stopped_by}). Run it outside: {command}"
+            )
             wanted = unsandboxed_requirement(command, one_line(title))
         reply = await self._permission.offer(call, wanted)
         if reply is None:
@@ -103,7 +105,7 @@ class Escalation:
             return reasons(by_rules, self._permission.granted())[0]
         if self._permission.approve == "never" or self._declined:
             return result
-        title = one_line(f"This tried to write ({result.stopped_by}). Allow: {command}")
+        title = one_line(f"A command tried to write ({result.stopped_by}). Allow: {command}")
         reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
         if reply.approves:
             return by_answer(requirement.permission, command, reply)

@@ -23,7 +23,7 @@ MAY_WRITE = (
 ONLY_READS = (
     "Your role has changed: you are now the agent `{now}`, which only reads. Before, you were "
     "`{before}`, which could write. From here on, change nothing: calls that write are denied. "
-    "What is half done stays as it is until the user wants it to go on."
+    "Leave unfinished work as it is until the user wants you to continue."
 )
 PLAN_ABOVE = (
     "If the last message of `{before}` is a plan, carry it out, unless the user says otherwise."
