@@ -30,7 +30,7 @@ class Limits(Struct, frozen=True):
 
 
 class HelloResult(Result, frozen=True, tag="hello"):
-    """Identifies the daemon, and tells what a restart may change. Keys are never sent."""
+    """Identifies the daemon, and shows whether a restart would help. Keys are never sent."""
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("Version of the protocol that the daemon speaks.")]

@@ -285,7 +285,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """History and files were put back to before a turn or a step, or a revert was undone."""
+    """History and files went back to the state before a turn or step, or a revert was undone."""
 
     to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
     undone: Annotated[
@@ -299,7 +299,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):
-    """A warning for the user; work goes on."""
+    """A warning for the user; work continues."""
 
     code: Annotated[str, doc("What happened, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]

@@ -184,10 +184,10 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 
 
 class TurnContinue(Op, frozen=True, tag="turn_continue"):
-    """Goes on without a new message. Answered by `Started`, or rejected `busy`.
+    """Continues without a new message. Answered by `Started`, or rejected `busy`.
 
     If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a
-    turn goes on from the end of history: after a failure, an interrupt or a limit, or where a
+    turn continues from the end of history: after a failure, an interrupt or a limit, or where a
     revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered
     everything.
     """
@@ -237,7 +237,7 @@ class Compact(Op, frozen=True, tag="compact"):
 
 
 class Revert(Op, frozen=True, tag="revert"):
-    """Puts files and history back to before a turn, or before one of its steps.
+    """Takes files and history back to the state before a turn, or before one of its steps.
 
     A file that anything else has changed since then stays as it is. Answered by `RevertResult`.
     """

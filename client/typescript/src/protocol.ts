@@ -319,7 +319,7 @@ export interface QueueEdit {
   position?: number;
 }
 
-/** Goes on without a new message. Answered by `Started`, or rejected `busy`. If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a turn goes on from the end of history: after a failure, an interrupt or a limit, or where a revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered everything. */
+/** Continues without a new message. Answered by `Started`, or rejected `busy`. If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a turn continues from the end of history: after a failure, an interrupt or a limit, or where a revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered everything. */
 export interface TurnContinue {
   type: "turn_continue";
   /** Id of the session. */
@@ -357,7 +357,7 @@ export interface Compact {
   session_id: string;
 }
 
-/** Puts files and history back to before a turn, or before one of its steps. A file that anything else has changed since then stays as it is. Answered by `RevertResult`. */
+/** Takes files and history back to the state before a turn, or before one of its steps. A file that anything else has changed since then stays as it is. Answered by `RevertResult`. */
 export interface Revert {
   type: "revert";
   /** Id of the session. */
@@ -460,7 +460,7 @@ export interface Accepted {
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
 }
 
-/** Identifies the daemon, and tells what a restart may change. Keys are never sent. */
+/** Identifies the daemon, and shows whether a restart would help. Keys are never sent. */
 export interface HelloResult {
   type: "hello";
   /** Version of the daemon's program, such as `1.2.0`. */
@@ -1333,7 +1333,7 @@ export interface HistoryCompacted {
   cost?: number | null;
 }
 
-/** History and files were put back to before a turn or a step, or a revert was undone. */
+/** History and files went back to the state before a turn or step, or a revert was undone. */
 export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is again as it was after this event. */
@@ -1348,7 +1348,7 @@ export interface HistoryReverted {
   before_step?: number;
 }
 
-/** A warning for the user; work goes on. */
+/** A warning for the user; work continues. */
 export interface WarningRaised {
   type: "warning";
   /** What happened, for programs. */
