@@ -38,8 +38,8 @@ _CLAUDE = """\
 
 _GEMINI = """\
 - Never assume that a library is there: look at the project's manifest and at neighbouring files.
-- Call a tool in the same response in which you decide to. Do not end a response by saying what you
-  will do next.
+- Call a tool in the same response in which you decide to call it. Do not end a response by saying
+  what you will do next.
 - Do not repeat a call that has just succeeded, nor print code that you can write into its file.
 """
 

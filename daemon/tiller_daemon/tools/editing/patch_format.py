@@ -164,7 +164,7 @@ def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:
     if not has_marker and not is_first:
         raise BadPatch(
             f"Line {number} of the patch is `{_shown(line or '')}`; a line of a hunk begins with a "
-            f"space, `-` or `+`, and a further hunk with `{CONTEXT}`."
+            f"space, `-` or `+`, and a new hunk begins with `{CONTEXT}`."
         )
     hunk_lines, at_end = _hunk_lines(lines)
     return Hunk(number, tuple(context), tuple(hunk_lines), at_end)

@@ -70,7 +70,7 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing}\nAfter line {place} the file has no such lines, only before it. Put hunks "
+            f"{missing}\nThe file has such lines only up to line {place}, not after it. Put hunks "
             "in the order of the file, and do not let them overlap."
         )
     near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
