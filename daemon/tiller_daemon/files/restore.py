@@ -44,7 +44,10 @@ class GitEntry(NamedTuple):
 
 
 class FileRestore(NamedTuple):
-    """A file to restore; `path` is relative to the workspace, and None stands for no file."""
+    """A file to change from `expected` to `wanted`, if it is still as expected.
+
+    `path` is relative to the workspace. None means that there is no file.
+    """
 
     path: str
     expected: GitEntry | None
