@@ -22,6 +22,7 @@ from tiller_daemon.sandbox.confinement import (
 )
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 NOBODY = 65534
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
@@ -40,6 +41,7 @@ class ConfinesNothing:
 
     def __init__(self, loosest_unasked: Enclosure = Enclosure.BUILD) -> None:
         self.loosest_unasked = loosest_unasked
+        self.temporary_paths = TemporaryPaths()
 
     @contextmanager
     def wrap(

@@ -9,9 +9,8 @@ import os
 import platform
 import stat
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -33,6 +32,7 @@ from tiller_daemon.sandbox.known_paths import (
     root_of,
 )
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_daemon.stamps import StampedCache, look_along
 
 NULL_DEVICE: Final = "/dev/null"
@@ -97,7 +97,7 @@ class Bubblewrap:
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._overlays: Final = overlays
         self._scopes: Final = scopes
-        self._placeholders: Final = Counter[Path]()
+        self.temporary_paths: Final = TemporaryPaths()
         self._options_made: Final = StampedCache()
 
     @contextmanager
@@ -108,37 +108,30 @@ class Bubblewrap:
         absent = [
             path
             for path in (*confinement.absent, *confinement.absent_files)
-            if path.parent.is_dir() and (path in self._placeholders or not os.path.lexists(path))
+            if path.parent.is_dir() and (path in self.temporary_paths or not os.path.lexists(path))
         ]
-        # Commands that run at the same time share placeholders; the last one removes them.
-        self._placeholders.update(absent)
-        try:
-            with ExitStack() as stack:
-                overlays = self._enter_overlays(stack, confinement, report)
-                if confinement.temporary:
-                    make_directory(confinement.temporary)
-                calls = filter_in_namespaces(
-                    platform.machine(),
-                    sockets=confinement.writes and (self._scopes or not confinement.network),
-                )
-                filters = stack.enter_context(_readable(calls))
-                status, status_end = stack.enter_context(_pipe())
-                chosen = [*self._options(confinement, overlays, tuple(absent))]
-                chosen += [word for one in filters for word in ("--seccomp", str(one))]
-                chosen += ["--json-status-fd", str(status_end)]
-                scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
-                yield WrappedCommand(
-                    (self._program, *chosen, "--", *scoped, *arguments),
-                    (*filters, status_end),
-                    has_started=lambda: b"exit-code" in _read_status(status),
-                    merges_back=bool(overlays),
-                )
-        finally:
-            for path in absent:
-                self._placeholders[path] -= 1
-                if not self._placeholders[path]:
-                    del self._placeholders[path]
-                    _remove_placeholder(path)
+        # If another command removed these, their mounts would disappear from this command as well.
+        shared = [path for path in confinement.read_only if path in self.temporary_paths]
+        with self.temporary_paths.used([*absent, *shared]), ExitStack() as stack:
+            overlays = self._enter_overlays(stack, confinement, report)
+            if confinement.temporary:
+                make_directory(confinement.temporary)
+            calls = filter_in_namespaces(
+                platform.machine(),
+                sockets=confinement.writes and (self._scopes or not confinement.network),
+            )
+            filters = stack.enter_context(_readable(calls))
+            status, status_end = stack.enter_context(_pipe())
+            chosen = [*self._options(confinement, overlays, tuple(absent))]
+            chosen += [word for one in filters for word in ("--seccomp", str(one))]
+            chosen += ["--json-status-fd", str(status_end)]
+            scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
+            yield WrappedCommand(
+                (self._program, *chosen, "--", *scoped, *arguments),
+                (*filters, status_end),
+                has_started=lambda: b"exit-code" in _read_status(status),
+                merges_back=bool(overlays),
+            )
 
     def _options(
         self,
@@ -372,14 +365,3 @@ def _shows_itself(path: Path, mount: Mount) -> bool:
 def _is_below_read_only(path: Path, mounts: dict[Path, Mount]) -> bool:
     above = next((one for one in path.parents if one in mounts), None)
     return above is not None and _shows_itself(above, mounts[above])
-
-
-def _remove_placeholder(path: Path) -> None:
-    """Remove a placeholder, unless another process has put something in its place."""
-    with suppress(OSError):
-        if path.is_symlink():
-            return
-        if path.is_dir():
-            path.rmdir()
-        elif path.stat().st_size == 0:
-            path.unlink()

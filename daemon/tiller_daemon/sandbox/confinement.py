@@ -8,7 +8,7 @@ command does, so nothing here examines the command itself.
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import between, root_of
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -177,6 +178,11 @@ class Sandbox(Protocol):
         """The loosest enclosure that the sandbox can enforce for commands without approval."""
         ...
 
+    @property
+    def temporary_paths(self) -> TemporaryPaths:
+        """The paths that exist only while commands in this sandbox need them."""
+        ...
+
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> AbstractContextManager[WrappedCommand]:
@@ -219,15 +225,11 @@ class CommandSandbox(NamedTuple):
 
         Raises `NotConfined`.
         """
-        made = _make_missing(self.confinement)
-        try:
-            with self.sandbox.wrap(arguments, self.confinement, self.notices.append) as wrapped:
-                yield wrapped
-        finally:
-            for path in reversed(made):
-                # This fails if the command has put something into the directory, which then stays.
-                with suppress(OSError):
-                    path.rmdir()
+        with (
+            _missing_made(self.confinement, self.sandbox.temporary_paths),
+            self.sandbox.wrap(arguments, self.confinement, self.notices.append) as wrapped,
+        ):
+            yield wrapped
 
     def was_denied(self, status: int, output: str) -> str:
         """Return the line of `output` that shows a denial by the sandbox; empty if none does."""
@@ -265,24 +267,25 @@ class CommandSandbox(NamedTuple):
         return ", ".join(str(path.relative_to(workspace)) for path in writable)
 
 
-def _make_missing(confinement: Confinement) -> list[Path]:
-    """Make the missing writable directories in the workspace, and return those that were made.
-
-    Only existing directories can be mounted.
-    """
-    made: list[Path] = []
-    for place in confinement.writable:
-        if root_of(place, (confinement.workspace,)) and not os.path.lexists(place):
-            above = [*between(confinement.workspace, place)][::-1]
+@contextmanager
+def _missing_made(confinement: Confinement, temporary: TemporaryPaths) -> Generator[None]:
+    """Make the missing writable directories in the workspace, because only those can be mounted."""
+    missing = [
+        path
+        for place in confinement.writable
+        if root_of(place, (confinement.workspace,))
+        and (place in temporary or not os.path.lexists(place))
+        for path in (*[*between(confinement.workspace, place)][::-1], place)
+        if path in temporary or not path.is_dir()
+    ]
+    with temporary.used(missing):
+        for path in missing:
             try:
-                for path in (*above, place):
-                    if not path.is_dir():
-                        path.mkdir()
-                        made.append(path)
+                path.mkdir(exist_ok=True)
             except OSError as error:
-                problem = f"The writable directory {place} can't be created: {error.strerror}."
+                problem = f"The writable directory {path} can't be created: {error.strerror}."
                 raise NotConfined(problem) from error
-    return made
+        yield
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:

@@ -48,6 +48,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import root_of
 from tiller_daemon.sandbox.launcher import Restrictions, make_ruleset
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_daemon.stamps import StampedCache, look_along, look_into
 
 VERSION_NEEDED: Final = 6
@@ -106,6 +107,7 @@ class Landlock:
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
         self.loosest_unasked: Final = Enclosure.READ_ONLY
+        self.temporary_paths: Final = TemporaryPaths()
         self._launcher: Final = tuple(launcher)
         self._made: Final = StampedCache()
 

@@ -13,6 +13,7 @@ from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.confinement import DENIALS, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import between, root_of
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 PROGRAM: Final = "sandbox-exec"
 
@@ -38,6 +39,7 @@ class Seatbelt:
         self.limits: Final = ""
         self.denials: Final = DENIALS
         self.loosest_unasked: Final = Enclosure.BUILD
+        self.temporary_paths: Final = TemporaryPaths()
         self._program: Final = program
 
     @contextmanager
