@@ -39,8 +39,8 @@ class HelloResult(Result, frozen=True, tag="hello"):
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Environment variables for providers' keys that the daemon lacks: those named in the "
-            "configuration, and well-known ones if no model is configured."
+            "Environment variables for providers' keys that are not set for the daemon: those that "
+            "the configuration names and, if no model is configured, well-known ones."
         ),
     ] = ()
     replaced: Annotated[
@@ -141,7 +141,7 @@ class RateLimit(Struct, frozen=True, omit_defaults=True):
     """A provider's limit on the use of a model, as of the last response."""
 
     name: Annotated[str, doc("The provider's name for the unit: `requests`, `tokens`, …")]
-    remaining: Annotated[int, doc("Units left until the reset.")]
+    remaining: Annotated[int, doc("How many units may still be used before the reset.")]
     limit: Annotated[int | None, doc("Units available after a reset.")] = None
     resets_at: Annotated[float | None, doc("Time of the reset, in Unix seconds.")] = None
 
@@ -267,7 +267,7 @@ class SandboxSummary(Struct, frozen=True, omit_defaults=True):
         str, doc("Why no mechanism works, so that every command needs approval; otherwise empty.")
     ] = ""
     limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
-    instead: Annotated[str, doc("Why no better mechanism works; empty if this is best.")] = ""
+    instead: Annotated[str, doc("Why no better mechanism works; empty if `name` is the best.")] = ""
 
 
 class CatalogResult(Result, frozen=True, tag="catalog"):

@@ -268,7 +268,7 @@ Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Noti
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """Accepted input that is not in history yet, because it waits for the next step or turn."""
 
-    id: Annotated[str, doc("Id of the input; `input_id` in ops and answers.")]
+    id: Annotated[str, doc("Id of the input. Ops and answers call it `input_id`.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
         Delivery, doc("`steer`: sent to the running turn before its next step. `queue`: waits.")

@@ -155,7 +155,7 @@ async def test_b51_a_log_whose_pages_are_damaged_is_said_by_doctor_and_by_who_ne
     doctor = tiller(daemon, "doctor")
     assert doctor.returncode == 1
     assert f"fail  log            the log {path} failed: " in doctor.stdout
-    assert "the file is damaged: stop tillerd, keep a copy of it" in doctor.stdout
+    assert "the file is damaged: stop tillerd, copy the file" in doctor.stdout
     assert path.read_bytes() == damaged
     with pytest.raises(DaemonEnded, match="the file is damaged: stop tillerd") as ended:
         daemon.start()

@@ -98,7 +98,7 @@ def test_an_answer_with_a_reason_is_given_on_the_terminal_and_the_turn_goes_on(
         terminal = opens("exec", "-m", model, "x")
         await terminal.shows("n reject")
         terminal.press("n\n")
-        await terminal.shows("why not? (the model goes on with your reason")
+        await terminal.shows("why not? (a reason lets the model continue")
         terminal.press("use the workspace\n")
         await terminal.shows("rejected by tiller exec: use the workspace", "I use another way.")
         assert await terminal.end() == 0
@@ -235,7 +235,7 @@ async def test_a_restart_that_waits_for_a_turn_says_so(
     with closing(tiller.on_terminal("exec", "-m", model, "x")) as turn:
         await gate.reached()
         with closing(tiller.on_terminal("daemon", "restart", "--drain")) as restart:
-            await restart.shows("waiting for the running turns to end; Ctrl-C ends only the")
+            await restart.shows("waiting for the running turns to end; Ctrl-C stops only")
             gate.open()
             assert await turn.end() == 0
             await restart.shows("turns running 0")

@@ -18,8 +18,8 @@ def read_context() -> str:
     data = _read_to_end()
     if len(data) > CONTEXT_BYTES_MAX:
         raise UsageError(
-            f"stdin has more than {CONTEXT_BYTES_MAX // 1024 // 1024} MiB, too much as context; "
-            "put it into a file and name that with --file PATH, or give less, as with: tail -c 1M"
+            f"stdin has more than {CONTEXT_BYTES_MAX // 1024 // 1024} MiB, which is too much for "
+            "context; save it to a file and give --file PATH, or send only a part: tail -c 1M"
         )
     problem = "it contains a NUL byte" if b"\0" in data else ""
     try:

@@ -78,7 +78,9 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
     """Add the task of `exec`, and the options for a session that is busy."""
     busy = parser.add_mutually_exclusive_group()
     busy.add_argument(
-        "--queue", action="store_true", help="if a turn is running, queue the prompt for that turn"
+        "--queue",
+        action="store_true",
+        help="if a turn is running, queue the prompt until that turn is otherwise done",
     )
     busy.add_argument(
         "--wait",

@@ -471,7 +471,7 @@ export interface HelloResult {
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Environment variables for providers' keys that the daemon lacks: those named in the configuration, and well-known ones if no model is configured. */
+  /** Environment variables for providers' keys that are not set for the daemon: those that the configuration names and, if no model is configured, well-known ones. */
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
@@ -909,7 +909,7 @@ export interface FileChange {
 
 /** Accepted input that is not in history yet, because it waits for the next step or turn. */
 export interface QueuedInput {
-  /** Id of the input; `input_id` in ops and answers. */
+  /** Id of the input. Ops and answers call it `input_id`. */
   id: string;
   /** What the user wrote. */
   text: string;
@@ -1501,7 +1501,7 @@ export interface PriceTier {
 export interface RateLimit {
   /** The provider's name for the unit: `requests`, `tokens`, … */
   name: string;
-  /** Units left until the reset. */
+  /** How many units may still be used before the reset. */
   remaining: number;
   /** Units available after a reset. */
   limit?: number | null;
@@ -1595,7 +1595,7 @@ export interface SandboxSummary {
   problem?: string;
   /** What this mechanism can't enforce; empty if nothing. */
   limits?: string;
-  /** Why no better mechanism works; empty if this is best. */
+  /** Why no better mechanism works; empty if `name` is the best. */
   instead?: string;
 }
 

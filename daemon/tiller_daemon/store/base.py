@@ -238,8 +238,8 @@ def seq_before(batch: Batch) -> int:
         seqs = f"{batch.events[0].seq} … {batch.events[-1].seq}"
         raise LogError(
             "conflict",
-            f"the events {seqs} of session {row.session_id} do not end at its head {row.head};"
-            " nothing was stored: load the session again",
+            f"the events {seqs} of session {row.session_id} do not lead up to its last event,"
+            f" {row.head}, without a gap; nothing was stored: load the session again",
         )
     return before
 

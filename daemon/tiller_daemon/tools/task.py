@@ -60,8 +60,8 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     background: Annotated[
         bool,
         Meta(
-            description="Return at once and get the report as a message later; only for read-only "
-            "agents, or with `paths`, which nobody else may change until the sub-agent ends"
+            description="Return at once; the report arrives later as a message. This requires a "
+            "read-only agent, or `paths`: nobody else may change these until the sub-agent ends"
         ),
     ] = False
     paths: Annotated[

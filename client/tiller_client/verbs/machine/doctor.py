@@ -119,7 +119,7 @@ def _service(places: Places) -> Iterator[Finding]:
         yield Finding("fail", "service", f"{service.file} can't be read: {error.strerror}")
         return
     if sys.executable not in text:
-        again = "to let it run this one: tiller daemon install"
+        again = "to make the service run this tiller: tiller daemon install"
         yield Finding("warn", "service", f"{service.name} runs another tiller; {again}")
     elif problem := key_file_problem(places.config / ENVIRONMENT_FILE):
         yield Finding("fail", "service", problem)

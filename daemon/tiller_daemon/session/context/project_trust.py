@@ -34,7 +34,7 @@ def configuration_for(services: Services, workspace: str) -> Configuration:
     try:
         return services.user.projects.configuration(workspace)
     except ConfigurationError as error:
-        message = f"{error.message}. Fix it, or stop trusting the project with: tiller untrust."
+        message = f"{error.message}. Fix it. Or, to stop trusting the project, run: tiller untrust"
         raise RejectionError("invalid_settings", message) from None
 
 

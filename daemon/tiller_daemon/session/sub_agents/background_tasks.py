@@ -35,7 +35,7 @@ ID_PREFIX = "t"
 
 STARTED = (
     "{id} works in the background. Its report will arrive as a message: go on with something else, "
-    "or end your turn. bash_output shows how far it is; bash_kill ends it."
+    "or end your turn. bash_output shows its progress; bash_kill ends it."
 )
 REPORT = (
     "[This is not from the user. It is the report of the background sub-agent {id} ({title}), "
