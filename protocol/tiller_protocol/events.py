@@ -150,7 +150,8 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     steps: Annotated[int, doc("Number of model requests in the turn, without sub-agents.")]
     usage: Annotated[Usage, doc("Tokens of the turn, including sub-agents.")]
     duration_s: Annotated[
-        float, doc("Seconds of a clock that never jumps, without those in which no daemon ran.")
+        float,
+        doc("Seconds by a clock that never jumps; times without a daemon don't count."),
     ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None

@@ -40,8 +40,8 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
     """Creates a session bound to a directory. Answered by `Created`."""
 
     workspace: Annotated[str, doc("Absolute path of an existing, readable directory.")]
-    agent: Annotated[str | None, doc("Short for `settings.agent`, which it overrides.")] = None
-    model: Annotated[str | None, doc("Short for `settings.model`, which it overrides.")] = None
+    agent: Annotated[str | None, doc("Short for `settings.agent`, and overrides it.")] = None
+    model: Annotated[str | None, doc("Short for `settings.model`, and overrides it.")] = None
     settings: Annotated[Settings, doc("The initial settings.")] = Settings()
 
 
@@ -194,7 +194,8 @@ class TurnContinue(Op, frozen=True, tag="turn_continue"):
 
     session_id: SessionRef
     overrides: Annotated[
-        TurnOverrides, doc("Choices for the turn, added to those of the turn it continues.")
+        TurnOverrides,
+        doc("Choices for the turn, added to the choices of the turn that it continues."),
     ] = TurnOverrides()
 
 

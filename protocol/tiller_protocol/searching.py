@@ -113,7 +113,7 @@ class FoundSession(Struct, frozen=True, omit_defaults=True):
     session: Annotated[SessionSummary, doc("The session, as in `session_list`.")]
     texts: Annotated[
         tuple[FoundText, ...],
-        doc("Up to three matching texts: the title first, then the newest ones."),
+        doc("Up to three matching texts: the title first, then the newest texts."),
     ]
 
 

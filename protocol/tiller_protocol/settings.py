@@ -25,7 +25,7 @@ VariantChoice = Annotated[
 ApproveChoice = Annotated[
     Approve | None,
     doc(
-        "What happens to a call about which no rule decides: `ask` the user, `always` allow "
+        "What happens to a call if no rule decides: `ask` the user, `always` allow "
         "it, or `never` ask and deny it."
     ),
 ]

@@ -80,7 +80,7 @@ class Snapshot(Struct, omit_defaults=True):
     plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
     background: Annotated[
         tuple[BackgroundCommand, ...],
-        doc("Background commands: the running ones, and the latest that have ended."),
+        doc("Background commands that are running, and the latest that have ended."),
     ] = ()
     pruned: Annotated[
         list[str], doc("Ids of calls whose output is no longer sent to the model.")

@@ -225,7 +225,9 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     assert lock_is_held(places.runtime)
     subprocess.run(stop, env=variables, check=True)
     late = DaemonStart(places, variables, noticed)
-    with pytest.raises(NoDaemon, match="the one started after the crash has stopped, too"):
+    with pytest.raises(
+        NoDaemon, match="the daemon that was started after the crash has stopped, too"
+    ):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
     assert "another daemon has replaced the one that crashed" in _output(places)

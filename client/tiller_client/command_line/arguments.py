@@ -59,7 +59,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
-        parser.error("--host needs a machine as for ssh: tiller --host USER@BOX VERB")
+        parser.error("--host needs the name of a machine, as for ssh: tiller --host USER@BOX VERB")
     _suggest_verb(parser, words)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
@@ -226,7 +226,9 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_session(parser)
-    parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
+    parser = _verb(
+        add, "sessions", "fork", "create a session that shares the history of this session"
+    )
     parser.add_argument(
         "--at", type=event_number, metavar="N", help="share events up to N; default: all"
     )

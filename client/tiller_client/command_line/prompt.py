@@ -56,8 +56,8 @@ def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
     images = tuple(_read_image(argument) for argument in arguments)
     if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
         raise UsageError(
-            f"the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB together; "
-            "mention each with --file PATH, so that the model reads it itself"
+            f"together, the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB; "
+            "mention each image with --file PATH, so that the model reads it itself"
         )
     return images
 

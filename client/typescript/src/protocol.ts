@@ -39,9 +39,9 @@ export interface SessionCreate {
   type: "session_create";
   /** Absolute path of an existing, readable directory. */
   workspace: string;
-  /** Short for `settings.agent`, which it overrides. */
+  /** Short for `settings.agent`, and overrides it. */
   agent?: string | null;
-  /** Short for `settings.model`, which it overrides. */
+  /** Short for `settings.model`, and overrides it. */
   model?: string | null;
   /** The initial settings. */
   settings?: Settings;
@@ -55,7 +55,7 @@ export interface Settings {
   model?: string | null;
   /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** What happens to a call about which no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
+  /** What happens to a call if no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
@@ -288,7 +288,7 @@ export interface TurnOverrides {
   model?: string | null;
   /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** What happens to a call about which no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
+  /** What happens to a call if no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
@@ -324,7 +324,7 @@ export interface TurnContinue {
   type: "turn_continue";
   /** Id of the session. */
   session_id: string;
-  /** Choices for the turn, added to those of the turn it continues. */
+  /** Choices for the turn, added to the choices of the turn that it continues. */
   overrides?: TurnOverrides;
 }
 
@@ -584,7 +584,7 @@ export interface SessionSearchResult {
 export interface FoundSession {
   /** The session, as in `session_list`. */
   session: SessionSummary;
-  /** Up to three matching texts: the title first, then the newest ones. */
+  /** Up to three matching texts: the title first, then the newest texts. */
   texts: Array<FoundText>;
 }
 
@@ -662,7 +662,7 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Background commands: the running ones, and the latest that have ended. */
+  /** Background commands that are running, and the latest that have ended. */
   background?: Array<BackgroundCommand>;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
@@ -1190,7 +1190,7 @@ export interface TurnEnded {
   steps: number;
   /** Tokens of the turn, including sub-agents. */
   usage: Usage;
-  /** Seconds of a clock that never jumps, without those in which no daemon ran. */
+  /** Seconds by a clock that never jumps; times without a daemon don't count. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;

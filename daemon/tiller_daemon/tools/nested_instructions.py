@@ -12,8 +12,9 @@ from tiller_daemon.tools.base import FileVersions, Requirement, ToolEnvironment
 from tiller_daemon.workspace.instructions import Instructions, read_nested_instructions
 
 INTRODUCTION = """\
-The project has instructions for this directory and everything below it. There they take \
-precedence over those of the directories above; the user takes precedence over all of them."""
+The project has instructions for this directory and everything below it. There, they take \
+precedence over the instructions of the directories above. The user takes precedence over all \
+instructions."""
 
 
 def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:

@@ -84,7 +84,10 @@ class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `apply_patch`."""
 
     patch: Annotated[
-        str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `read`")
+        str,
+        Meta(
+            description="The patch, from `*** Begin Patch` to `*** End Patch`; paths as for `read`"
+        ),
     ]
 
 

@@ -51,7 +51,7 @@ def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requiremen
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
     if not location.path.is_dir():
-        raise ToolFailure(f"{location.text} is not a directory; name the one to search.")
+        raise ToolFailure(f"{location.text} is not a directory; name a directory to search.")
     pattern = PathPattern(arguments.pattern)
     paths: list[bytes] = []
 

@@ -51,7 +51,7 @@ EngineName = Literal["searxng", "brave"]
 class WebSearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `web_search`."""
 
-    query: Annotated[str, Meta(description="What to search for, as for any search engine")]
+    query: Annotated[str, Meta(description="The search terms, as for any search engine")]
 
 
 class _Engine(NamedTuple):
