@@ -135,8 +135,8 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     started_over: Annotated[
         str | None,
         doc(
-            "Id of a session whose events start over, as the daemon has a new log: forget its "
-            "events; all are sent again."
+            "Id of a session whose events start over, because the daemon has a new log. Forget the "
+            "session's events; all are sent again."
         ),
     ] = None
     unfollowed: Annotated[

@@ -52,8 +52,8 @@ def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
         return found[0]
     problem = f"matches {len(found)} rules" if found else "is not the id of a rule"
     raise UsageError(
-        f"{one_line(reference)!r} {problem}; to list the rules: tiller rules; to include those of "
-        "a session: tiller rules --session SESSION"
+        f"{one_line(reference)!r} {problem}; to list the rules: tiller rules; to include the "
+        "rules of a session: tiller rules --session SESSION"
     )
 
 

@@ -1786,7 +1786,7 @@ export interface RpcOutput {
   caught_up?: CaughtUp | null;
   /** Who else has a followed session open: sent at once if there is anyone, and then at each change. */
   followers?: Followers | null;
-  /** Id of a session whose events start over, as the daemon has a new log: forget its events; all are sent again. */
+  /** Id of a session whose events start over, because the daemon has a new log. Forget the session's events; all are sent again. */
   started_over?: string | null;
   /** A session that is no longer followed; none of its events comes after this line. */
   unfollowed?: Unfollowed | null;

@@ -51,7 +51,7 @@ REPORTED = frozenset({"authentication", "quota", "not_found"})
 
 GIVEN_UP = (
     "No title could be written after {turns} turns, so the beginning of the first input stays "
-    "the title. {reason} To give one: tiller set {session_id} title TEXT"
+    "the title. {reason} To set a title: tiller set {session_id} title TEXT"
 )
 
 TITLE_SYSTEM = (

@@ -54,7 +54,7 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]
-    new: Annotated[str, Meta(description="The text to put in its place")]
+    new: Annotated[str, Meta(description="The new text, which takes the place of `old`")]
     all: Annotated[bool, Meta(description="Replace every occurrence of `old`")] = False
 
 
