@@ -141,4 +141,31 @@ FAULTS = (
         "self._left_nothing = True",
         "tests/processes/test_reaper.py::test_closing_a_program_kills_what_it_left_in_the_background",
     ),
+    Fault(
+        "a program that ended while the daemon was suspended is not started again",
+        "daemon/tiller_daemon/processes/fork_server.py",
+        "ForkServer._start_in",
+        "if A < len(B):",
+        "if True:",
+        "tests/processes/test_reaper.py"
+        "::test_a_program_that_ends_before_the_daemon_runs_again_was_started",
+    ),
+    Fault(
+        "G9 no command removes the directory that another may write to",
+        "daemon/tiller_daemon/sandbox/confinement.py",
+        "_missing_made",
+        "A in B or not os.path.lexists(A)",
+        "not os.path.lexists(A)",
+        "tests/sandbox/test_temporary_paths.py"
+        "::test_a_command_can_write_to_its_directory_when_one_that_may_not_has_ended",
+    ),
+    Fault(
+        "G9 a directory that a command must not write to is there until that command ends",
+        "daemon/tiller_daemon/sandbox/bubblewrap.py",
+        "Bubblewrap.wrap",
+        "[*A, *B]",
+        "A",
+        "tests/sandbox/test_temporary_paths.py"
+        "::test_a_directory_is_there_until_the_last_command_that_needs_it_has_ended",
+    ),
 )
