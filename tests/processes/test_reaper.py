@@ -86,6 +86,13 @@ async def test_what_is_left_by_a_command_that_kills_its_reaper_is_killed_at_once
     assert (await play.run("exit 7")).status == 7
 
 
+async def test_a_command_that_kills_its_reaper_at_once_was_started_and_is_ended(play: Play):
+    """It may do so before the reaper has reported the start."""
+    for _ in range(50):
+        end = await play.run("kill -9 $PPID; sleep 1000")
+        assert (end.status, end.timed_out) == (-signal.SIGKILL, False)
+
+
 async def test_a_command_that_makes_its_reaper_stand_still_is_ended(play: Play):
     end = await play.run(f"{FORGED}\nsleep 0.2; kill -STOP $PPID; sleep 1000")
     assert end.status == -signal.SIGKILL
@@ -185,6 +192,14 @@ async def test_it_is_known_when_the_last_process_that_a_command_left_has_ended(t
         program.close()
 
 
+OUTLIVES = """
+( while kill -0 $$; do sleep 0.01; done; sleep 0.1 ) &
+echo $PPID > new; mv new reaper
+"""
+"""Leaves a process that ends only after the reaper has seen the end of the shell. So the reaper
+ends as well, instead of waiting for the next command."""
+
+
 def test_a_program_that_ends_before_the_daemon_runs_again_was_started(tmp_path: Path):
     """A busy machine may suspend the daemon in the middle of a start."""
     reaper, messages = tmp_path / "reaper", 0
@@ -202,7 +217,7 @@ def test_a_program_that_ends_before_the_daemon_runs_again_was_started(tmp_path: 
         sys.setprofile(suspend)
         try:
             program = fork_server.start(
-                ["sh", "-c", "echo $PPID > new; mv new reaper; sleep 0.01 &"],
+                ["sh", "-c", OUTLIVES],
                 tmp_path,
                 {"PATH": os.environ["PATH"]},
                 {},

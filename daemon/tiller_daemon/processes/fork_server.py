@@ -238,10 +238,13 @@ class ForkServer:
             # no bytes would fail, although the program has run.
             if sent < len(request):
                 control.sendall(request[sent:])
-            reply = control.recv(reaper.STARTED.size, socket.MSG_WAITALL)
-            if len(reply) < reaper.STARTED.size:
+            accepted = control.recv(reaper.ACCEPTED.size)
+            if not accepted:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            reaper_pid, pid, wrong = reaper.STARTED.unpack(reply)
+            (reaper_pid,) = reaper.ACCEPTED.unpack(accepted)
+            # If the program has killed its reaper by now, `RunningProgram` finds that out.
+            started = control.recv(reaper.STARTED.size)
+            pid, wrong = reaper.STARTED.unpack(started) if started else (reaper_pid, 0)
             if wrong:
                 raise OSError(wrong, os.strerror(wrong))
         except BaseException:

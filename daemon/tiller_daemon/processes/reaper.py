@@ -49,8 +49,11 @@ WITHOUT_ADOPTION = "--without-adoption"
 SIZE = struct.Struct("=I")
 """Sent before each request: the size in bytes of the request, which `marshal` has encoded."""
 
-STARTED = struct.Struct("=iii")
-"""Sent after a start: the pids of the reaper and the command, and the errno of a failure."""
+ACCEPTED = struct.Struct("=i")
+"""Sent before a start: the reaper's pid. After that, the command may run, and kill the reaper."""
+
+STARTED = struct.Struct("=ii")
+"""Sent after a start: the command's pid, and the errno of a failure."""
 
 ENDED = struct.Struct("=i?")
 """Sent after the end of a command: its wait status, and whether it left no process."""
@@ -166,8 +169,9 @@ def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRe
                 break
             over = _thread.allocate_lock()
             over.acquire()
+            _send(control, ACCEPTED.pack(os.getpid()))
             command, wrong = _start(*request, start_restricted, over)
-            _send(control, STARTED.pack(os.getpid(), command, wrong))
+            _send(control, STARTED.pack(command, wrong))
             continue
         _drain(changed)
         ended = [status for pid, status in _reap_dead() if pid == command]
