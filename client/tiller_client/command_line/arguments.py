@@ -226,9 +226,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_session(parser)
-    parser = _verb(
-        add, "sessions", "fork", "create a session that shares the history of this session"
-    )
+    parser = _verb(add, "sessions", "fork", "create a session with the history of this session")
     parser.add_argument(
         "--at", type=event_number, metavar="N", help="share events up to N; default: all"
     )
