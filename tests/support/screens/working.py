@@ -168,7 +168,7 @@ STATES = (
     State("retrying", "The model's server is overloaded.", retrying),
     State("delegating", "A sub-agent works.", delegating),
     State("delegated", "A sub-agent is done.", delegated),
-    State("background", "A command goes on in the background.", background),
+    State("background", "A command continues in the background.", background),
     State("own_command", "The user's own command.", own_command),
     State("compacted", "History was summarised.", compacted),
     State("limited", "The step limit is reached.", limited),
