@@ -95,7 +95,7 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
     """The changes in files."""
 
     files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
-    diff: Annotated[str, doc("Unified diff; omits the content of files that may not be read.")]
+    diff: Annotated[str, doc("Unified diff, without the content of protected files.")]
     cut: Annotated[bool, doc("Whether the list or the diff was too long and has been cut.")] = False
     partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
 
@@ -105,12 +105,12 @@ class RevertResult(Result, frozen=True, tag="revert"):
 
     files: Annotated[tuple[str, ...], doc("Files that were put back.")] = ()
     conflicts: Annotated[
-        tuple[str, ...], doc("Files not put back, as something else has changed them.")
+        tuple[str, ...], doc("Files not restored, because something else has changed them.")
     ] = ()
     partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
-        doc("Sessions of background sub-agents whose changes stay; revert each separately."),
+        doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
 
 
@@ -159,7 +159,7 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     max_output: Annotated[int | None, doc("Longest output in tokens; absent if unknown.")] = None
     price: Annotated[Price | None, doc("Prices of the model; absent if unknown.")] = None
     variants: Annotated[tuple[str, ...], doc("Names of variants that a turn can choose.")] = ()
-    listed: Annotated[bool, doc("Whether the model is in the provider's list only.")] = False
+    listed: Annotated[bool, doc("Whether only the provider's list contains the model.")] = False
     rate_limits: Annotated[
         tuple[RateLimit, ...], doc("Limits last reported by the provider; empty if none.")
     ] = ()
@@ -231,7 +231,7 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
         ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
-    problem: Annotated[str, doc("Why a process has ended; empty if none has failed.")] = ""
+    problem: Annotated[str, doc("Why a process failed; empty if no process has failed.")] = ""
 
 
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
@@ -392,7 +392,7 @@ class Rejected(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="r
     submission_id: Annotated[str, doc("Id of the submission; empty if it was unreadable.")]
     code: Annotated[RejectionCode, doc("The reason, for programs.")]
     message: Annotated[str, doc("The reason in whole sentences, for people.")]
-    data: Annotated[dict[str, Any], doc("Details for the code, such as the rejected input.")] = {}
+    data: Annotated[dict[str, Any], doc("Details for `code`, such as the rejected input.")] = {}
 
 
 AnyAnswer = Accepted | Rejected

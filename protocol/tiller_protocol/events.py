@@ -122,11 +122,18 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     ] = None
     system_prompt: Annotated[str, doc("System prompt, exactly as the model gets it.")] = ""
     sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
-    follow_ups: Annotated[FollowUps, doc("How queued input is taken.")] = "one_at_a_time"
-    read_only: Annotated[bool, doc("Whether the agent can't write, whatever the rules.")] = False
+    follow_ups: Annotated[
+        FollowUps, doc("How queued inputs are taken: one per turn, or all at once.")
+    ] = "one_at_a_time"
+    read_only: Annotated[bool, doc("Whether the agent can't write, whatever the rules say.")] = (
+        False
+    )
     write_paths: Annotated[
         tuple[str, ...] | None,
-        doc("For a sub-agent: the only places that it may change, if its task names any."),
+        doc(
+            "For a sub-agent whose task names places: the only places that the sub-agent may "
+            "change."
+        ),
     ] = None
 
 
@@ -228,16 +235,21 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     title: Annotated[str, doc("The new title; empty: unchanged.")] = ""
     sub_agent: Annotated[
         SubAgent | None,
-        doc("The sub-agent and its totals; sent when it begins and after each step."),
+        doc(
+            "The sub-agent and its totals; sent when the sub-agent begins, and after each of "
+            "its steps."
+        ),
     ] = None
     rewritten_arguments: Annotated[
-        str, doc("JSON text of arguments that a hook put in place of the model's, if any.")
+        str, doc("JSON text of the arguments, if a hook has replaced the model's arguments.")
     ] = ""
     effect: Annotated[
-        Effect | None, doc("Whether it only reads or may write; sent when it begins to run.")
+        Effect | None,
+        doc("Whether the call only reads or may write; sent when the call begins to run."),
     ] = None
     allowed: Annotated[
-        tuple[Allowed, ...], doc("Why it may run; sent when it begins to run. Empty: unchanged.")
+        tuple[Allowed, ...],
+        doc("Why the call may run; sent when the call begins to run. Empty: unchanged."),
     ] = ()
 
 
@@ -267,7 +279,7 @@ class BackgroundChanged(Body, frozen=True, tag="background_changed"):
 
     background: Annotated[
         tuple[BackgroundCommand, ...],
-        doc("Running commands and sub-agents, and the latest that have ended."),
+        doc("Background commands and sub-agents that are running, and the latest that have ended."),
     ]
 
 
@@ -280,7 +292,9 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
         str | None,
         doc("Id of the compaction item that replaces earlier history; absent if pruned."),
     ] = None
-    pruned: Annotated[tuple[str, ...], doc("Ids of calls whose output is no longer sent.")] = ()
+    pruned: Annotated[
+        tuple[str, ...], doc("Ids of calls whose output is no longer sent to the model.")
+    ] = ()
     usage: Annotated[Usage, doc("Tokens that the summary used.")] = Usage()
     cost: UsdCost = None
 
@@ -290,10 +304,11 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
 
     to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
     undone: Annotated[
-        bool, doc("Whether this undoes the last revert: the history that it removed is back.")
+        bool, doc("Whether this event undoes the last revert, so that the removed history is back.")
     ] = False
     conflicts: Annotated[
-        tuple[str, ...], doc("Files not put back, as something else has changed them.")
+        tuple[str, ...],
+        doc("Files that were not restored, because something else has changed them."),
     ] = ()
     before_turn: Annotated[str, doc("Id of the turn that was undone; empty if `undone`.")] = ""
     before_step: Annotated[int, doc("The first step that was undone; 0: the whole turn.")] = 0

@@ -58,7 +58,9 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     ] = 0
     output_tokens: Annotated[int, doc("Tokens received, including reasoning.")] = 0
     reasoning_tokens: Annotated[int, doc("Part of `output_tokens`: tokens of reasoning.")] = 0
-    cache_write_tokens: Annotated[int, doc("Part of `input_tokens`: tokens written to it.")] = 0
+    cache_write_tokens: Annotated[
+        int, doc("Part of `input_tokens`: tokens written to the cache.")
+    ] = 0
 
     @property
     def tokens(self) -> int:
@@ -139,11 +141,12 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
     by: Annotated[
         AllowedBy,
         doc(
-            "`rule`: a configured or built-in rule. `grant`: a rule of the session, such as "
-            "`always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems "
-            "only to read, and can't write where it runs. `sandbox`: nothing that the call can do "
-            "in the sandbox needs approval. `approve`: the setting is `always`. `user`: the "
-            "answer to a request."
+            "`rule`: a configured or built-in rule. `grant`: a rule of the session, for "
+            "example one that the answer `always` added. `lasting`: a rule that the answer "
+            "`always_here` made. `reading`: the call seems only to read, and can't write "
+            "where it runs. `sandbox`: nothing that the call can do in the sandbox needs "
+            "approval. `approve`: the setting `approve` is `always`. `user`: the answer to "
+            "a request."
         ),
     ]
     reason: Annotated[str, doc("The reason in whole sentences, for people.")]
@@ -203,16 +206,25 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
         ),
     ] = False
     by_provider: Annotated[
-        bool, doc("Whether the provider ran the call; `output` is then for people, and limited.")
+        bool,
+        doc(
+            "Whether the provider ran the call. If so, `output` is for people, and its length "
+            "is limited."
+        ),
     ] = False
     sub_agent: Annotated[SubAgent | None, doc("The sub-agent that works on a `task` call.")] = None
     rewritten_arguments: Annotated[
-        str, doc("JSON text of the arguments that a hook put in place of `arguments`, if one did.")
+        str,
+        doc(
+            "JSON text of the arguments that the call got from a hook, if a hook has replaced "
+            "`arguments`."
+        ),
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
         doc(
-            "Why it may run; empty if it has not begun, needs no permission, or is the user's own."
+            "Why the call may run; empty if the call has not begun, needs no permission, or "
+            "is the user's own."
         ),
     ] = ()
 
@@ -278,7 +290,9 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     client: ClientName = ""
     sub_agents: Annotated[
         tuple[str, ...],
-        doc("Names of agents that work on this input as sub-agents before the model gets it."),
+        doc(
+            "Names of agents that work on this input as sub-agents before the model gets the input."
+        ),
     ] = ()
 
 
@@ -299,15 +313,23 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
     state: Annotated[
         BackgroundState,
-        doc("`lost`: the daemon died while it ran, and ended it at the next start."),
+        doc(
+            "`lost`: the daemon died while the command was running, and ended the command at "
+            "the next start."
+        ),
     ]
-    started_at: Annotated[float, doc("Start in Unix seconds.")]
-    item_id: Annotated[str, doc("Id of the tool call that started it.")] = ""
+    started_at: Annotated[float, doc("Time of the start in Unix seconds.")]
+    item_id: Annotated[str, doc("Id of the tool call that started the command.")] = ""
     output_path: Annotated[str, doc("Path of the file that gets the output.")] = ""
-    ended_at: Annotated[float | None, doc("End in Unix seconds; absent while it runs.")] = None
+    ended_at: Annotated[
+        float | None, doc("Time of the end in Unix seconds; absent before the end.")
+    ] = None
     exit_status: Annotated[
         int | None,
-        doc("Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1."),
+        doc(
+            "Absent unless the command exited on its own. For a sub-agent: 0 if it completed, "
+            "otherwise 1."
+        ),
     ] = None
     sub_agent: Annotated[SubAgent | None, doc("For a sub-agent: its session and its usage.")] = None
 
@@ -330,7 +352,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
         ),
     ]
     title: Annotated[str, doc("Summary in one line.")]
-    item_id: Annotated[str, doc("Id of the tool call that waits; empty if none does.")] = ""
+    item_id: Annotated[str, doc("Id of the tool call that waits; empty if no call waits.")] = ""
     permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
     subjects: Annotated[
         tuple[str, ...], doc("Texts to which permission rules apply: commands, paths, …")

@@ -124,7 +124,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
     text: Annotated[str, doc("What the user wrote; may be empty if something is attached.")] = ""
     images: Annotated[
         tuple[Image, ...],
-        doc("Their content tells the format; large images are scaled down."),
+        doc("The content of each image determines its format; large images are scaled down."),
     ] = ()
     files: Annotated[
         tuple[str, ...],
@@ -223,7 +223,7 @@ class Answer(Op, frozen=True, tag="answer"):
         ),
     ]
     text: Annotated[
-        str, doc("The reply, for `answer`; for `reject`, a reason, which the model gets.")
+        str, doc("For `answer`: the reply. For `reject`: a reason, which the model gets.")
     ] = ""
 
 
@@ -317,7 +317,7 @@ class McpLogin(Op, frozen=True, tag="mcp_login"):
         ),
     ] = "begin"
     redirect: Annotated[
-        str, doc("For `finish`: the address of the last page in the browser, or the `code` in it.")
+        str, doc("For `finish`: the browser's last address, or the `code` in that address.")
     ] = ""
 
 

@@ -26,7 +26,11 @@ TextKind = Literal["title", "input", "answer", "files"]
 OfWorkspace = Annotated[str | None, doc("Only sessions in this directory; absent: all.")]
 NextPage = Annotated[str | None, doc("`after` for the next page; absent on the last page.")]
 NotIndexed = Annotated[
-    int, doc("Sessions that are not indexed yet, as after an upgrade; their text may be missing.")
+    int,
+    doc(
+        "Number of sessions that are not indexed yet, for example after an upgrade; their texts "
+        "may be missing."
+    ),
 ]
 
 
@@ -37,7 +41,9 @@ class SessionList(Op, frozen=True, tag="session_list"):
     """
 
     workspace: Annotated[str | None, doc("Only sessions in this directory; absent: all.")] = None
-    archived: Annotated[bool, doc("List the archived sessions instead of the others.")] = False
+    archived: Annotated[
+        bool, doc("List archived sessions instead of sessions that are not archived.")
+    ] = False
     limit: Annotated[
         int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 100

@@ -25,8 +25,8 @@ VariantChoice = Annotated[
 ApproveChoice = Annotated[
     Approve | None,
     doc(
-        "What happens to a call if no rule decides: `ask` the user, `always` allow "
-        "it, or `never` ask and deny it."
+        "What happens to a call if no rule decides. `ask`: the user is asked. `always`: the "
+        "call is allowed. `never`: the call is denied, and nobody is asked."
     ),
 ]
 SandboxChoice = Annotated[
@@ -58,7 +58,8 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     granted: Annotated[
         bool,
         doc(
-            "Whether an answer such as `always` made the rule, which then never overrides a denial."
+            "Whether an answer such as `always` made the rule. Such a rule never overrides "
+            "a denial."
         ),
     ] = False
 

@@ -57,8 +57,10 @@ class Reverted(Struct, frozen=True, omit_defaults=True):
 
     position: Annotated[int, doc("Number of items that the revert kept.")]
     items: Annotated[tuple[Item, ...], doc("The items that the revert removed.")]
-    marks: Annotated[tuple[Mark, ...], doc("The marks of the removed items.")]
-    conflicts: Annotated[tuple[str, ...], doc("Files that the revert did not put back.")] = ()
+    marks: Annotated[
+        tuple[Mark, ...], doc("The removed marks: where the removed turns and steps began.")
+    ]
+    conflicts: Annotated[tuple[str, ...], doc("Files that the revert did not restore.")] = ()
 
 
 class Snapshot(Struct, omit_defaults=True):
@@ -80,7 +82,7 @@ class Snapshot(Struct, omit_defaults=True):
     plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
     background: Annotated[
         tuple[BackgroundCommand, ...],
-        doc("Background commands that are running, and the latest that have ended."),
+        doc("Background commands and sub-agents that are running, and the latest that have ended."),
     ] = ()
     pruned: Annotated[
         list[str], doc("Ids of calls whose output is no longer sent to the model.")
@@ -88,13 +90,14 @@ class Snapshot(Struct, omit_defaults=True):
     marks: Annotated[list[Mark], doc("Points at which turns and steps began, oldest first.")] = []
     reverted: Annotated[
         list[Reverted],
-        doc("Reverts since the last turn, which can still be undone, the latest last."),
+        doc("Reverts since the last turn, in order. They can still be undone."),
     ] = []
     context_tokens: Annotated[
         int,
         doc(
-            "Number of tokens in the first `context_items` items, as counted by the provider; 0 "
-            "if there is no count, or history has got shorter since."
+            "Number of tokens in the first `context_items` items, as counted by the "
+            "provider; 0 if there is no count, or if history has become shorter since the "
+            "count."
         ),
     ] = 0
     context_items: Annotated[int, doc("Number of items that `context_tokens` covers.")] = 0
@@ -120,8 +123,8 @@ class Snapshot(Struct, omit_defaults=True):
     cost: Annotated[
         float | None,
         doc(
-            "Cost of `usage` in US dollars, as far as prices are known; absent if no price is "
-            "known."
+            "Cost of `usage` in US dollars, without requests of unknown price; absent if no "
+            "price is known."
         ),
     ] = None
     unpriced: Annotated[

@@ -38,7 +38,7 @@ class OpenTurn(Struct, omit_defaults=True):
     """The turn that is running, or that was running when the log ended."""
 
     turn_id: Annotated[str, doc("Id of the turn.")]
-    started_at: Annotated[float, doc("Start in Unix seconds.")]
+    started_at: Annotated[float, doc("Time of the start in Unix seconds.")]
     context: Annotated[TurnContextShown, doc("The turn's context, as in `turn_started`.")]
     step: Annotated[int, doc("Number of the latest step; 0 before the first.")] = 0
     step_open: Annotated[bool, doc("Whether the latest step has not ended yet.")] = False

@@ -55,7 +55,7 @@ export interface Settings {
   model?: string | null;
   /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** What happens to a call if no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
+  /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
@@ -92,7 +92,7 @@ export interface Rule {
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
   action: "allow" | "ask" | "deny";
-  /** Whether an answer such as `always` made the rule, which then never overrides a denial. */
+  /** Whether an answer such as `always` made the rule. Such a rule never overrides a denial. */
   granted?: boolean;
 }
 
@@ -101,7 +101,7 @@ export interface SessionList {
   type: "session_list";
   /** Only sessions in this directory; absent: all. */
   workspace?: string | null;
-  /** List the archived sessions instead of the others. */
+  /** List archived sessions instead of sessions that are not archived. */
   archived?: boolean;
   /** Maximum number of sessions in the answer. */
   limit?: number;
@@ -250,7 +250,7 @@ export interface UserInput {
   session_id: string;
   /** What the user wrote; may be empty if something is attached. */
   text?: string;
-  /** Their content tells the format; large images are scaled down. */
+  /** The content of each image determines its format; large images are scaled down. */
   images?: Array<Image>;
   /** Paths, absolute or relative to the workspace. The model gets the paths, not the content, and reads what it needs. */
   files?: Array<string>;
@@ -288,7 +288,7 @@ export interface TurnOverrides {
   model?: string | null;
   /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
   variant?: string | null;
-  /** What happens to a call if no rule decides: `ask` the user, `always` allow it, or `never` ask and deny it. */
+  /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
   /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
@@ -346,7 +346,7 @@ export interface Answer {
   request_id: string;
   /** `once` and `always` approve, `reject` refuses, `answer` replies to a question. `reject` ends the turn, unless `text` gives a reason: then only this call is refused. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
-  /** The reply, for `answer`; for `reject`, a reason, which the model gets. */
+  /** For `answer`: the reply. For `reject`: a reason, which the model gets. */
   text?: string;
 }
 
@@ -417,7 +417,7 @@ export interface McpLogin {
   server: string;
   /** `begin` returns the address to open. `check` tells whether the login is complete. `finish` completes it with `redirect`, if the browser can't reach the daemon. `cancel` gives up. `logout` forgets the login. */
   action?: "begin" | "cancel" | "check" | "finish" | "logout";
-  /** For `finish`: the address of the last page in the browser, or the `code` in it. */
+  /** For `finish`: the browser's last address, or the `code` in that address. */
   redirect?: string;
 }
 
@@ -551,7 +551,7 @@ export interface Request {
   kind: "approval" | "doom_loop" | "question";
   /** Summary in one line. */
   title: string;
-  /** Id of the tool call that waits; empty if none does. */
+  /** Id of the tool call that waits; empty if no call waits. */
   item_id?: string;
   /** The permission that the call needs, such as `bash`. */
   permission?: string;
@@ -576,7 +576,7 @@ export interface SessionSearchResult {
   found: Array<FoundSession>;
   /** `after` for the next page; absent on the last page. */
   next?: string | null;
-  /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
+  /** Number of sessions that are not indexed yet, for example after an upgrade; their texts may be missing. */
   not_indexed?: number;
 }
 
@@ -611,7 +611,7 @@ export interface InputHistoryResult {
   inputs: Array<PastInput>;
   /** `after` for the next page; absent on the last page. */
   next?: string | null;
-  /** Sessions that are not indexed yet, as after an upgrade; their text may be missing. */
+  /** Number of sessions that are not indexed yet, for example after an upgrade; their texts may be missing. */
   not_indexed?: number;
 }
 
@@ -662,15 +662,15 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Background commands that are running, and the latest that have ended. */
+  /** Background commands and sub-agents that are running, and the latest that have ended. */
   background?: Array<BackgroundCommand>;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
   /** Points at which turns and steps began, oldest first. */
   marks?: Array<Mark>;
-  /** Reverts since the last turn, which can still be undone, the latest last. */
+  /** Reverts since the last turn, in order. They can still be undone. */
   reverted?: Array<Reverted>;
-  /** Number of tokens in the first `context_items` items, as counted by the provider; 0 if there is no count, or history has got shorter since. */
+  /** Number of tokens in the first `context_items` items, as counted by the provider; 0 if there is no count, or if history has become shorter since the count. */
   context_tokens?: number;
   /** Number of items that `context_tokens` covers. */
   context_items?: number;
@@ -688,7 +688,7 @@ export interface Snapshot {
   steps?: number;
   /** Tokens of all turns, including titles, summaries and sub-agents. */
   usage?: Usage;
-  /** Cost of `usage` in US dollars, as far as prices are known; absent if no price is known. */
+  /** Cost of `usage` in US dollars, without requests of unknown price; absent if no price is known. */
   cost?: number | null;
   /** Number of requests that `cost` does not include, without sub-agents. */
   unpriced?: number;
@@ -798,13 +798,13 @@ export interface ToolCall {
   ordinal?: number;
   /** Whether the user made the call: `bash` by the op `shell`, or `task` by input for a sub-agent. */
   by_user?: boolean;
-  /** Whether the provider ran the call; `output` is then for people, and limited. */
+  /** Whether the provider ran the call. If so, `output` is for people, and its length is limited. */
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
-  /** JSON text of the arguments that a hook put in place of `arguments`, if one did. */
+  /** JSON text of the arguments that the call got from a hook, if a hook has replaced `arguments`. */
   rewritten_arguments?: string;
-  /** Why it may run; empty if it has not begun, needs no permission, or is the user's own. */
+  /** Why the call may run; empty if the call has not begun, needs no permission, or is the user's own. */
   allowed?: Array<Allowed>;
 }
 
@@ -832,13 +832,13 @@ export interface Usage {
   output_tokens?: number;
   /** Part of `output_tokens`: tokens of reasoning. */
   reasoning_tokens?: number;
-  /** Part of `input_tokens`: tokens written to it. */
+  /** Part of `input_tokens`: tokens written to the cache. */
   cache_write_tokens?: number;
 }
 
 /** The reason why a call may run; if it needs several permissions, one of the reasons. */
 export interface Allowed {
-  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, such as `always` adds. `lasting`: a rule that `always_here` made. `reading`: the call seems only to read, and can't write where it runs. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting is `always`. `user`: the answer to a request. */
+  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, for example one that the answer `always` added. `lasting`: a rule that the answer `always_here` made. `reading`: the call seems only to read, and can't write where it runs. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting `approve` is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
   /** The reason in whole sentences, for people. */
   reason: string;
@@ -921,7 +921,7 @@ export interface QueuedInput {
   files?: Array<string>;
   /** Name of the frontend that sent the input; empty if unknown. */
   client?: string;
-  /** Names of agents that work on this input as sub-agents before the model gets it. */
+  /** Names of agents that work on this input as sub-agents before the model gets the input. */
   sub_agents?: Array<string>;
 }
 
@@ -939,17 +939,17 @@ export interface BackgroundCommand {
   id: string;
   /** The command line; for a sub-agent, its agent and task. */
   command: string;
-  /** `lost`: the daemon died while it ran, and ended it at the next start. */
+  /** `lost`: the daemon died while the command was running, and ended the command at the next start. */
   state: "exited" | "killed" | "lost" | "running";
-  /** Start in Unix seconds. */
+  /** Time of the start in Unix seconds. */
   started_at: number;
-  /** Id of the tool call that started it. */
+  /** Id of the tool call that started the command. */
   item_id?: string;
   /** Path of the file that gets the output. */
   output_path?: string;
-  /** End in Unix seconds; absent while it runs. */
+  /** Time of the end in Unix seconds; absent before the end. */
   ended_at?: number | null;
-  /** Absent unless it exited on its own. For a sub-agent: 0 if it completed, else 1. */
+  /** Absent unless the command exited on its own. For a sub-agent: 0 if it completed, otherwise 1. */
   exit_status?: number | null;
   /** For a sub-agent: its session and its usage. */
   sub_agent?: SubAgent | null;
@@ -1005,9 +1005,9 @@ export interface Reverted {
   position: number;
   /** The items that the revert removed. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** The marks of the removed items. */
+  /** The removed marks: where the removed turns and steps began. */
   marks: Array<Mark>;
-  /** Files that the revert did not put back. */
+  /** Files that the revert did not restore. */
   conflicts?: Array<string>;
 }
 
@@ -1015,7 +1015,7 @@ export interface Reverted {
 export interface OpenTurn {
   /** Id of the turn. */
   turn_id: string;
-  /** Start in Unix seconds. */
+  /** Time of the start in Unix seconds. */
   started_at: number;
   /** The turn's context, as in `turn_started`. */
   context: TurnContextShown;
@@ -1067,11 +1067,11 @@ export interface TurnContextShown {
   system_prompt?: string;
   /** What commands may do. */
   sandbox?: "full_access" | "read_only" | "workspace_write";
-  /** How queued input is taken. */
+  /** How queued inputs are taken: one per turn, or all at once. */
   follow_ups?: "all" | "one_at_a_time";
-  /** Whether the agent can't write, whatever the rules. */
+  /** Whether the agent can't write, whatever the rules say. */
   read_only?: boolean;
-  /** For a sub-agent: the only places that it may change, if its task names any. */
+  /** For a sub-agent whose task names places: the only places that the sub-agent may change. */
   write_paths?: Array<string> | null;
 }
 
@@ -1272,13 +1272,13 @@ export interface ToolCallUpdated {
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
   /** The new title; empty: unchanged. */
   title?: string;
-  /** The sub-agent and its totals; sent when it begins and after each step. */
+  /** The sub-agent and its totals; sent when the sub-agent begins, and after each of its steps. */
   sub_agent?: SubAgent | null;
-  /** JSON text of arguments that a hook put in place of the model's, if any. */
+  /** JSON text of the arguments, if a hook has replaced the model's arguments. */
   rewritten_arguments?: string;
-  /** Whether it only reads or may write; sent when it begins to run. */
+  /** Whether the call only reads or may write; sent when the call begins to run. */
   effect?: "read" | "write" | null;
-  /** Why it may run; sent when it begins to run. Empty: unchanged. */
+  /** Why the call may run; sent when the call begins to run. Empty: unchanged. */
   allowed?: Array<Allowed>;
 }
 
@@ -1312,7 +1312,7 @@ export interface PlanUpdated {
 /** The background commands and sub-agents of the session have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
-  /** Running commands and sub-agents, and the latest that have ended. */
+  /** Background commands and sub-agents that are running, and the latest that have ended. */
   background: Array<BackgroundCommand>;
 }
 
@@ -1325,7 +1325,7 @@ export interface HistoryCompacted {
   tokens_after: number;
   /** Id of the compaction item that replaces earlier history; absent if pruned. */
   item_id?: string | null;
-  /** Ids of calls whose output is no longer sent. */
+  /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
   /** Tokens that the summary used. */
   usage?: Usage;
@@ -1338,9 +1338,9 @@ export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is again as it was after this event. */
   to_seq: number;
-  /** Whether this undoes the last revert: the history that it removed is back. */
+  /** Whether this event undoes the last revert, so that the removed history is back. */
   undone?: boolean;
-  /** Files not put back, as something else has changed them. */
+  /** Files that were not restored, because something else has changed them. */
   conflicts?: Array<string>;
   /** Id of the turn that was undone; empty if `undone`. */
   before_turn?: string;
@@ -1375,7 +1375,7 @@ export interface SessionDiffResult {
   type: "session_diff";
   /** The files that differ. */
   files: Array<FileChange>;
-  /** Unified diff; omits the content of files that may not be read. */
+  /** Unified diff, without the content of protected files. */
   diff: string;
   /** Whether the list or the diff was too long and has been cut. */
   cut?: boolean;
@@ -1388,11 +1388,11 @@ export interface RevertResult {
   type: "revert";
   /** Files that were put back. */
   files?: Array<string>;
-  /** Files not put back, as something else has changed them. */
+  /** Files not restored, because something else has changed them. */
   conflicts?: Array<string>;
   /** Whether files without a snapshot may have changed. */
   partial?: boolean;
-  /** Sessions of background sub-agents whose changes stay; revert each separately. */
+  /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
 }
 
@@ -1464,7 +1464,7 @@ export interface ModelSummary {
   price?: Price | null;
   /** Names of variants that a turn can choose. */
   variants?: Array<string>;
-  /** Whether the model is in the provider's list only. */
+  /** Whether only the provider's list contains the model. */
   listed?: boolean;
   /** Limits last reported by the provider; empty if none. */
   rate_limits?: Array<RateLimit>;
@@ -1579,7 +1579,7 @@ export interface LanguageServerSummary {
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
-  /** Why a process has ended; empty if none has failed. */
+  /** Why a process failed; empty if no process has failed. */
   problem?: string;
 }
 
@@ -1730,7 +1730,7 @@ export interface Rejected {
   code: "already_resolved" | "bad_message" | "busy" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol";
   /** The reason in whole sentences, for people. */
   message: string;
-  /** Details for the code, such as the rejected input. */
+  /** Details for `code`, such as the rejected input. */
   data?: Record<string, unknown>;
 }
 
