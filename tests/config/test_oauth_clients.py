@@ -42,7 +42,11 @@ def test_a_later_source_may_add_to_a_client(load):
     ("text", "code", "problem"),
     [
         (f'{CLIENT}client_secret = "{CANARY}"', "unknown_key", "`client_secret_"),
-        (f'{CLIENT}client_secret_env = "{CANARY}"', "invalid_value", "names of variables"),
+        (
+            f'{CLIENT}client_secret_env = "{CANARY}"',
+            "invalid_value",
+            "names of environment variables",
+        ),
         (f"{SERVER}[mcp.x.oauth]\nredirect_port = 9", "invalid_value", "`client_id` is missing"),
         (f'{SERVER}[mcp.x.oauth]\nclient_id = ""', "wrong_type", "length >= 1"),
         (f"{CLIENT}redirect_port = 70000", "wrong_type", "<= 65535"),

@@ -169,7 +169,7 @@ async def test_a_hook_that_fails_is_a_warning_or_a_no_as_it_is_configured(
     assert warning.code == "hook_failed"
     assert warning.message == (
         "The hook `guard` on tool_before failed: it ended with 1: out of order; "
-        "the turn goes on without it."
+        "its result is ignored."
     )
 
 

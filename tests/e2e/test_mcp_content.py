@@ -83,7 +83,7 @@ async def test_what_is_wrong_with_a_prompt_is_said_and_the_input_comes_back(
 ) -> None:
     said = await refusal(frontend, workspace, "/mcp:tiny:review")
     assert said == (
-        "unavailable: The prompt review can't be used. It lacks file. Arguments: file, how."
+        "unavailable: The prompt review can't be used. Missing: file. Arguments: file, how."
     )
     said = await refusal(frontend, workspace, "/mcp:tiny:other")
     assert "has no prompt other. It has: review, evil" in said

@@ -104,7 +104,7 @@ async def test_a_failure_is_reported_and_denies_only_if_configured(
     assert (heard.denied, heard.context) == ("", ())
     (hook_input,) = heard.problems
     assert problem in hook_input
-    assert hook_input.endswith("the turn goes on without it.")
+    assert hook_input.endswith("its result is ignored.")
     heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3, on_failure="deny"))
     assert heard.denied.startswith("denied by the hook `h`, which failed: ")
     assert problem in heard.denied

@@ -89,7 +89,7 @@ async def test_a_form_is_asked_field_by_field_with_choices():
     [
         (AMOUNT, "many", "That was not understood: invalid literal"),
         (AMOUNT, "12", "That is not valid: 12 is greater than the maximum of 9"),
-        (SIZES, "huge", "That was not understood: answer one of small, large"),
+        (SIZES, "huge", "That was not understood: answer with one of small, large"),
         ({"type": "boolean"}, "perhaps", "answer yes or no"),
         (TAGS, "", "That is not valid: [] "),
         ({"type": "string", "minLength": 3}, "", "That is not valid: '' is too short"),

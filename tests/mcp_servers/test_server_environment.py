@@ -37,11 +37,11 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
     [
         (
             {"env_vars": ("PROVIDER_KEY",)},
-            "names PROVIDER_KEY, which holds a provider's key",
+            "lists PROVIDER_KEY, which holds a provider's key",
         ),
         ({"env_vars": ("COPY",)}, "Its variable COPY holds a provider's key"),
         ({"env": {"X": f"a{CANARY}b"}}, "Its variable X holds a provider's key"),
-        ({"env_vars": ("NOWHERE",)}, "`env_vars` names NOWHERE, which is not set"),
+        ({"env_vars": ("NOWHERE",)}, "`env_vars` lists NOWHERE, which is not set"),
     ],
 )
 def test_g13_a_providers_key_is_refused_however_it_is_named(settings, expected):

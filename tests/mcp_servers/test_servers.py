@@ -249,7 +249,7 @@ async def test_other_output_is_logged_up_to_a_limit(
     expected = [entry["text"] for entry in logged if entry["event"] == "mcp_server_output"]
     assert "Welcome!" in expected
     assert "a complaint" in expected
-    assert "… more, which is not logged" in expected
+    assert "… further output is not logged" in expected
     assert len(expected) == 501
     assert max(map(len, expected)) <= 500
 

@@ -291,7 +291,7 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
         _check_mcp_server(server, ("mcp", name), layers)
     for name, family in configuration.families.items():
         if not family.models and name not in BUILT_IN_FAMILIES:
-            problem = "expected `models`, patterns for the names of its models"
+            problem = "expected `models`, patterns that match the names of the family's models"
             raise _source_of(layers, ("families", name)).error(
                 "invalid_value", ("families", name), problem
             )

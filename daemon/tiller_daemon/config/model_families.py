@@ -22,8 +22,8 @@ You are a coding agent. You work in the user's own directory through tools.
 """
 
 _GPT = """\
-- Keep going until the task is done: do not stop at a plan or at a part that works, and do not ask
-  for permission in words. A call that needs permission asks for it itself.
+- Keep going until the task is done: do not stop at a plan or at a part that works, and do not
+  write messages that ask for permission. Just make the call: permission is handled automatically.
 - Change files with the tool for edits, never with a script that writes them. An edit that succeeded
   is done: do not read the file again to check it.
 - Call tools instead of announcing what you are about to call.
@@ -40,7 +40,8 @@ _GEMINI = """\
 - Never assume that a library is there: look at the project's manifest and at neighbouring files.
 - Call a tool in the same response in which you decide to call it. Do not end a response by saying
   what you will do next.
-- Do not repeat a call that has just succeeded, nor print code that you can write into its file.
+- Do not repeat a call that has just succeeded. Do not print code that belongs in a file: write it
+  there.
 """
 
 BUILT_IN: Final[Mapping[str, Family]] = {

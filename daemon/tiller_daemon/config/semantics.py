@@ -46,8 +46,8 @@ def check_semantics(values: Table, source: Source) -> None:
             raise source.error("invalid_value", (*key, "api_key_env"), EXPECTED_VARIABLE)
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
             problem = (
-                "expected an address such as http://host:3128 without a password (put that into "
-                'the variable HTTPS_PROXY), or "" for no proxy'
+                'expected an address without a password, such as http://host:3128, or "" for no '
+                "proxy; an address with a password belongs into the variable HTTPS_PROXY"
             )
             raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
@@ -97,7 +97,7 @@ def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
     variables["oauth"] = [server.get("oauth", {}).get("client_secret_env", "X")]
     for field, names in variables.items():
         if not all(_VARIABLE_NAME.match(one) for one in names):
-            problem = "expected names of variables; set these variables to the keys"
+            problem = "expected names of environment variables, not their values"
             return FieldProblem(field, problem)
     return None
 

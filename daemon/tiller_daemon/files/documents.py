@@ -83,8 +83,8 @@ async def fit_document(data: bytes, variables: Mapping[str, str]) -> Image:
     pages = await read_pages(data, variables)
     if pages.total > PAGES_MAX:
         raise DocumentProblem(
-            f"It has {pages.total} pages; models take at most {PAGES_MAX}. Let the model read the "
-            "pages that it needs: --file PATH"
+            f"It has {pages.total} pages; models take at most {PAGES_MAX}. Give its path with "
+            "--file PATH instead, so that the model can read just the pages it needs."
         )
     text = with_marks(pages) if pages.has_text else ""
     if len(text) > TEXT_CHARS_MAX:

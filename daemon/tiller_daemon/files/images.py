@@ -228,7 +228,7 @@ def _problem(error: Exception) -> ImageProblem:
         case "DecompressionBombError" | "DecompressionBombWarning":
             return _too_many_pixels()
         case "UnidentifiedImageError":
-            return ImageProblem("It is broken: it can't be decoded after its first bytes.")
+            return ImageProblem("It is broken: the data after its first bytes can't be decoded.")
         case _:
             pass
     reason = " ".join(str(error).split()) or type(error).__name__

@@ -129,7 +129,5 @@ def _described(hook: Hook) -> str:
 
 
 def _failure_message(hook: Hook, problem: str) -> str:
-    effect = (
-        "this counts as a denial" if hook.on_failure == "deny" else "the turn goes on without it"
-    )
+    effect = "this counts as a denial" if hook.on_failure == "deny" else "its result is ignored"
     return f"The {_described(hook)} on {hook.on} failed: {problem}; {effect}."

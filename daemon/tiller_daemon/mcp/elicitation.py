@@ -151,5 +151,5 @@ def _choose(field: _Field, text: str) -> str:
         if text.casefold() in (title.casefold(), value.casefold()):
             return value
     if field.options:
-        raise ValueError(f"answer one of {', '.join(field.options)}")
+        raise ValueError(f"answer with one of {', '.join(field.options)}")
     return text

@@ -48,10 +48,10 @@ class ServerEnvironment(Struct, frozen=True):
         passed: dict[str, str] = {}
         for name in settings.env_vars:
             if name in self.provider_key_names:
-                raise EnvironmentProblem(f"`env_vars` names {name}, which holds a provider's key.")
+                raise EnvironmentProblem(f"`env_vars` lists {name}, which holds a provider's key.")
             if name not in self.environ:
                 raise EnvironmentProblem(
-                    f"`env_vars` names {name}, which is not set in the daemon's environment."
+                    f"`env_vars` lists {name}, which is not set in the daemon's environment."
                 )
             passed[name] = self.environ[name]
         passed |= settings.env

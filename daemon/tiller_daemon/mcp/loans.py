@@ -58,7 +58,10 @@ class Loans:
                 before.ends_at = trio.current_time()
             return
         if before is None and len(loans) >= LENDERS_MAX:
-            message = f"{LENDERS_MAX} frontends already lend to this session. Close one of them."
+            message = (
+                f"{LENDERS_MAX} frontends already lend servers or files to this session. Close one "
+                "of them."
+            )
             raise RejectionError("overloaded", message)
         old = before.servers if before else {}
         kept = {name: one for name, one in old.items() if one.settings == servers.get(name)}

@@ -86,8 +86,8 @@ class Logins:
                 attempt = self._attempts.get(op.server)
                 if attempt and not attempt.is_over and not attempt.paste(op.redirect):
                     message = (
-                        "That is not the address to which this login was redirected, nor its code. "
-                        "Copy the whole address from the browser."
+                        "That is neither the address to which the browser was redirected for this "
+                        "login, nor the code in it. Copy the whole address from the browser."
                     )
                     raise RejectionError("bad_message", message)
                 return self._state(op.server)

@@ -78,6 +78,6 @@ def read_arguments(prompt: ListedPrompt, given: str) -> dict[str, str]:
     missing = [one.name for one in prompt.parameters if one.required and one.name not in arguments]
     if missing or rest:
         names = ", ".join(one.name for one in prompt.parameters) or "none"
-        problem = f"It lacks {', '.join(missing)}." if missing else "It takes no arguments."
+        problem = f"Missing: {', '.join(missing)}." if missing else "It takes no arguments."
         raise ToolFailure(f"The prompt {prompt.name} can't be used. {problem} Arguments: {names}.")
     return arguments

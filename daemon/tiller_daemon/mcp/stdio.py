@@ -172,7 +172,9 @@ class StdioTransport:
                 "mcp_server_output", server=self._server, text=text[:LOGGED_CHARS_MAX].rstrip()
             )
         elif self._logged == LOGGED_LINES_MAX + 1:
-            log.info("mcp_server_output", server=self._server, text="… more, which is not logged")
+            log.info(
+                "mcp_server_output", server=self._server, text="… further output is not logged"
+            )
 
 
 def _parsed(line: bytes) -> types.JSONRPCMessage:

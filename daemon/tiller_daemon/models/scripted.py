@@ -369,7 +369,7 @@ def _cut(text: str, pieces: int) -> list[str]:
 
 def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
     message = failure.message or (
-        f"The script of model {request.model} lets attempt {request.attempt} of step"
+        f"The script of model {request.model} makes attempt {request.attempt} of step"
         f" {request.ordinal} fail ({failure.kind})."
     )
     return ModelError(

@@ -17,8 +17,8 @@ from tiller_daemon.models.http.failure import Endpoint
 from tiller_daemon.redaction.text import redact
 
 PROXY_REJECTS_CREDENTIALS = (
-    "the proxy rejects the user name and password. Check both in the proxy's address, in `proxy` "
-    "or in the variable HTTPS_PROXY or HTTP_PROXY"
+    "the proxy rejects the user name and password. Check both in the proxy's address (set by "
+    "`proxy`, or by the variable HTTPS_PROXY or HTTP_PROXY)"
 )
 
 

@@ -76,12 +76,12 @@ A command that only passes on its input can do no harm anywhere, so it never lim
 
 _UNASKED: Final[dict[Enclosure, str]] = {
     Enclosure.READ_ONLY: "{} seems only to read, and runs where nothing can be written.",
-    Enclosure.BUILD: "{} seems only to read and build, and the sandbox of builds allows no more.",
+    Enclosure.BUILD: "{} seems only to read and build; the sandbox for builds allows nothing else.",
     Enclosure.SESSION: "{} only passes on what other commands print.",
 }
 """Why a command that no rule allows runs without a question, by the enclosure of its line."""
 
-_NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
+_NOT_ENFORCED: Final = "no sandbox here can ensure that it does only what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
@@ -167,7 +167,8 @@ def _judge(
     if needed > limit:
         short = min(parts, key=lambda part: part.limit)
         because = (
-            "without approval it runs only in a stricter sandbox than the rest of the line needs"
+            "the rest of the line needs a looser sandbox than this command may have without "
+            "approval"
         )
         return _ask(short.command.text, because)
     return _allow(line, needed, parts)
