@@ -123,8 +123,8 @@ def _parser() -> argparse.ArgumentParser:
         "--after-crash",
         metavar="STAMP",
         default="",
-        help="for frontends: start only if the token still has this stamp, that is, if no other "
-        "daemon has replaced the crashed one",
+        help="for frontends, after a crash: start only if the token file still has this stamp "
+        "(inode-mtime), so that no other daemon has been started since",
     )
     parser.add_argument(
         "--log-format",

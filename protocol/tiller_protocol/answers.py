@@ -39,8 +39,8 @@ class HelloResult(Result, frozen=True, tag="hello"):
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Environment variables for providers' keys that are not set for the daemon: those that "
-            "the configuration names and, if no model is configured, well-known ones."
+            "Variables for providers' keys that the daemon's environment lacks: those named "
+            "in the configuration and, if no model is configured, the well-known ones."
         ),
     ] = ()
     replaced: Annotated[
@@ -74,7 +74,7 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
 class SessionResult(Result, frozen=True, tag="session"):
     """A session in its present state."""
 
-    snapshot: Annotated[Snapshot, doc("The session; `replay` events after `snapshot.seq`.")]
+    snapshot: Annotated[Snapshot, doc("The session up to `snapshot.seq`; `replay` gives the rest.")]
 
 
 class ReplayResult(Result, frozen=True, tag="replay"):
@@ -159,7 +159,9 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     max_output: Annotated[int | None, doc("Longest output in tokens; absent if unknown.")] = None
     price: Annotated[Price | None, doc("Prices of the model; absent if unknown.")] = None
     variants: Annotated[tuple[str, ...], doc("Names of variants that a turn can choose.")] = ()
-    listed: Annotated[bool, doc("Whether only the provider's list contains the model.")] = False
+    listed: Annotated[bool, doc("Whether the model is known only from the provider's list.")] = (
+        False
+    )
     rate_limits: Annotated[
         tuple[RateLimit, ...], doc("Limits last reported by the provider; empty if none.")
     ] = ()
@@ -226,8 +228,8 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     chosen: Annotated[
         bool,
         doc(
-            "Whether the configuration names this server; if it names none, the first one "
-            "installed runs."
+            "Whether the configuration names this server. For files with no named server, "
+            "the first installed one runs."
         ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
@@ -254,7 +256,7 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str | None, doc("Agent of the turn; absent: the session's agent.")] = None
     model: Annotated[str | None, doc("Model of the turn; absent: the session's model.")] = None
     problem: Problem = ""
-    subtask: Annotated[bool, doc("Whether the sub-agent named by `agent` does the task.")] = False
+    subtask: Annotated[bool, doc("Whether `agent` does the task, as a sub-agent.")] = False
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
@@ -287,7 +289,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     ] = ()
     offers: Annotated[
         tuple[ProviderOffer, ...],
-        doc("If requested: providers with well-known keys, set or not, then local servers."),
+        doc("If requested: well-known providers, with or without a key, then local servers."),
     ] = ()
     problem: Annotated[str, doc("Why the configuration is not in effect; empty if it is.")] = ""
 

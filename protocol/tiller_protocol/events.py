@@ -85,7 +85,8 @@ class StatusChanged(Body, frozen=True, tag="status_changed"):
     status: Annotated[StatusName, doc("What the session is doing now.")]
     attempt: Annotated[int | None, doc("For `retry`: number of the next attempt.")] = None
     limit: Annotated[
-        int | None, doc("For `retry`: maximum number of attempts; absent if only time limits them.")
+        int | None,
+        doc("For `retry`: maximum number of attempts; absent if only the time is limited."),
     ] = None
     delay_s: Annotated[float | None, doc("For `retry`: seconds until the next attempt.")] = None
     cause: Annotated[
@@ -131,8 +132,8 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     write_paths: Annotated[
         tuple[str, ...] | None,
         doc(
-            "For a sub-agent whose task names places: the only places that the sub-agent may "
-            "change."
+            "For a sub-agent whose `task` call has `paths`: it may change nothing outside "
+            "these places."
         ),
     ] = None
 
@@ -158,7 +159,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     usage: Annotated[Usage, doc("Tokens of the turn, including sub-agents.")]
     duration_s: Annotated[
         float,
-        doc("Seconds by a clock that never jumps; times without a daemon don't count."),
+        doc("Seconds by a monotonic clock, without the time when no daemon ran."),
     ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
@@ -290,7 +291,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     tokens_after: Annotated[int, doc("Estimated size afterwards, in tokens.")]
     item_id: Annotated[
         str | None,
-        doc("Id of the compaction item that replaces earlier history; absent if pruned."),
+        doc("Id of the compaction item that replaces earlier history; absent after pruning."),
     ] = None
     pruned: Annotated[
         tuple[str, ...], doc("Ids of calls whose output is no longer sent to the model.")

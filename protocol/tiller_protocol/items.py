@@ -143,10 +143,10 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
         doc(
             "`rule`: a configured or built-in rule. `grant`: a rule of the session, for "
             "example one that the answer `always` added. `lasting`: a rule that the answer "
-            "`always_here` made. `reading`: the call seems only to read, and can't write "
-            "where it runs. `sandbox`: nothing that the call can do in the sandbox needs "
-            "approval. `approve`: the setting `approve` is `always`. `user`: the answer to "
-            "a request."
+            "`always_here` made. `reading`: the call seems only to read, and runs in a "
+            "read-only sandbox. `sandbox`: nothing that the call can do in the sandbox "
+            "needs approval. `approve`: the setting `approve` is `always`. `user`: the "
+            "answer to a request."
         ),
     ]
     reason: Annotated[str, doc("The reason in whole sentences, for people.")]
@@ -189,20 +189,21 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
         float | None, doc("Seconds; absent until the call has ended, or if it is `lost`.")
     ] = None
     discarded: Annotated[
-        bool, doc("Whether to ignore the call, as its response failed and was retried.")
+        bool, doc("Whether to ignore the call: the model's response failed and was retried.")
     ] = False
     ordinal: Annotated[
         int,
         doc(
-            "Number of the session's model request that made the call, from 0. Calls of one "
-            "response have the same number; their results go back in one message."
+            "Which of the session's model requests led to the call, from 0; -1 if the user "
+            "made the call. Calls of one response share the number; their results go back "
+            "in one message."
         ),
     ] = 0
     by_user: Annotated[
         bool,
         doc(
-            "Whether the user made the call: `bash` by the op `shell`, or `task` by input for a "
-            "sub-agent."
+            "Whether the user made the call: a `bash` call by the op `shell`, or a `task` "
+            "call by input that calls a sub-agent."
         ),
     ] = False
     by_provider: Annotated[
@@ -270,7 +271,7 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
         tuple[str, ...], doc("Places to which the patch is limited; empty: all places.")
     ] = ()
     without: Annotated[
-        tuple[str, ...], doc("Places whose differences belong to background sub-agents.")
+        tuple[str, ...], doc("Places not covered: they were reserved for background sub-agents.")
     ] = ()
 
 
@@ -314,8 +315,8 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     state: Annotated[
         BackgroundState,
         doc(
-            "`lost`: the daemon died while the command was running, and ended the command at "
-            "the next start."
+            "`lost`: the daemon died while the command was running; the next daemon ended "
+            "the command when it started."
         ),
     ]
     started_at: Annotated[float, doc("Time of the start in Unix seconds.")]

@@ -81,8 +81,8 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
     message: Annotated[
         str,
         doc(
-            "Why the session is no longer followed, such as that it does not exist; empty after "
-            "`unfollow`."
+            "Why the session is no longer followed, for example because it does not exist; "
+            "empty after `unfollow`."
         ),
     ] = ""
 

@@ -87,7 +87,7 @@ def test_an_input_that_starts_no_turn_says_that_its_options_have_no_effect(
     daemon.add(SESSION, [started()])
     _, out, err = tiller("send", "--queue", "--variant=high", SESSION, "go")
     assert "queued" in out
-    assert "the options for a turn have no effect; for later turns, use: tiller set" in err
+    assert "turn options such as --model have no effect; for later turns, use: tiller set" in err
     assert tiller("send", "--queue", SESSION, "go")[2] == ""
 
 

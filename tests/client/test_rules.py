@@ -44,7 +44,7 @@ def test_without_rules_it_says_how_one_is_made(daemon: FakeDaemon, tiller: Tille
     daemon.rules = ()
     assert tiller("rules", "list") == (
         0,
-        "there are no rules; the answer always_here to a request adds one\n",
+        "there are no rules; to add one, answer a request with always_here\n",
         "",
     )
 

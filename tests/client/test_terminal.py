@@ -357,7 +357,7 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
         second.add(SESSION, [StatusChanged("idle")])
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
-    assert b"a new log" in err
+    assert b"a new event log" in err
     assert process.returncode == 0
 
 

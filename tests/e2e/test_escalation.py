@@ -284,7 +284,7 @@ async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
     await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
     request = await frontend.request_opened(session_id, 2)
     assert request.permission == "bash"
-    assert "A build may not do this" in request.title
+    assert "The sandbox for builds stopped this" in request.title
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     assert "new" in (await git(workspace, "show", "HEAD:greeting.txt"))

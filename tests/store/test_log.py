@@ -65,7 +65,7 @@ async def test_events_that_do_not_follow_the_head_are_refused_whole(log: Log, ba
 
 async def test_events_with_a_gap_inside_are_refused_whole(log: Log) -> None:
     events = (EventRow(1, 1.0, b"1"), EventRow(3, 1.0, b"3"))
-    with pytest.raises(LogError, match="do not lead up to its last event"):
+    with pytest.raises(LogError, match="have a gap, or do not end at its last event"):
         await log.append(Batch(session_row("a", 2), events))
     assert await log.count() == 0
 

@@ -7,7 +7,7 @@ from tiller_daemon.tools.search import grep as grep_module
 from tiller_daemon.tools.search import ripgrep as search
 from tiller_protocol.settings import Rule
 
-ONE = "(1 protected file was not searched: reading one needs approval. Give its path to ask"
+ONE = "(1 protected file was not searched: that needs approval. To ask for it, give the path"
 NO_LINE = "No line matches. Files that git ignores and binary files are left out."
 
 

@@ -27,7 +27,7 @@ MODE_OPTION = "agent"
 _APPROVE = (
     Choice("ask", "Ask", "Asks if no rule decides."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
-    Choice("never", "Never ask", "Denies everything that it would have to ask about."),
+    Choice("never", "Never ask", "Denies instead of asking."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),

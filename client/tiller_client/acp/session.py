@@ -46,7 +46,9 @@ from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, UserInput
 OUTPUT_INTERVAL_S = 0.2
 """Shortest time between two updates with the output of running calls."""
 
-NEW_LOG = "The daemon has a new log, in which this session does not exist. Start a new session."
+NEW_LOG = (
+    "The daemon has a new event log, in which this session does not exist. Start a new session."
+)
 
 
 class EditorSession:

@@ -57,7 +57,7 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.snapshot import Snapshot
 
-REVERTED = "History and files are back in the state before a turn. Everything since then is undone."
+REVERTED = "History and files were taken back to an earlier state. Everything since then is undone."
 COMPACTED = "The history was summarised, so that it fits into the context window."
 
 

@@ -187,8 +187,8 @@ class EventStream:
 
     Each event comes once, in order, even if the daemon restarts. A daemon that has crashed is
     started; if it was stopped, the iterator waits until someone starts it. You may go on iterating
-    after any exception: `StartedOver` if the daemon has a new log, whose events follow from the
-    first one; `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
+    after any exception: `StartedOver` if the daemon has a new event log, whose events follow from
+    the first one; `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
     """
 
     def __init__(self, client: Client, session_id: str, after: int) -> None:
@@ -235,7 +235,7 @@ class EventStream:
             self._events.extend(update.events)
             if update.started_over:
                 raise StartedOver(
-                    f"the daemon has a new log; forget the events of {self.feed.session_id}: "
+                    f"the daemon has a new event log; forget the events of {self.feed.session_id}: "
                     "all are sent again, from the first one"
                 )
         return self._events.popleft() if self._events else None

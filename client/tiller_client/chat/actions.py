@@ -92,7 +92,7 @@ class Actions:
         elif name := _command(text):
             self._run(name, text)
         elif text and chat.asking.is_late(text):
-            chat.say(f"{text} was not sent, because the question is gone; Enter sends it")
+            chat.say(f"the question is gone, so {text} was not sent; Enter sends it as a message")
         elif text:
             self._input(text, chat.editor.take(), queue=queue)
 

@@ -192,7 +192,7 @@ class Menus:
         entries = (
             Entry("take back", "take back", "into the editor"),
             Entry("remove", "remove"),
-            Entry("promote", "send now", "as steering, or as the next turn"),
+            Entry("promote", "send now", "steers the running turn, or starts one"),
             Entry("move", "move to the front"),
         )
         self._chat.choose(Menu("this input", entries, partial(self._edit, input_id)))

@@ -16,7 +16,7 @@ from tiller_protocol.ops import AnyOp
 RETRY_S = 0.5
 """Time between two attempts to reach a daemon that can't be started or does not answer."""
 
-NEW_LOG = "The daemon has a new log, in which this session does not exist."
+NEW_LOG = "The daemon has a new event log, in which this session does not exist."
 
 
 class Sink(Protocol):

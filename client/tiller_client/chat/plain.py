@@ -30,7 +30,8 @@ SETTINGS = ("model", "variant", "agent", "approve", "sandbox")
 HELP = """\
 Enter sends a line. While a turn is running, the model reads it before its next request.
 A line that ends with a backslash continues on the next one.
-When something is asked, the line answers: y, a, h or n for approvals; n REASON rejects.
+When you are asked, your line is the answer. Approvals: y once, a always, h always here,
+n or n REASON to reject.
 @PATH in a line attaches an image or names a file. !COMMAND runs your own command.
 /queue TEXT     send TEXT after the running turn
 /interrupt      end the running turn

@@ -212,12 +212,12 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--full", action="store_true", help="show the whole output of calls")
     parser.add_argument("--tail", type=positive, metavar="N", help="show only the last N items")
     parser.add_argument(
-        "--prompt", metavar="TURN", help="print the system prompt of this turn: its id, or last"
+        "--prompt", metavar="TURN", help="print the system prompt of TURN: a turn's id, or last"
     )
     parser.add_argument(
         "--why",
         metavar="CALL",
-        help="print why this tool call was allowed: its id, words from its line, or last",
+        help="print why CALL was allowed: a tool call's id, words from its line, or last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")

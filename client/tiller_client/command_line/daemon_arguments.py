@@ -20,7 +20,7 @@ def add_actions(add: AddVerb) -> None:
         ("restart", "stop the daemon and start it again"),
     ):
         _drain(add("machine.daemon", name, text))
-    add("machine.daemon", "status", "show whether the daemon is running, and its figures")
+    add("machine.daemon", "status", "show whether the daemon is running, and its statistics")
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
         "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"

@@ -47,7 +47,7 @@ def _read_to_end() -> bytes:
 
             complain(
                 "waiting for the end of stdin, which is context for the prompt; "
-                "to give none: < /dev/null"
+                "to give no context: < /dev/null"
             )
         piece = os.read(STDIN, 65536)
         if not piece:

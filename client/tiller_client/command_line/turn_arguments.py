@@ -80,7 +80,7 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
     busy.add_argument(
         "--queue",
         action="store_true",
-        help="if a turn is running, queue the prompt until that turn is otherwise done",
+        help="if a turn is running, queue the prompt; that turn takes it after its other work",
     )
     busy.add_argument(
         "--wait",

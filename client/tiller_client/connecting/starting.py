@@ -36,7 +36,9 @@ OUTPUT_TAIL_BYTES = 16 * 1024
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
 """`-P` keeps Python from running a directory `tiller_daemon` in the current directory instead."""
 
-STOPPED_SINCE = "no daemon is running: the daemon that was started after the crash has stopped, too"
+STOPPED_SINCE = (
+    "no daemon is running: a new one was started after the crash, but it has stopped as well"
+)
 
 if TYPE_CHECKING:
     import subprocess

@@ -52,7 +52,7 @@ class _OpenRequests:
         self._hinted: set[str] = set()
 
     def clear(self) -> None:
-        """Forget all requests: their turn has ended, or the daemon has a new log."""
+        """Forget all requests: their turn has ended, or the daemon has a new event log."""
         self.by_id.clear()
         self.answered = ""
 
@@ -156,7 +156,7 @@ class InteractiveSession:
         if update.started_over:
             self._requests.clear()
             self._console.show(self._renderer.end_line())
-            complain("the daemon has a new log; following the session from its start")
+            complain("the daemon has a new event log; following the session from its start")
         for event in update.events:
             self._note(event)
             self._show(event)

@@ -242,8 +242,8 @@ def input_line(queued: QueuedInput) -> str:
 
 
 NO_TURN_BEGAN = (
-    "this input did not start a turn, so the options for a turn have no effect; for later turns, "
-    "use: tiller set"
+    "this input did not start a turn, so turn options such as --model have no effect; for later "
+    "turns, use: tiller set"
 )
 
 

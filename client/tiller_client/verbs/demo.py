@@ -181,7 +181,9 @@ class _Demo:
                 prompt = prompt_for(request, rejecting=False)
                 self._console.bottom(prompt)
                 time.sleep(PAUSE_S)
-                self._note(f"{prompt.strip()} y   (the demo answers; any frontend could)")
+                self._note(
+                    f"{prompt.strip()} y   (the demo answers this; any other frontend could, too)"
+                )
                 connection.submit(Answer(request.id, ANSWER))
             case ToolCallUpdated(state="running", title=title) if not self._steered and (
                 "unittest" in title

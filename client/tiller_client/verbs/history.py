@@ -89,7 +89,7 @@ def _print_reverted_files(result: RevertResult) -> None:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:
         complain(
-            "not put back: the changes of a background sub-agent of these turns; "
+            "not restored: changes by a background sub-agent of the reverted turns; "
             f"to revert them as well: tiller revert {session_id}"
         )
 

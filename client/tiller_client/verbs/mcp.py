@@ -87,8 +87,8 @@ def _show(result: McpLoginResult, arguments: Namespace) -> None:
     elif result.state == "waiting":
         say(f"To log in to {name}, open this address in a browser:\n\n{one_line(result.url)}\n")
         say(
-            "If the browser is on another machine, its last page will not load. Paste the address "
-            "of that page here."
+            "If the browser is on another machine, the last page of the login will not load. Paste "
+            "the address of that page here."
         )
     elif result.state == "done":
         say(f"Logged in to {name}.")

@@ -59,7 +59,7 @@ def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
 
 def _print_rules(rules: list[RuleSummary]) -> None:
     if not rules:
-        say("there are no rules; the answer always_here to a request adds one")
+        say("there are no rules; to add one, answer a request with always_here")
     paint = stdout_paint()
     for place, group in groupby(rules, _place):
         say(place)

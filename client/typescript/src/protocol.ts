@@ -471,7 +471,7 @@ export interface HelloResult {
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Environment variables for providers' keys that are not set for the daemon: those that the configuration names and, if no model is configured, well-known ones. */
+  /** Variables for providers' keys that the daemon's environment lacks: those named in the configuration and, if no model is configured, the well-known ones. */
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
@@ -628,7 +628,7 @@ export interface PastInput {
 /** A session in its present state. */
 export interface SessionResult {
   type: "session";
-  /** The session; `replay` events after `snapshot.seq`. */
+  /** The session up to `snapshot.seq`; `replay` gives the rest. */
   snapshot: Snapshot;
 }
 
@@ -792,11 +792,11 @@ export interface ToolCall {
   started_at?: number | null;
   /** Seconds; absent until the call has ended, or if it is `lost`. */
   duration_s?: number | null;
-  /** Whether to ignore the call, as its response failed and was retried. */
+  /** Whether to ignore the call: the model's response failed and was retried. */
   discarded?: boolean;
-  /** Number of the session's model request that made the call, from 0. Calls of one response have the same number; their results go back in one message. */
+  /** Which of the session's model requests led to the call, from 0; -1 if the user made the call. Calls of one response share the number; their results go back in one message. */
   ordinal?: number;
-  /** Whether the user made the call: `bash` by the op `shell`, or `task` by input for a sub-agent. */
+  /** Whether the user made the call: a `bash` call by the op `shell`, or a `task` call by input that calls a sub-agent. */
   by_user?: boolean;
   /** Whether the provider ran the call. If so, `output` is for people, and its length is limited. */
   by_provider?: boolean;
@@ -838,7 +838,7 @@ export interface Usage {
 
 /** The reason why a call may run; if it needs several permissions, one of the reasons. */
 export interface Allowed {
-  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, for example one that the answer `always` added. `lasting`: a rule that the answer `always_here` made. `reading`: the call seems only to read, and can't write where it runs. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting `approve` is `always`. `user`: the answer to a request. */
+  /** `rule`: a configured or built-in rule. `grant`: a rule of the session, for example one that the answer `always` added. `lasting`: a rule that the answer `always_here` made. `reading`: the call seems only to read, and runs in a read-only sandbox. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting `approve` is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
   /** The reason in whole sentences, for people. */
   reason: string;
@@ -891,7 +891,7 @@ export interface Patch {
   more?: number;
   /** Places to which the patch is limited; empty: all places. */
   within?: Array<string>;
-  /** Places whose differences belong to background sub-agents. */
+  /** Places not covered: they were reserved for background sub-agents. */
   without?: Array<string>;
 }
 
@@ -939,7 +939,7 @@ export interface BackgroundCommand {
   id: string;
   /** The command line; for a sub-agent, its agent and task. */
   command: string;
-  /** `lost`: the daemon died while the command was running, and ended the command at the next start. */
+  /** `lost`: the daemon died while the command was running; the next daemon ended the command when it started. */
   state: "exited" | "killed" | "lost" | "running";
   /** Time of the start in Unix seconds. */
   started_at: number;
@@ -1071,7 +1071,7 @@ export interface TurnContextShown {
   follow_ups?: "all" | "one_at_a_time";
   /** Whether the agent can't write, whatever the rules say. */
   read_only?: boolean;
-  /** For a sub-agent whose task names places: the only places that the sub-agent may change. */
+  /** For a sub-agent whose `task` call has `paths`: it may change nothing outside these places. */
   write_paths?: Array<string> | null;
 }
 
@@ -1153,7 +1153,7 @@ export interface StatusChanged {
   status: "busy" | "idle" | "retry" | "waiting";
   /** For `retry`: number of the next attempt. */
   attempt?: number | null;
-  /** For `retry`: maximum number of attempts; absent if only time limits them. */
+  /** For `retry`: maximum number of attempts; absent if only the time is limited. */
   limit?: number | null;
   /** For `retry`: seconds until the next attempt. */
   delay_s?: number | null;
@@ -1190,7 +1190,7 @@ export interface TurnEnded {
   steps: number;
   /** Tokens of the turn, including sub-agents. */
   usage: Usage;
-  /** Seconds by a clock that never jumps; times without a daemon don't count. */
+  /** Seconds by a monotonic clock, without the time when no daemon ran. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;
@@ -1323,7 +1323,7 @@ export interface HistoryCompacted {
   tokens_before: number;
   /** Estimated size afterwards, in tokens. */
   tokens_after: number;
-  /** Id of the compaction item that replaces earlier history; absent if pruned. */
+  /** Id of the compaction item that replaces earlier history; absent after pruning. */
   item_id?: string | null;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
@@ -1440,7 +1440,7 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, by their names. */
   providers?: Array<ProviderSummary>;
-  /** If requested: providers with well-known keys, set or not, then local servers. */
+  /** If requested: well-known providers, with or without a key, then local servers. */
   offers?: Array<ProviderOffer>;
   /** Why the configuration is not in effect; empty if it is. */
   problem?: string;
@@ -1464,7 +1464,7 @@ export interface ModelSummary {
   price?: Price | null;
   /** Names of variants that a turn can choose. */
   variants?: Array<string>;
-  /** Whether only the provider's list contains the model. */
+  /** Whether the model is known only from the provider's list. */
   listed?: boolean;
   /** Limits last reported by the provider; empty if none. */
   rate_limits?: Array<RateLimit>;
@@ -1551,7 +1551,7 @@ export interface CommandSummary {
   model?: string | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Whether the sub-agent named by `agent` does the task. */
+  /** Whether `agent` does the task, as a sub-agent. */
   subtask?: boolean;
 }
 
@@ -1575,7 +1575,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names this server; if it names none, the first one installed runs. */
+  /** Whether the configuration names this server. For files with no named server, the first installed one runs. */
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
@@ -1818,7 +1818,7 @@ export interface Followers {
 export interface Unfollowed {
   /** The session. */
   session_id: string;
-  /** Why the session is no longer followed, such as that it does not exist; empty after `unfollow`. */
+  /** Why the session is no longer followed, for example because it does not exist; empty after `unfollow`. */
   message?: string;
 }
 

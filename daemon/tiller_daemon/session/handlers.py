@@ -162,7 +162,7 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
     if not turn.steerable:
         message = (
             "A compaction or your own command is running and can't be steered. Wait for its end, "
-            "then send the input in `data` again."
+            "then send the input again; it is in `data`."
         )
         raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):

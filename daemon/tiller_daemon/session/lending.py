@@ -32,7 +32,8 @@ def checked_servers(lent: tuple[LentServer, ...]) -> Mapping[str, McpServer]:
         )
     if (size := sum(map(_size, lent))) > LENT_CHARS_MAX:
         message = (
-            f"The MCP servers have {size:,} characters; at most {LENT_CHARS_MAX:,} are allowed."
+            f"The definitions of the MCP servers have {size:,} characters; at most "
+            f"{LENT_CHARS_MAX:,} are allowed."
         )
         raise RejectionError("too_large", message, {"limit": LENT_CHARS_MAX, "size": size})
     return servers

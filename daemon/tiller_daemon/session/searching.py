@@ -77,7 +77,7 @@ _READ_BY_PEOPLE = (b"user_message", b"assistant_message", b"patch")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 """An input's number in a cursor, which must fit into 64 bits."""
 
-BAD_CURSOR = "`after` is not the `next` of a page: request the first page again"
+BAD_CURSOR = "`after` must be the `next` of an earlier page: request the first page again"
 
 Result = TypeVar("Result")
 

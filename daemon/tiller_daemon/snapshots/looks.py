@@ -163,7 +163,7 @@ class Looks:
     async def _take(self, known: KnownWorkspace, *, thorough: bool) -> str:
         if known.rules.secrets != self._secret_values():
             self.forget()
-            raise Unclear("other values are secret now")
+            raise Unclear("the set of secret values has changed")
         seen = known.directories_seen()
         directories = None if thorough else seen
         many = directories is None or sum(len(one.files) for one in directories) > QUICK_FILES_MAX

@@ -226,7 +226,9 @@ def read_cursor(text: str) -> tuple[float, str]:
     except ValueError:
         updated_at = math.nan
     if not blank or not session_id or math.isnan(updated_at):  # NaN compares false to everything
-        raise BadCursor("`after` is not the `next` of a page: request the first page again")
+        raise BadCursor(
+            "`after` must be the `next` of an earlier page: request the first page again"
+        )
     return updated_at, session_id
 
 
@@ -238,8 +240,8 @@ def seq_before(batch: Batch) -> int:
         seqs = f"{batch.events[0].seq} … {batch.events[-1].seq}"
         raise LogError(
             "conflict",
-            f"the events {seqs} of session {row.session_id} do not lead up to its last event,"
-            f" {row.head}, without a gap; nothing was stored: load the session again",
+            f"the events {seqs} of session {row.session_id} have a gap, or do not end at its last"
+            f" event, {row.head}; nothing was stored: load the session again",
         )
     return before
 

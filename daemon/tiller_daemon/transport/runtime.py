@@ -129,8 +129,8 @@ class RuntimeDirectory:
     def _initialize(self) -> None:
         if self._after_crash and _stamp(self.path / TOKEN_FILE) != self._after_crash:
             raise NotNeeded(
-                f"another daemon has replaced the one that crashed in {self.path}, and has ended"
-                " since, so this daemon is not needed"
+                f"another daemon has already replaced the daemon that crashed in {self.path},"
+                " and has ended since: nothing is left to replace, so this daemon does not start"
             )
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)

@@ -153,7 +153,7 @@ async def test_what_somebody_else_answers_is_no_longer_asked_here(
     await chat.shows("rejected by", "Well then.", READY)
     assert not any("no, with a reason" in row for row in chat.rows)
     chat.press("y\r")
-    await chat.shows("y was not sent, because the question is gone")
+    await chat.shows("the question is gone, so y was not sent")
     chat.press("\r")
     await chat.shows("» y")
 

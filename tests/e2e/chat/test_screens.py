@@ -25,7 +25,7 @@ NARROW = {
     "delegating": "○ task scout: Find out … running",
     "help": "revert to an earlier\n                   point, or fork from",
     "plan": "  ☐ Add a test with names in capitals",
-    "slash": "/sessions  open another session: the…",
+    "slash": "/sessions  open another session: a r…",
     "thought": "· 1 step · ",
 }
 """Texts on a terminal of 40 columns."""

@@ -386,7 +386,7 @@ async def test_its_model_asks_how_far_it_is_and_ends_it(autojump_clock, start, w
     await world.ended(boss)
     now = await snapshot(world, boss)
     outputs = [getattr(item, "output", "") for item in now.items]
-    assert any("t1 works, after 0 steps" in output for output in outputs)
+    assert any("t1 is still working, after 0 steps" in output for output in outputs)
     assert any("t1 was ended" in output for output in outputs)
     assert entry(now).state == "killed"
     # The result has the report already, so no notice repeats it.

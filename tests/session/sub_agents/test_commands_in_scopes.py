@@ -142,7 +142,7 @@ async def test_without_a_sandbox_no_command_runs_under_limits(play: Play) -> Non
     played = await play(calls(task("a")), worker=worker)
     assert played.confined == []
     assert (
-        "without a sandbox, no command can be kept within its limits. Your task lets"
+        "without a sandbox, nothing limits where a command writes. Your task lets"
         in played.outputs[0]
     )
 

@@ -58,7 +58,7 @@ async def test_a_character_cut_in_two_by_a_pause_is_shown_whole(bench):
 async def test_a_timeout_keeps_the_output_so_far(bench):
     result = await bench.call("bash", command="echo begun; sleep 1000 & sleep 1000", timeout_s=1)
     assert result.output.startswith("begun\n[Killed after 1 s: it timed out.")
-    assert "2 processes were still running at the end, and killed." in result.output
+    assert "2 processes were still alive at the end and were killed." in result.output
     assert (result.failed, result.exit_status) == (True, None)
 
 
@@ -70,7 +70,7 @@ async def test_a_command_that_took_too_long_failed_whatever_it_says(bench):
 
 async def test_t13_a_child_that_holds_the_output_does_not_hold_the_result(bench):
     result = await bench.call("bash", command="sleep 1000 & echo done")
-    assert result.output == "done\n[1 process was still running at the end, and killed.]"
+    assert result.output == "done\n[1 process was still alive at the end and was killed.]"
     assert not result.failed
 
 

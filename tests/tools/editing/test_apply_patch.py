@@ -169,7 +169,10 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     refusal = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in refusal
-    assert "The file has such lines only up to line 3, not after it. Put hunks in the" in refusal
+    assert (
+        "The search began after line 3, but such lines begin only before. Put hunks in the"
+        in refusal
+    )
 
 
 async def test_nothing_but_text_is_patched(bench):

@@ -191,7 +191,7 @@ def _say_service() -> None:
 def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
-        raise TillerError(f"{path} does not exist; a daemon that was run by hand logs elsewhere")
+        raise TillerError(f"{path} does not exist; a daemon run by hand writes its log elsewhere")
     offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)
     while arguments.follow:

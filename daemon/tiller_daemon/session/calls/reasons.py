@@ -31,7 +31,7 @@ def reasons(
 def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
     """Return the reason that an answer to a request gives."""
     if not answer.by:
-        reason = "A rule that was added after the question allows it."
+        reason = "It is allowed by a rule that was added after you were asked."
     else:
         how_long = {
             "always": " for the rest of the session",

@@ -36,9 +36,9 @@ REVEALING = ("read", "external_directory")
 """Permissions that let a command see files that its enclosure hides."""
 
 NEW_REPOSITORY: Final = (
-    "[The command created a git repository in the workspace: {names}. Git would run programs that "
-    "its configuration names, so the file that marks it was renamed to {disabled}. If the "
-    "repository is needed, tell the user.]"
+    "[The command created a git repository in the workspace: {names}. Git would run programs named "
+    "in the repository's configuration, so this was renamed to {disabled}. If the repository is "
+    "needed, tell the user.]"
 )
 
 

@@ -30,7 +30,7 @@ OF_SERVER = (
     "or leave it to a later step."
 )
 NO_SANDBOX = (
-    "denied: without a sandbox, no command can be kept within its limits. {why} Use the tools for "
+    "denied: without a sandbox, nothing limits where a command writes. {why} Use the tools for "
     "files, or say in your report what should be run."
 )
 SANDBOX_TOO_WEAK = (

@@ -40,7 +40,7 @@ def _state(report: BackgroundReport) -> str:
         case "killed":
             return f"{command.id} was ended"
         case "lost":
-            return f"{command.id} ended with the daemon"
+            return f"{command.id} ended when the daemon stopped"
 
 
 def _state_of_task(task: BackgroundCommand) -> str:
@@ -49,13 +49,14 @@ def _state_of_task(task: BackgroundCommand) -> str:
     steps = f"after {sub_agent.steps} steps"
     match task.state:
         case "running":
-            return f"{task.id} works, {steps} so far. Its report will come as a message"
+            return f"{task.id} is still working, {steps}. Its report will come as a message"
         case "exited":
             return f"{task.id} has ended {steps}. Its report comes as a message"
         case "killed":
             return f"{task.id} was ended {steps}. To continue, `resume` {sub_agent.session_id}"
         case "lost":
-            return f"{task.id} was lost with the daemon. `resume` {sub_agent.session_id}"
+            lost = f"{task.id} was lost when the daemon stopped"
+            return f"{lost}. To continue, `resume` {sub_agent.session_id}"
 
 
 def _ended(status: int | None) -> str:

@@ -209,8 +209,8 @@ def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
     elif end.status > 0:
         notes.append(f"Exit status {end.status}.")
     if end.leftovers:
-        were = "process was" if end.leftovers == 1 else "processes were"
-        notes.append(f"{end.leftovers} {were} still running at the end, and killed.")
+        noun, were = ("process", "was") if end.leftovers == 1 else ("processes", "were")
+        notes.append(f"{end.leftovers} {noun} {were} still alive at the end and {were} killed.")
     if end.survivors:
         notes.append(f"{end.survivors} could not be killed (stuck, or another user's).")
     return notes

@@ -132,6 +132,6 @@ def _indent(line: str) -> str:
 def _ambiguous(places: Sequence[int]) -> str:
     numbers = listed_numbers([place + 1 for place in places])
     return (
-        f"`old` does not occur exactly, but {len(places)} times with other white space, at lines "
-        f"{numbers}. Give it exactly, with surrounding lines to make it unique."
+        f"`old` does not occur as given. It occurs {len(places)} times with other white space, at "
+        f"lines {numbers}. Give it exactly, with surrounding lines to make it unique."
     )

@@ -143,7 +143,9 @@ async def _search(
     shown = _by_file(confirmed.lines[:MATCHES_SHOWN_MAX], scope.within)
     notes = [_note(len(confirmed.lines), extent), _note_on_protected(protected)]
     if not confirmed.complete:
-        notes.append("(Some matches are missing: the files are too large. Give a path.)")
+        notes.append(
+            "(Some matches are missing: the matching files are too large in total. Give a path.)"
+        )
     output = truncate("\n".join([*shown, *filter(None, notes)]))
     return ToolResult(output, title=arguments.pattern)
 
@@ -228,4 +230,4 @@ def _note_on_protected(count: int) -> str:
         return ""
     at_least = "at least " if count == PROTECTED_COUNTED_MAX else ""
     were = "1 protected file was" if count == 1 else f"{at_least}{count} protected files were"
-    return f"({were} not searched: reading one needs approval. Give its path to ask for it.)"
+    return f"({were} not searched: that needs approval. To ask for it, give the path of a file.)"
