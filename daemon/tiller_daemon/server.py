@@ -300,7 +300,7 @@ def _smaller_answer(op: AnyOp) -> str:
         return "Use `replay`, which answers in parts."
     if hasattr(op, "limit"):
         return "Ask for less at once, with a lower `limit`."
-    return "This kind of answer should always fit, so this is a bug in the daemon."
+    return "An answer of this kind should never be too large, so this is a bug in the daemon."
 
 
 def _unauthorized(frame: Frame) -> Rejected:

@@ -250,7 +250,7 @@ def _say_written(outcome: Outcome) -> None:
         say(f"exists   {path}, so it was not changed; to use what was found, add:")
         say(f"\n{sanitized(outcome.lacks)}")
     else:
-        say(f"exists   {path}, so it was not changed; there is nothing to add")
+        say(f"exists   {path}, so it was not changed; nothing is missing there")
 
 
 def _say_trial(outcome: Outcome) -> None:

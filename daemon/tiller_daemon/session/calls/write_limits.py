@@ -26,8 +26,8 @@ CLAIMED = (
     "end it with bash_kill."
 )
 OF_SERVER = (
-    "denied: it is not known what the MCP tool {tool} changes. {why} Use tools for files instead, "
-    "or leave it to a later step."
+    "denied: it is not known what the MCP tool {tool} changes. {why} Use the tools for files "
+    "instead, or make this call in a later step."
 )
 NO_SANDBOX = (
     "denied: without a sandbox, nothing limits where a command writes. {why} Use the tools for "
