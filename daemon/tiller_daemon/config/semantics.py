@@ -47,7 +47,7 @@ def check_semantics(values: Table, source: Source) -> None:
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
             problem = (
                 'expected an address without a password, such as http://host:3128, or "" for no '
-                "proxy; an address with a password belongs into the variable HTTPS_PROXY"
+                "proxy; an address with a password belongs in the variable HTTPS_PROXY"
             )
             raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
