@@ -15,7 +15,7 @@ OF_PAINTER = "tests/client/chat/test_painter.py::"
 
 DRAWING = (
     Fault(
-        "events draw at most 30 frames in a second",
+        "events draw at most 30 frames a second",
         CHAT + "terminal/pace.py",
         "Pace._wait_s",
         "max(0.0, A + B - C())",
@@ -23,7 +23,7 @@ DRAWING = (
         OF_PACE + "test_events_draw_no_frame_before_the_last_one_is_old_enough",
     ),
     Fault(
-        "no frame is drawn by events before the terminal has shown the last one",
+        "events draw no frame before the terminal has shown the previous frame",
         CHAT + "terminal/pace.py",
         "Pace.may_draw",
         "A if B else 1",
@@ -31,7 +31,7 @@ DRAWING = (
         OF_PACE + "test_events_draw_one_frame_until_the_terminal_has_answered",
     ),
     Fault(
-        "only what has changed is written again",
+        "only changed rows are written again",
         CHAT + "terminal/painter.py",
         "Painter._difference",
         "self._rows[A] == B",
@@ -39,7 +39,7 @@ DRAWING = (
         OF_PAINTER + "test_what_is_on_the_screen_already_is_not_written_again",
     ),
     Fault(
-        "the live part is gone after the end",
+        "the live part is erased at the end",
         CHAT + "terminal/painter.py",
         "Painter.erase",
         "if self._rows:",
@@ -47,7 +47,7 @@ DRAWING = (
         IN_A_TERMINAL + "test_a_turn_is_written_read_and_stays_in_the_scrollback",
     ),
     Fault(
-        "what streams has the width of the terminal after it was resized",
+        "streaming text is laid out again when the terminal's width changes",
         CHAT + "conversation.py",
         "Conversation._feed",
         "self._stream.width = A",
@@ -55,7 +55,7 @@ DRAWING = (
         IN_A_TERMINAL + "test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower",
     ),
     Fault(
-        "no cells are laid out that nobody sees",
+        "prompt-toolkit lays out no screen, because nobody would see it",
         CHAT + "app.py",
         "Chat.__init__",
         "self.app.renderer = A(B(), C)",
@@ -67,7 +67,7 @@ DRAWING = (
 
 READING = (
     Fault(
-        "no text of a model or a tool reaches the terminal as it is",
+        "text from a model or tool is made safe before it reaches the terminal",
         CHAT + "reading/style.py",
         "safe",
         "sanitized(A)",
@@ -75,7 +75,7 @@ READING = (
         OF_MARKDOWN + "test_any_text_at_all_is_safe",
     ),
     Fault(
-        "an interruption is told once",
+        "an interrupt is shown only once",
         CHAT + "conversation.py",
         "Conversation._release",
         "if A[B.code] != C:",
@@ -83,7 +83,7 @@ READING = (
         STATES,
     ),
     Fault(
-        "an image is drawn only where it stays",
+        "images are drawn only in final lines",
         CHAT + "reading/items.py",
         "item_lines",
         "if A.now is not None:",
@@ -94,7 +94,7 @@ READING = (
 
 WRITING = (
     Fault(
-        "a pasted text that is folded is sent whole",
+        "pasted text that is folded is sent in full",
         CHAT + "editor.py",
         "Editor.whole",
         "self.expanded(A)",
@@ -102,7 +102,7 @@ WRITING = (
         OF_EDITOR + "test_what_was_pasted_is_sent_whole",
     ),
     Fault(
-        "a large pasted text is folded",
+        "large pasted text is folded",
         CHAT + "editor.py",
         "Editor.paste",
         "A < B and len(C) < D",
@@ -110,7 +110,7 @@ WRITING = (
         OF_EDITOR + "test_what_was_pasted_is_sent_whole",
     ),
     Fault(
-        "a text that is replaced is not lost",
+        "replaced text can be brought back",
         CHAT + "editor.py",
         "Editor.put",
         "self.take()",
@@ -126,7 +126,7 @@ WRITING = (
         IN_A_TERMINAL + "test_enter_steers_and_alt_enter_queues_while_a_turn_is_running",
     ),
     Fault(
-        "queued input is moved by the menu",
+        "the menu can move queued input",
         CHAT + "choosing.py",
         "Menus._edit",
         'cast("_QueueAction", A)',
@@ -134,7 +134,7 @@ WRITING = (
         IN_A_TERMINAL + "test_what_is_queued_is_moved_removed_or_sent_now",
     ),
     Fault(
-        "what was written in earlier sessions can be found",
+        "input from other sessions is in the chat's history",
         CHAT + "app.py",
         "Chat._load",
         "if A else []",
@@ -142,7 +142,7 @@ WRITING = (
         IN_A_TERMINAL + "test_what_was_written_in_another_session_is_in_the_history",
     ),
     Fault(
-        "a message that can't be sent comes back",
+        "a message that can't be sent returns to the editor",
         CHAT + "actions.py",
         "Actions._failed",
         "self._chat.editor.put(A)",
@@ -150,7 +150,7 @@ WRITING = (
         IN_A_TERMINAL + "test_a_message_that_can_not_be_sent_comes_back_to_the_editor",
     ),
     Fault(
-        "menus show what there is now",
+        "menus show the current catalog",
         CHAT + "actions.py",
         "Actions._with_catalog.loaded",
         "self._chat.catalog.load(A)",
@@ -158,7 +158,7 @@ WRITING = (
         IN_A_TERMINAL + "test_a_menu_shows_what_there_is_now",
     ),
     Fault(
-        "Esc interrupts",
+        "Esc interrupts the turn",
         CHAT + "actions.py",
         "Actions.interrupt_or_go_back",
         "self.submit(Interrupt(A))",
@@ -166,7 +166,7 @@ WRITING = (
         IN_A_TERMINAL + "test_escape_interrupts_and_again_goes_back_to_a_turn",
     ),
     Fault(
-        "what is typed before the chat can read keys is kept",
+        "keys that are typed before the chat can read them are kept",
         CHAT + "terminal/keyboard.py",
         "type_ahead",
         "store_typeahead(A, B)",
@@ -177,7 +177,7 @@ WRITING = (
 
 ASKING = (
     Fault(
-        "no key is about a request that was not on the screen for a while",
+        "a key answers a request only after the request has been visible for a while",
         CHAT + "asking.py",
         "Asking.takes_keys",
         "A and B - self._seen_at >= C",
@@ -186,7 +186,7 @@ ASKING = (
         + "test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written",
     ),
     Fault(
-        "no key is about a request while a text is written",
+        "no key answers a request while the editor contains text",
         CHAT + "asking.py",
         "Asking.takes_keys",
         "A and B - self._seen_at >= C",
@@ -195,7 +195,7 @@ ASKING = (
         + "test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written",
     ),
     Fault(
-        "no key that was on its way before the terminal showed a request is about it",
+        "a key pressed before the terminal showed a request does not answer the request",
         CHAT + "terminal/pace.py",
         "Pace.written",
         "elif not A:",
@@ -203,7 +203,7 @@ ASKING = (
         "tests/client/chat/test_screen.py::test_keys_are_about_a_request_once_the_terminal_shows_it",
     ),
     Fault(
-        "a second letter makes both of them text",
+        "after a second letter, both letters are text",
         CHAT + "asking.py",
         "Asking.press",
         "self.chosen is None and A is not None",
@@ -211,7 +211,7 @@ ASKING = (
         OF_ASKING + "test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole",
     ),
     Fault(
-        "what was chosen for a request is forgotten with it",
+        "a choice made for one request does not apply to the next request",
         CHAT + "asking.py",
         "Asking.show",
         "self.chosen = self.typing = None",
@@ -219,7 +219,7 @@ ASKING = (
         OF_ASKING + "test_what_was_chosen_for_a_request_answers_no_other_one",
     ),
     Fault(
-        "a letter that comes too late for a request is not sent at once",
+        "a letter typed too late for a request is held back once",
         CHAT + "asking.py",
         "Asking.is_late",
         "return A in B",
@@ -227,7 +227,7 @@ ASKING = (
         OF_ASKING + "test_a_letter_for_a_request_that_was_answered_elsewhere_is_held_back_once",
     ),
     Fault(
-        "each letter decides what its label says",
+        "each letter gives the answer that its label names",
         CHAT + "asking.py",
         "choices",
         'Choice("n", "no, and stop", "reject")',
@@ -238,7 +238,7 @@ ASKING = (
 
 KNOWING = (
     Fault(
-        "the bell rings for somebody who looks elsewhere",
+        "the bell rings if the terminal is not in focus",
         CHAT + "terminal/notifying.py",
         "Notifier.take",
         "if not self.has_focus:",
@@ -246,7 +246,7 @@ KNOWING = (
         OF_NOTIFYING + "test_somebody_who_looks_elsewhere_is_called_once",
     ),
     Fault(
-        "and for nobody else",
+        "the bell does not ring if the terminal is in focus",
         CHAT + "terminal/notifying.py",
         "Notifier.take",
         "if not self.has_focus:",

@@ -6,7 +6,7 @@ RUNNER = "daemon/tiller_daemon/hooks/runner.py"
 
 MOMENTS = (
     Fault(
-        "hooks run on the start of a turn",
+        "hooks run at the start of a turn",
         TURN + "loop.py",
         "run_turn",
         "A := await _ask_hooks(B, C)",
@@ -14,7 +14,7 @@ MOMENTS = (
         "tests/e2e/test_hooks.py::test_the_start_of_a_turn_can_be_denied_and_added_to",
     ),
     Fault(
-        "what hooks add on the start of a turn keeps no sub-agent from its task",
+        "text that hooks add at the start of a turn does not keep a user's task from running",
         TURN + "loop.py",
         "run_turn",
         "run_tasks(tasks, A, B)",
@@ -23,7 +23,7 @@ MOMENTS = (
         "::test_what_a_hook_adds_keeps_no_sub_agent_from_the_task_that_the_user_gave_it",
     ),
     Fault(
-        "B50 a turn that is resumed does not start again for hooks",
+        "B50 the hooks for the start of a turn do not run again when a turn is resumed",
         TURN + "loop.py",
         "run_turn",
         "not A and (B := await _ask_hooks(C, D))",
@@ -31,7 +31,7 @@ MOMENTS = (
         "tests/e2e/test_resume.py::test_b50_a_turn_that_goes_on_does_not_start_again_for_hooks",
     ),
     Fault(
-        "hooks run on the start of a session",
+        "hooks run at the start of a session",
         SESSION + "hooks.py",
         "TurnHooks.turn_started",
         "A.denied or B.before.steps",
@@ -39,7 +39,7 @@ MOMENTS = (
         "tests/e2e/test_hook_moments.py::test_the_start_of_a_session_adds_to_its_first_turn_alone",
     ),
     Fault(
-        "a session starts once",
+        "the hooks for the start of a session run only once",
         SESSION + "hooks.py",
         "TurnHooks.turn_started",
         "A.denied or B.before.steps",
@@ -95,7 +95,7 @@ MOMENTS = (
         "tests/e2e/test_hook_moments.py::test_hooks_add_to_a_compaction_and_after_it",
     ),
     Fault(
-        "hooks run on a request",
+        "hooks run when a request is opened",
         SESSION + "turns/active_turn.py",
         "ActiveTurn._ask",
         "self._hooks().request_opened(request)",
@@ -104,7 +104,7 @@ MOMENTS = (
         "::test_a_request_of_a_sub_agent_is_notified_once_though_two_sessions_show_it",
     ),
     Fault(
-        "hooks run on the end of a turn",
+        "hooks run at the end of a turn",
         SESSION + "turns/active_turn.py",
         "ActiveTurn.run",
         "self._hooks().turn_ended(A)",
@@ -113,7 +113,7 @@ MOMENTS = (
         "::test_a_request_of_a_sub_agent_is_notified_once_though_two_sessions_show_it",
     ),
     Fault(
-        "hooks run on the end of a sub-agent",
+        "hooks run at the end of a sub-agent",
         SESSION + "turns/active_turn.py",
         "ActiveTurn.run",
         "self._hooks().sub_agent_ended(A, B)",
@@ -121,7 +121,7 @@ MOMENTS = (
         "tests/e2e/test_hook_moments.py::test_the_end_of_a_sub_agent_is_notified_with_its_owner",
     ),
     Fault(
-        "hooks run on the end of a session",
+        "hooks run at the end of a session",
         SESSION + "session_end.py",
         "notify_session_end",
         'hook.on == "session_end"',
@@ -132,7 +132,7 @@ MOMENTS = (
 
 GOING_ON = (
     Fault(
-        "G12 hooks do not make a turn go on for ever",
+        "G12 hooks can't make a turn continue forever",
         SESSION + "hooks.py",
         "TurnHooks.turn_done",
         "self._continued >= CONTINUED_MAX",
@@ -140,7 +140,7 @@ GOING_ON = (
         "tests/e2e/test_hook_moments.py::test_g12_hooks_can_not_make_a_turn_go_on_for_ever",
     ),
     Fault(
-        "a hook is told how often the turn went on",
+        "a hook is told how often hooks have made the turn continue",
         SESSION + "hooks.py",
         "TurnHooks.turn_done",
         "continued=self._continued",
@@ -148,7 +148,7 @@ GOING_ON = (
         "tests/e2e/test_hook_moments.py::test_a_hook_makes_the_turn_go_on_and_the_model_hears_why",
     ),
     Fault(
-        "the last step is the last whatever hooks want",
+        "hooks can't extend a turn beyond its last permitted step",
         TURN + "loop.py",
         "run_turn",
         "not A.limit and await _must_go_on(B, C, D)",
@@ -157,7 +157,7 @@ GOING_ON = (
         "::test_the_last_step_of_a_turn_is_the_last_whatever_hooks_want",
     ),
     Fault(
-        "a turn with input that waits is not asked to go on",
+        "hooks are not asked whether a turn must continue if input is waiting",
         TURN + "loop.py",
         "_must_go_on",
         "if A.queue:",
@@ -165,7 +165,7 @@ GOING_ON = (
         "tests/e2e/test_hook_moments.py::test_hooks_are_asked_when_no_input_waits_any_more",
     ),
     Fault(
-        "steering that comes while hooks run is steering",
+        "steering that arrives while hooks run is delivered as steering",
         TURN + "loop.py",
         "_must_go_on",
         "bool(A) or B.has_steering",
@@ -173,7 +173,7 @@ GOING_ON = (
         "tests/e2e/test_hook_moments.py::test_steering_that_comes_while_hooks_run_is_before_input_that_waits",
     ),
     Fault(
-        "a hook that gives no reason does not make the turn go on",
+        "a hook that gives no reason does not make the turn continue",
         RUNNER,
         "_check",
         'A.denies and B.on == "turn_done" and not A.reason',
@@ -184,7 +184,7 @@ GOING_ON = (
 
 JUDGED = (
     Fault(
-        "what a hook has made of a call is what the rules judge",
+        "the rules judge a call as a hook has rewritten it",
         SESSION + "calls/tool_call.py",
         "PreparedToolCall._rewrite",
         "self._set(A, *B.examine(C, D))",
@@ -193,7 +193,7 @@ JUDGED = (
         "::test_rewritten_arguments_are_judged_by_the_rules_and_asked_about",
     ),
     Fault(
-        "B60 what a hook has made of a call is held to the limits of the turn",
+        "B60 the limits of the turn apply to a call that a hook has rewritten",
         SESSION + "calls/tool_call.py",
         "PreparedToolCall.permit",
         "self._rewrite(A) or await self._check()",
@@ -201,7 +201,7 @@ JUDGED = (
         "tests/e2e/test_hook_moments.py::test_a_hook_makes_no_agent_write_that_only_reads",
     ),
     Fault(
-        "a later hook judges what an earlier one has made of a call",
+        "a later hook judges a call as an earlier hook has rewritten it",
         RUNNER,
         "HookRunner.ask",
         "A = with_arguments(A, B)",
@@ -210,7 +210,7 @@ JUDGED = (
         "::test_a_later_hook_judges_what_an_earlier_one_has_made_of_a_call",
     ),
     Fault(
-        "B60 a hook of a project does not rewrite",
+        "B60 a project's hook can't rewrite a call",
         RUNNER,
         "_check",
         "isinstance(A, ProjectHook)",
@@ -218,7 +218,7 @@ JUDGED = (
         "tests/e2e/test_hook_moments.py::test_b60_a_hook_of_a_project_can_not_rewrite",
     ),
     Fault(
-        "no call with a hook begins before the hook was asked",
+        "no call begins before its hook has been asked",
         SESSION + "calls/tool_call.py",
         "PreparedToolCall.permit_early",
         "A.observes(B)",
@@ -227,7 +227,7 @@ JUDGED = (
         "::test_a_call_that_only_reads_does_not_begin_before_its_hook_was_asked",
     ),
     Fault(
-        "a hook that fails denies if that is configured",
+        "a hook that fails denies if it is configured to",
         RUNNER,
         "HookRunner.ask",
         'A.on_failure == "deny"',
@@ -253,7 +253,7 @@ JUDGED = (
         "::test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once",
     ),
     Fault(
-        "G12 hooks in the background have a limit",
+        "G12 the number of hooks in the background is limited",
         RUNNER,
         "HookRunner.notify",
         "A is None or B >= BACKGROUND_MAX",

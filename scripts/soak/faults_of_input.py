@@ -4,7 +4,7 @@ from fault import SESSION, TURN, Fault
 
 LOOP = (
     Fault(
-        "G10 input is in the queue or in history: one commit",
+        "G10 input moves from the queue to history in one commit",
         TURN + "loop.py",
         "_add_inputs",
         "await A.emit(*B)",
@@ -22,7 +22,7 @@ LOOP = (
         "::test_b17_steering_while_text_streams_gives_a_second_request",
     ),
     Fault(
-        "G10 the turn decides with the mailbox closed or not at all",
+        "G10 a turn that finds no follow-up closes its mailbox at once",
         TURN + "loop.py",
         "_take_follow_ups",
         "A.mailbox.close()",
@@ -31,7 +31,7 @@ LOOP = (
         "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
-        "G10 steering that comes as the turn would rest is steering",
+        "G10 steering that arrives when the turn is about to end still steers the turn",
         TURN + "loop.py",
         "run_turn",
         "A.calls or B or C.has_steering",
@@ -40,7 +40,7 @@ LOOP = (
         "::test_b7_steering_goes_before_the_rest_of_a_cut_off_answer",
     ),
     Fault(
-        "B20 follow-ups one at a time",
+        "B20 follow-ups are taken one at a time if so configured",
         TURN + "loop.py",
         "_take_follow_ups",
         "A.take_follow_ups(B)",
@@ -56,7 +56,7 @@ LOOP = (
         "tests/session/test_turns_in_memory.py::test_b8_the_last_step_has_a_notice_and_no_tools",
     ),
     Fault(
-        "G6 the limit of the turn's own context counts",
+        "G6 the step limit of the turn's own context applies",
         TURN + "loop.py",
         "_BudgetTracker._out_of_steps",
         "A >= B.max_steps",
@@ -65,7 +65,7 @@ LOOP = (
         "::test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit",
     ),
     Fault(
-        "G4 the request after an overflow is built anew",
+        "G4 the request after an overflow is rebuilt from history",
         TURN + "loop.py",
         "_take_step",
         "items=A.for_request(), attempt",
@@ -85,7 +85,7 @@ CALLS = (
         "tests/turn/test_early_calls.py::test_b33_g9_a_call_begins_as_soon_as_it_may_and_no_sooner",
     ),
     Fault(
-        "G9 a call that writes waits for those that began early",
+        "G9 a call that writes waits for calls that began early",
         TURN + "dispatch.py",
         "CallDispatcher._next_group",
         "(A.writes and B) or",
@@ -94,7 +94,7 @@ CALLS = (
         "::test_b24_b25_after_an_interrupt_every_call_has_a_result",
     ),
     Fault(
-        "G9 nothing begins early behind a call that writes",
+        "G9 no call begins early if it comes after a call that writes",
         TURN + "dispatch.py",
         "CallDispatcher.offer",
         'A = B.effect == "write"',
@@ -111,7 +111,7 @@ CALLS = (
         "::test_b16_steering_skips_the_calls_that_have_not_started",
     ),
     Fault(
-        "G4 a result is in history",
+        "G4 a call's result is added to history",
         TURN + "dispatch.py",
         "CallDispatcher._complete",
         "A.replace(B)",
@@ -129,7 +129,7 @@ CALLS = (
         "::test_g11_recovery_no_side_effect_is_repeated_and_each_is_announced",
     ),
     Fault(
-        "B33 a stream that failed leaves no call behind",
+        "B33 a failed stream leaves no call running",
         TURN + "dispatch.py",
         "CallDispatcher.drop",
         "A.scope.cancel()",
@@ -137,7 +137,7 @@ CALLS = (
         "tests/turn/test_early_calls.py::test_b7_b33_a_response_that_is_cut_off_runs_no_call_on",
     ),
     Fault(
-        "B7 a response that was cut off runs nothing",
+        "B7 no call of a response that was cut off runs",
         TURN + "step.py",
         "_take_step",
         'A.finish_reason == "length"',
@@ -145,7 +145,7 @@ CALLS = (
         "tests/session/test_turns_in_memory.py::test_b7_a_cut_off_response_runs_no_call",
     ),
     Fault(
-        "G7 what a failed attempt began is completed",
+        "G7 an item that a failed attempt began is completed",
         TURN + "assembly.py",
         "_discarded",
         'return (A(B(C, state="discarded")),)',
@@ -182,7 +182,7 @@ QUEUE = (
         "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
-        "B21 what is promoted is next",
+        "B21 promoted input comes next",
         SESSION + "inputs/input_queue.py",
         "InputQueue.promote",
         'A.insert(0, B(C(D), delivery="steer"))',
@@ -208,7 +208,7 @@ QUEUE = (
         "tests/session/test_turns_in_memory.py::test_b13_b14_steering_needs_the_right_turn",
     ),
     Fault(
-        "B13 steering for no turn is handed back",
+        "B13 steering without a turn is handed back",
         SESSION + "handlers.py",
         "_input_while_idle",
         'A.delivery == "steer" or A.expected_turn_id is not None',
@@ -216,7 +216,7 @@ QUEUE = (
         "tests/session/test_turns_in_memory.py::test_b13_b14_steering_needs_the_right_turn",
     ),
     Fault(
-        "G10 at rest what was queued first comes first",
+        "G10 in an idle session, the oldest queued input starts first",
         SESSION + "handlers.py",
         "_input_while_idle",
         'A = B.take_follow_ups("one_at_a_time")[0]',
@@ -234,7 +234,7 @@ QUEUE = (
         "::test_b27_an_interrupt_of_another_turn_changes_nothing",
     ),
     Fault(
-        "B21 an interrupt keeps the queue and says so",
+        "B21 an interrupt keeps the queue and reports it",
         SESSION + "turns/active_turn.py",
         "ActiveTurn._close",
         "if A:",
@@ -246,7 +246,7 @@ QUEUE = (
 
 CONTINUING = (
     Fault(
-        "G10 turn_continue begins with what waited longest",
+        "G10 turn_continue begins with the oldest queued input",
         SESSION + "handlers.py",
         "_continue",
         'A.take_follow_ups("one_at_a_time")[0]',
@@ -254,7 +254,7 @@ CONTINUING = (
         "tests/session/test_continuing.py::test_a_refused_continuation_changes_nothing",
     ),
     Fault(
-        "G10 turn_continue takes what waits before it goes on without a message",
+        "G10 turn_continue takes queued input before it continues without input",
         SESSION + "handlers.py",
         "_continue",
         "if A.queue:",
@@ -270,7 +270,7 @@ CONTINUING = (
         "tests/session/test_continuing.py::test_a_refused_continuation_changes_nothing",
     ),
     Fault(
-        "G10 new input comes behind what waits",
+        "G10 new input joins the queue behind older input",
         SESSION + "handlers.py",
         "_input_while_idle",
         'A.delivery != "start" and B',
@@ -279,7 +279,7 @@ CONTINUING = (
         "::test_new_input_comes_behind_what_waits_unless_it_is_to_start",
     ),
     Fault(
-        "B21 promote at rest starts with that input",
+        "B21 in an idle session, promote starts a turn with the promoted input",
         SESSION + "handlers.py",
         "_edit_queue",
         "start_turn(A, B.take(C), D(), E)",
@@ -297,7 +297,7 @@ CONTINUING = (
         "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),
     Fault(
-        "B21 a queue that no turn takes says that it waits",
+        "B21 queued input that no turn will take is reported as waiting",
         SESSION + "inputs/input_queue.py",
         "InputQueue.changed",
         "bool(A) and not B",
@@ -306,7 +306,7 @@ CONTINUING = (
         "::test_an_edit_at_rest_starts_nothing_and_says_that_it_waits",
     ),
     Fault(
-        "G5 turn_continue while a turn ends waits for its end",
+        "G5 a turn_continue that arrives while a turn is ending waits until the turn has ended",
         SESSION + "actor.py",
         "_may_start_turn",
         'UserInput() | TurnContinue() | QueueEdit(action="promote")',
@@ -317,7 +317,7 @@ CONTINUING = (
 
 SUBMISSIONS = (
     Fault(
-        "G3 what is accepted is in the log",
+        "G3 an accepted submission is in the log",
         SESSION + "actor.py",
         "Session._accept",
         "A.put(submission=B)\nawait A.commit(partial(C, D, E))",
@@ -344,7 +344,7 @@ SUBMISSIONS = (
         "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
-        "G3 an answered submission is not done again",
+        "G3 an answered submission is not carried out again",
         SESSION + "supervisor.py",
         "Supervisor._once",
         "if A := await B(C):",
@@ -353,7 +353,7 @@ SUBMISSIONS = (
         "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
-        "G3 one submission twice at once is one",
+        "G3 two copies of a submission that arrive together take effect once",
         SESSION + "supervisor.py",
         "Supervisor._once",
         "(A := B.get(C)) is not None",
@@ -362,7 +362,7 @@ SUBMISSIONS = (
         "::test_g3_submit_once_a_resend_gets_the_same_answer_and_no_second_effect",
     ),
     Fault(
-        "G3 after a restart old ids are looked up",
+        "G3 ids from before a restart are looked up",
         SESSION + "supervisor.py",
         "Supervisor.run",
         "await A.highest_submission()",
@@ -380,7 +380,7 @@ SUBMISSIONS = (
         "::test_b22_the_same_submission_has_one_effect_and_one_answer",
     ),
     Fault(
-        "G5 input that comes while a turn ends waits for its end",
+        "G5 input that arrives while a turn is ending waits until the turn has ended",
         SESSION + "actor.py",
         "Session._must_defer",
         'return A.steerable or not isinstance(B, UserInput) or B.delivery != "steer"',

@@ -9,7 +9,7 @@ KEPT_RULES = (
 
 FAULTS = (
     Fault(
-        "B38 only the permission for the network opens it",
+        "B38 only the network permission opens the network",
         SESSION + "calls/tool_call.py",
         "PreparedToolCall._enclose",
         "A.permission == NETWORK",
@@ -17,7 +17,7 @@ FAULTS = (
         "tests/session/calls/test_network.py::test_a_rule_for_every_permission_opens_no_network",
     ),
     Fault(
-        "B38 where nobody is asked the network stays closed",
+        "B38 if nobody is asked, the network stays closed",
         SESSION + "calls/turn_enclosures.py",
         "TurnEnclosures.network_requirements",
         'A.approve == "ask"',
@@ -25,7 +25,7 @@ FAULTS = (
         "tests/session/calls/test_network.py::test_b38_no_line_has_the_network_without_a_verdict",
     ),
     Fault(
-        "B38 only rules that name the network open it",
+        "B38 a rule opens the network only if the rule names the network",
         NETWORK,
         "judge_network",
         "if A.permission == NETWORK",
@@ -33,7 +33,7 @@ FAULTS = (
         "tests/session/calls/test_network.py::test_a_rule_for_every_permission_opens_no_network",
     ),
     Fault(
-        "B38 the network of one command is none of those beside it",
+        "B38 a network rule for one command does not cover the other commands of the line",
         NETWORK,
         "_allowing_rule",
         'A(B) != "passes_on" or B.assigns',
@@ -42,7 +42,7 @@ FAULTS = (
         "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
-        "B38 a network that was granted lets the command run",
+        "B38 granting a command the network also lets the command run",
         "daemon/tiller_daemon/policy/shell/enclosures.py",
         "_implies",
         "A.granted and",
@@ -51,7 +51,7 @@ FAULTS = (
         "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
-        "B38 a denial of the network closes it to the whole line",
+        "B38 denying the network to one command closes the network to the whole line",
         NETWORK,
         "judge_network",
         "[A for B in C.commands if (A := strict_rule(B, NETWORK, D))]",
@@ -59,7 +59,7 @@ FAULTS = (
         "tests/policy/shell/test_network.py::test_a_denial_of_one_command_leaves_nothing_to_ask",
     ),
     Fault(
-        "B38 where the network is open nobody is asked about it",
+        "B38 nobody is asked about the network if the network is already open",
         SESSION + "calls/turn_enclosures.py",
         "TurnEnclosures.network_requirements",
         'A.mode == "workspace_write" and not A.network',
@@ -68,7 +68,7 @@ FAULTS = (
         "::test_where_commands_have_the_network_anyway_no_question_is_about_it",
     ),
     Fault(
-        "B38 always opens the network only to what is known to need it",
+        "B38 `always` opens the network only to commands that are known to need it",
         "daemon/tiller_daemon/policy/always.py",
         "always_network_patterns",
         "always_patterns(A) if B else ()",
@@ -76,7 +76,7 @@ FAULTS = (
         "tests/policy/shell/test_network.py::test_always_names_the_program_and_what_it_does",
     ),
     Fault(
-        "B38 a command gets the network that was permitted",
+        "B38 a command gets the network access that was permitted",
         SESSION + "calls/turn_enclosures.py",
         "TurnEnclosures.enclose",
         "network=A",
@@ -85,15 +85,15 @@ FAULTS = (
         "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
-        "B38 what only reads has no network",
+        "B38 a command that only reads has no network",
         "daemon/tiller_daemon/sandbox/confiner.py",
         "Confiner.confined",
         "A.writes and network",
         "network",
-        equivalent="`judge_network` never allows it to a line that seems to read: two locks",
+        equivalent="`judge_network` already denies the network to every line that seems to read",
     ),
     Fault(
-        "B60 a command that Landlock holds has given up its rights",
+        "B60 a command that runs under Landlock has given up its rights",
         "daemon/tiller_daemon/sandbox/launcher.py",
         "start_restricted",
         "restrict(A, B, C)",
@@ -101,7 +101,7 @@ FAULTS = (
         KEPT_RULES,
     ),
     Fault(
-        "the rules of Landlock follow the directories that were listed for them",
+        "Landlock's rules are made again after a change in a directory that was listed for them",
         "daemon/tiller_daemon/sandbox/landlock.py",
         "_Made.__init__",
         "make_ruleset(A, look_into)",
@@ -109,7 +109,7 @@ FAULTS = (
         KEPT_RULES,
     ),
     Fault(
-        "bubblewrap decides what Landlock may have stopped",
+        "a command that Landlock may have stopped runs again in bubblewrap",
         "daemon/tiller_daemon/sandbox/confinement.py",
         "may_be_refused",
         "any(text in output for text in A)",
@@ -118,7 +118,7 @@ FAULTS = (
         "::test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap",
     ),
     Fault(
-        "a reaper runs the next command if nothing was left",
+        "a reaper runs the next command if the last command left no process",
         "daemon/tiller_daemon/processes/fork_server.py",
         "RunningProgram.close",
         "A and self._left_nothing",
@@ -126,7 +126,7 @@ FAULTS = (
         "tests/processes/test_reaper.py::test_a_reaper_runs_the_next_command_if_nothing_was_left",
     ),
     Fault(
-        "G8 it is known when the last process of a command has ended",
+        "G8 the daemon learns when the last process of a command has ended",
         "daemon/tiller_daemon/processes/reaper.py",
         "_supervise",
         "if empty and ended:",
@@ -134,7 +134,7 @@ FAULTS = (
         "tests/processes/test_reaper.py::test_it_is_known_when_the_last_process_that_a_command_left_has_ended",
     ),
     Fault(
-        "G8 closing a program kills what it left",
+        "G8 closing a program kills the processes that it left",
         "daemon/tiller_daemon/processes/fork_server.py",
         "_read_reaper",
         "self._left_nothing = self.is_empty",
@@ -142,7 +142,7 @@ FAULTS = (
         "tests/processes/test_reaper.py::test_closing_a_program_kills_what_it_left_in_the_background",
     ),
     Fault(
-        "a program that ended while the daemon was suspended is not started again",
+        "a program that ended while the daemon was suspended counts as started",
         "daemon/tiller_daemon/processes/fork_server.py",
         "ForkServer._start_in",
         "if A < len(B):",
@@ -151,7 +151,7 @@ FAULTS = (
         "::test_a_program_that_ends_before_the_daemon_runs_again_was_started",
     ),
     Fault(
-        "G9 no command removes the directory that another may write to",
+        "G9 no command removes a directory that another command may write to",
         "daemon/tiller_daemon/sandbox/confinement.py",
         "_missing_made",
         "A in B or not os.path.lexists(A)",
@@ -160,7 +160,7 @@ FAULTS = (
         "::test_a_command_can_write_to_its_directory_when_one_that_may_not_has_ended",
     ),
     Fault(
-        "G9 a directory that a command must not write to is there until that command ends",
+        "G9 a read-only directory exists until the last command that needs it has ended",
         "daemon/tiller_daemon/sandbox/bubblewrap.py",
         "Bubblewrap.wrap",
         "[*A, *B]",

@@ -42,7 +42,7 @@ OUTBOX = (
         "::test_g4_b44_what_a_model_is_sent_is_what_the_log_adds_up_to",
     ),
     Fault(
-        "G1 committed means all that was put before",
+        "G1 `committed` waits until everything that was put before is in the log",
         SESSION + "outbox.py",
         "Outbox._write",
         "self._puts_committed = A",
@@ -50,13 +50,13 @@ OUTBOX = (
         "tests/session/test_cost.py::test_an_interrupted_step_costs_what_was_counted",
     ),
     Fault(
-        "G2 pieces are joined only with what they follow",
+        "G2 a delta is not joined with an earlier delta across other events",
         SESSION + "outbox.py",
         "Outbox.put",
         "A.clear()",
         "pass",
-        equivalent="a piece is then joined with an earlier one of its own item, across events of "
-        "other items; the order within an item, and what all events add up to, stay the same",
+        equivalent="a delta is then joined with an earlier delta of its own item, across events of "
+        "other items; the order within an item and the folded state stay the same",
     ),
     Fault(
         "G2 an event that the log refused is not published",
@@ -105,7 +105,7 @@ ENDING = (
         "::test_b24_b25_after_an_interrupt_every_call_has_a_result",
     ),
     Fault(
-        "G11 after a kill what became of a running call is not known",
+        "G11 after a kill, a running call is marked as lost",
         SESSION + "recovery.py",
         "recovery_of",
         "lost=True",
@@ -114,7 +114,7 @@ ENDING = (
         "::test_g7_after_a_kill_owner_and_sub_agent_are_both_closed_and_the_call_is_lost",
     ),
     Fault(
-        "G8 a turn is ended when its tasks are gone",
+        "G8 a turn ends only after its tasks are gone",
         SESSION + "turns/active_turn.py",
         "ActiveTurn.interrupt",
         'A = Ending("interrupted", B)',
@@ -123,7 +123,7 @@ ENDING = (
         "::test_b29_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_end_too",
     ),
     Fault(
-        "G5 a turn has ended when that is in the log",
+        "G5 a turn has ended only when its end is in the log",
         SESSION + "turns/active_turn.py",
         "ActiveTurn._run",
         "A = self._close(B)\nawait C.committed()",
@@ -143,7 +143,7 @@ RECOVERY = (
         "tests/session/test_continuing.py::test_what_a_killed_daemon_left_in_the_queue_is_told",
     ),
     Fault(
-        "G11 the session works on with the queue that recovery made",
+        "G11 the session continues with the queue that recovery made",
         SESSION + "actor.py",
         "Session._recover",
         "A.restore(B.fold_pending().queue)",
@@ -169,7 +169,7 @@ RECOVERY = (
         "tests/session/test_fork.py::test_a_fork_while_the_log_is_slow_shares_only_what_is_in_it",
     ),
     Fault(
-        "G4 a fork holds nothing open",
+        "G4 nothing is open in a new fork",
         "protocol/tiller_protocol/snapshot.py",
         "fork_base",
         "A(B) if B.id in C.open_items else B",
@@ -180,7 +180,7 @@ RECOVERY = (
 
 RESUMING = (
     Fault(
-        "B50 a turn is not resumed for ever",
+        "B50 the number of times that a turn is resumed is limited",
         SESSION + "turns/resuming.py",
         "resume",
         "A >= RESUMES_MAX",
@@ -188,7 +188,7 @@ RESUMING = (
         "tests/session/test_resuming.py::test_b50_a_turn_is_resumed_so_often_and_no_more",
     ),
     Fault(
-        "B50 what a resumed turn has taken counts",
+        "B50 the steps that a resumed turn took earlier still count",
         SESSION + "context/freeze.py",
         "freeze_again",
         "steps=A - B, turn_steps=B",
@@ -196,7 +196,7 @@ RESUMING = (
         "tests/session/test_resuming.py::test_b50_a_turn_is_resumed_so_often_and_no_more",
     ),
     Fault(
-        "B50 the limits of a resumed turn hold",
+        "B50 a resumed turn keeps its limits",
         TURN + "loop.py",
         "run_turn",
         "A := B.turn_limit(C)",
@@ -205,7 +205,7 @@ RESUMING = (
         "::test_b50_a_turn_that_died_in_its_last_step_has_reached_its_limit",
     ),
     Fault(
-        "B50 the turn of a sub-agent is closed",
+        "B50 an unfinished turn of a sub-agent is closed, not resumed",
         SESSION + "turns/resuming.py",
         "may_be_resumed",
         "A is None or B.owner_id",
@@ -249,7 +249,7 @@ HISTORY = (
         "::test_b41_a_full_context_is_compacted_before_the_next_turn",
     ),
     Fault(
-        "B43 a summary that is too large does not count",
+        "B43 a summary that is too large is not used",
         TURN + "compaction.py",
         "ContextWindow._replace_by_summary",
         "if A > SHRINK_SHARE_MAX * B:",
@@ -258,7 +258,7 @@ HISTORY = (
         "::test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error",
     ),
     Fault(
-        "B43 compactions that fail end the turn",
+        "B43 repeated failures to compact end the turn",
         TURN + "compaction.py",
         "ContextWindow._compact",
         "A += 1",
@@ -288,7 +288,7 @@ HISTORY = (
 
 REQUESTS = (
     Fault(
-        "B37 a no rejects what else is open",
+        "B37 a rejection without a reason also rejects the turn's other open requests",
         SESSION + "requests.py",
         "OpenRequests.answer",
         'A(B, Reply("reject", "", C))',
@@ -297,7 +297,7 @@ REQUESTS = (
         "::test_b37_reject_without_a_reason_ends_the_turn_blocked",
     ),
     Fault(
-        "B36 always resolves what it allows",
+        "B36 `always` also resolves the other requests that it allows",
         SESSION + "requests.py",
         "OpenRequests.reconsider",
         'A(B, Reply("always"))',

@@ -9,7 +9,7 @@ OF_MODE = "tests/session/test_mode_reminder.py::"
 
 LASTING = (
     Fault(
-        "nothing of a lasting rule is written into the project",
+        "no part of a lasting rule is written into the project",
         RULES,
         "LastingRules._save",
         "make_directory(A)",
@@ -19,7 +19,7 @@ LASTING = (
         OF_SESSION + "test_it_is_not_a_rule_of_the_session_and_survives_the_daemon",
     ),
     Fault(
-        "a lasting rule is none of the session",
+        "a lasting rule does not become a rule of the session",
         SESSION + "requests.py",
         "OpenRequests.answer",
         'A if B.resolution == "always" else ()',
@@ -27,7 +27,7 @@ LASTING = (
         OF_SESSION + "test_it_is_not_a_rule_of_the_session_and_survives_the_daemon",
     ),
     Fault(
-        "a lasting rule is kept before its request is resolved",
+        "a lasting rule is stored before its request is resolved",
         SESSION + "requests.py",
         "OpenRequests.answer",
         "keep(A)",
@@ -35,7 +35,7 @@ LASTING = (
         OF_SESSION + "test_it_holds_in_every_session_of_the_directory_until_it_is_revoked",
     ),
     Fault(
-        "a lasting rule that can't be kept leaves the request open",
+        "if a lasting rule can't be stored, the request stays open",
         SESSION + "rules.py",
         "_keep_rules",
         'raise RejectionError("unavailable", A) from None',
@@ -43,7 +43,7 @@ LASTING = (
         OF_SESSION + "test_a_rule_that_can_not_be_kept_leaves_the_request_open",
     ),
     Fault(
-        "a lasting rule that was revoked is gone",
+        "a revoked lasting rule is removed",
         RULES,
         "LastingRules.remove",
         "self._save({A: B for A, B in C.items() if B})",
@@ -51,7 +51,7 @@ LASTING = (
         OF_CONFIG + "test_rules_are_kept_and_removed_as_in_a_list_for_each_place",
     ),
     Fault(
-        "a lasting rule counts in turns that run from when it is granted",
+        "a new lasting rule applies at once to running turns",
         SESSION + "turns/active_turn.py",
         "ActiveTurn._rules",
         "self._session.services.user.lasting_rules.of(A)",
@@ -61,7 +61,7 @@ LASTING = (
         OF_SESSION + "test_what_is_granted_and_revoked_while_a_turn_runs_counts_at_once",
     ),
     Fault(
-        "a rule of the session that is revoked counts no more in its turn",
+        "a revoked rule of the session no longer applies to the running turn",
         SESSION + "rules.py",
         "revoke_session_rule",
         "A.revoke(B)",
@@ -69,7 +69,7 @@ LASTING = (
         OF_SESSION + "test_what_is_granted_and_revoked_while_a_turn_runs_counts_at_once",
     ),
     Fault(
-        "a lasting rule holds in its directory only",
+        "a lasting rule applies only in its directory",
         RULES,
         "LastingRules.of",
         "A.get(B(C), ())",
@@ -93,7 +93,7 @@ LASTING = (
         OF_SESSION + "test_it_answers_a_question_of_any_layer_and_overrides_no_denial",
     ),
     Fault(
-        "no lasting rule is about a call that repeats itself",
+        "no lasting rule is offered for a call that repeats itself",
         SESSION + "calls/permission.py",
         "Permission._request",
         'A and B == "approval"',
@@ -101,7 +101,7 @@ LASTING = (
         OF_SESSION + "test_a_call_that_repeats_itself_can_not_be_allowed_for_good",
     ),
     Fault(
-        "a lasting rule answers what other sessions ask",
+        "a new lasting rule resolves open requests of other sessions",
         SESSION + "supervisor.py",
         "Supervisor._effect",
         "A.reconsider()",
@@ -110,7 +110,7 @@ LASTING = (
         + "test_open_requests_of_other_sessions_in_the_directory_need_no_answer_any_more",
     ),
     Fault(
-        "G14 lasting rules that others can write do not count",
+        "G14 a file of lasting rules that others can write is ignored",
         RULES,
         "LastingRules._read_file",
         "A.stat().st_mode & stat.S_IWOTH",
@@ -118,7 +118,7 @@ LASTING = (
         OF_CONFIG + "test_a_file_that_others_can_write_does_not_count",
     ),
     Fault(
-        "an edit of the lasting rules counts at once",
+        "an edit of the lasting rules takes effect at once",
         RULES,
         "LastingRules._read_file",
         "look_at(A)",
@@ -129,7 +129,7 @@ LASTING = (
 
 MODE = (
     Fault(
-        "the model is told of a change of agents",
+        "the model is told when a change of agents changes whether it may write",
         SESSION + "context/mode_reminder.py",
         "mode_notices",
         "A is None or B == C",
@@ -137,7 +137,7 @@ MODE = (
         OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
     ),
     Fault(
-        "the model is told of a change of agents once",
+        "the model is told of a change of agents only once",
         SESSION + "context/mode_reminder.py",
         "mode_notices",
         "A is None or B == C",
@@ -145,7 +145,7 @@ MODE = (
         OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
     ),
     Fault(
-        "only what the model did decides whether it is told",
+        "whether there is a notice depends only on turns in which the model took a step",
         SESSION + "context/mode_reminder.py",
         "mode_notices",
         "if A.step",
@@ -153,7 +153,7 @@ MODE = (
         OF_MODE + "test_there_is_a_notice_exactly_if_the_last_turn_with_a_step_differs",
     ),
     Fault(
-        "what the model is told of its agent is in the log",
+        "the notice about the agent is in the log",
         SESSION + "turns/starting.py",
         "_start_turn",
         "for A in (B, *C):",
@@ -161,7 +161,7 @@ MODE = (
         OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
     ),
     Fault(
-        "what the log says of the agent is in the request",
+        "the notice about the agent is in the model request",
         SESSION + "turns/starting.py",
         "_start_turn",
         "[*A.items, B, *C, *D]",
@@ -169,7 +169,7 @@ MODE = (
         OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
     ),
     Fault(
-        "after a restart it is known what the model could do",
+        "after a restart, the daemon knows whether the model could write",
         "protocol/tiller_protocol/fold.py",
         "_mark",
         "A.agent, A.read_only",
@@ -185,7 +185,7 @@ MODE = (
         OF_MODE + "test_a_plan_is_handed_to_the_agent_that_may_write_and_back_it_only_reads",
     ),
     Fault(
-        "a plan that the model does not see any more is quoted",
+        "a plan that the model no longer sees is quoted",
         SESSION + "context/mode_reminder.py",
         "_handed_over",
         "PLAN_ABOVE if A in B else PLAN_QUOTED",

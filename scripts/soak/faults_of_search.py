@@ -12,7 +12,7 @@ HISTORIES = OF_SEARCH + "test_the_index_has_what_a_new_one_would_have_after_any_
 
 SEARCH = (
     Fault(
-        "what a session said before a kill is indexed after it",
+        "text from before a kill is indexed after the restart",
         SESSION + "searching.py",
         "SearchableSessions._compare",
         "A.pop(B, None) != (C, D)",
@@ -20,7 +20,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "no session that is gone from the log stays in the index",
+        "a session that is gone from the log is removed from the index",
         SESSION + "searching.py",
         "SearchableSessions._compare",
         "for A in B:\n    C.setdefault(A)",
@@ -28,7 +28,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "what a power failure took from the log is gone from the index",
+        "text that a power failure took from the log is removed from the index",
         SESSION + "searching.py",
         "SearchableSessions._index_session",
         "not await self._is_same(A, B)",
@@ -36,7 +36,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "what could not be indexed is indexed later",
+        "a session whose indexing was interrupted is indexed later",
         SESSION + "searching.py",
         "SearchableSessions._catch_up",
         "self._stale.setdefault(A)\nraise",
@@ -44,7 +44,7 @@ SEARCH = (
         OF_SEARCH + "test_what_a_search_could_not_wait_for_is_there_for_the_next_one",
     ),
     Fault(
-        "an index that was lost is made again",
+        "a lost index is rebuilt",
         SESSION + "searching.py",
         "SearchableSessions._use",
         "self._is_compared = False",
@@ -52,7 +52,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "each event makes its session be indexed",
+        "each event causes its session to be indexed",
         SESSION + "searching.py",
         "SearchableSessions.noting",
         "self.note(A)",
@@ -61,7 +61,7 @@ SEARCH = (
         "::test_sessions_are_found_across_kills_damage_and_the_loss_of_the_index",
     ),
     Fault(
-        "an answer that was discarded is not found",
+        "a search does not find a discarded answer",
         SESSION + "searching.py",
         "texts_of",
         'A != "discarded"',
@@ -69,7 +69,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "the report of a sub-agent is no input",
+        "a sub-agent's report does not count as the user's input",
         SESSION + "searching.py",
         "texts_of",
         "A != CLIENT",
@@ -77,7 +77,7 @@ SEARCH = (
         HISTORIES,
     ),
     Fault(
-        "the prompt of a sub-agent is not found",
+        "a search does not find the prompt of a sub-agent",
         SESSION + "searching.py",
         "SearchableSessions._index_session",
         "if A.owner_id:",
@@ -112,7 +112,7 @@ LENDING = (
         OF_LENDING + "test_a_loan_outlives_an_idle_session_but_not_its_lease",
     ),
     Fault(
-        "a loan does not end under a turn that runs",
+        "a loan does not end while a turn of its session is running",
         LOANS,
         "Loans.end_over",
         "A and B(C)",
@@ -120,7 +120,7 @@ LENDING = (
         OF_LENDING + "test_what_is_taken_back_stays_until_the_running_turn_has_ended",
     ),
     Fault(
-        "what is taken back ends",
+        "a loan that is taken back ends",
         LOANS,
         "Loans.lend",
         "A.ends_at = trio.current_time()",
@@ -128,7 +128,7 @@ LENDING = (
         OF_LOANS,
     ),
     Fault(
-        "a server that is lent no more is ended",
+        "a server that is no longer lent is ended",
         LOANS,
         "Loans.end_over",
         "_end(A.pop(B))",
@@ -136,7 +136,7 @@ LENDING = (
         OF_LOANS,
     ),
     Fault(
-        "a server that is lent no more is not ended under a turn that runs",
+        "a server that is no longer lent is not ended while a turn of its session is running",
         LOANS,
         "Loans.end_over",
         "not A(B)",
@@ -144,7 +144,7 @@ LENDING = (
         OF_LOANS,
     ),
     Fault(
-        "a session that is deleted leaves no loan",
+        "deleting a session ends its loans",
         LOANS,
         "Loans.end_all",
         "_end(A.values())",
@@ -160,7 +160,7 @@ LENDING = (
         "tests/acp/test_lending.py::test_a_loan_needs_a_session_and_a_place_among_the_lenders",
     ),
     Fault(
-        "sub-agents use what their owner is lent",
+        "sub-agents can use the servers that are lent to their owner",
         LOANS,
         "Loans.share",
         "self._owners[A] = B",
@@ -168,7 +168,7 @@ LENDING = (
         OF_LOANS,
     ),
     Fault(
-        "G13 nothing of a loan is in the log",
+        "G13 nothing about a loan is in the log",
         SESSION + "supervisor.py",
         "Supervisor._lend",
         "self._sessions.end_loans()",
@@ -190,7 +190,7 @@ LENDING = (
 
 EDITORS = (
     Fault(
-        "nobody is asked about a change of a file that is not saved",
+        "nobody is asked about a change to a file with unsaved changes",
         TOOL_CALL,
         "PreparedToolCall._check",
         "await self._require_saved()",
@@ -198,7 +198,7 @@ EDITORS = (
         OF_EDITORS + "test_a_user_is_not_asked_about_a_change_that_would_be_refused",
     ),
     Fault(
-        "a file that is not saved is not overwritten",
+        "a file with unsaved changes is not overwritten",
         TOOL_CALL,
         "PreparedToolCall._run",
         "await self._require_saved()",
@@ -206,7 +206,7 @@ EDITORS = (
         OF_EDITORS + "test_a_change_that_needs_no_approval_is_refused_as_well",
     ),
     Fault(
-        "what a call has written is no change of an editor that loads only that",
+        "an editor that only loads what a call has written has no unsaved changes",
         TOOL_CALL,
         "PreparedToolCall._run",
         "await A.files.editors.written(B)",

@@ -6,7 +6,7 @@ SNAPSHOTS = "daemon/tiller_daemon/snapshots/"
 
 FAULTS = (
     Fault(
-        "a change that the queue of events had no place for is found",
+        "changes are found even if the queue of file events overflowed",
         SNAPSHOTS + "watch.py",
         "Watch.changed",
         "overflown = overflown or bool(mask & _OVERFLOW)",
@@ -15,7 +15,7 @@ FAULTS = (
         "::test_a_directory_that_was_made_again_among_too_many_events_is_still_watched",
     ),
     Fault(
-        "a directory that was made again is watched",
+        "a directory that was removed and made again is watched",
         SNAPSHOTS + "watch.py",
         "Watch.changed",
         "if mask & _ENDED:",
@@ -24,7 +24,7 @@ FAULTS = (
         "::test_a_directory_that_was_made_again_is_still_watched",
     ),
     Fault(
-        "a change of an ignore file is seen",
+        "a change to an ignore file is noticed",
         SNAPSHOTS + "known_workspace.py",
         "KnownWorkspace._check",
         "stamp_at(path + IGNORE_FILE) != directory.ignore_stamp",
@@ -32,7 +32,7 @@ FAULTS = (
         "tests/snapshots/test_hidden_changes.py::test_another_rule_in_an_ignore_file_is_seen",
     ),
     Fault(
-        "a directory that becomes a repository, or none, is seen",
+        "a directory that becomes a repository, or stops being a repository, is noticed",
         SNAPSHOTS + "surroundings.py",
         "Surroundings.are_the_same",
         "_identity_at(path) == identity",
@@ -40,7 +40,7 @@ FAULTS = (
         "tests/snapshots/test_hidden_changes.py::test_a_repository_that_is_none_any_more_is_seen",
     ),
     Fault(
-        "what changes while the files become known is found",
+        "changes made while the workspace is first read are found",
         SNAPSHOTS + "known_workspace.py",
         "KnownWorkspace.__init__",
         "self._all_seen = True",
@@ -49,7 +49,7 @@ FAULTS = (
         "::test_what_changes_while_the_files_become_known_is_in_the_next_snapshot",
     ),
     Fault(
-        "a directory in the place of the workspace is another one",
+        "a directory that replaces the workspace is recognised as another directory",
         SNAPSHOTS + "known_workspace.py",
         "KnownWorkspace.check",
         "(here.st_ino, here.st_dev) != (self.top.inode, self.device)",

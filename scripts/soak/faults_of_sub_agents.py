@@ -11,7 +11,7 @@ E2E = "tests/e2e/test_write_scopes.py::"
 
 BACKGROUND = (
     Fault(
-        "G7 the end in the background and its report are one commit",
+        "G7 the end of a background sub-agent and its report are one commit",
         SUB_AGENTS + "background_tasks.py",
         "BackgroundTasks._wait",
         "await A.deliver(B)",
@@ -20,7 +20,7 @@ BACKGROUND = (
         "::test_the_end_and_its_report_are_one_commit",
     ),
     Fault(
-        "G7 a report that comes while a turn runs steers it",
+        "G7 a report that arrives during a turn steers the turn",
         SESSION + "background/delivering.py",
         "deliver_end",
         'A.queue.put(structs.replace(B, delivery="steer"))',
@@ -29,7 +29,7 @@ BACKGROUND = (
         "::test_the_report_steers_a_turn_that_runs_and_skips_none_of_its_calls",
     ),
     Fault(
-        "G7 a report starts a turn only if its end is recorded as well",
+        "G7 a report starts a turn only together with the end of its sub-agent",
         SESSION + "background/delivering.py",
         "deliver_end",
         "A.tasks.record_end(B)",
@@ -38,7 +38,7 @@ BACKGROUND = (
         "::test_the_end_and_its_report_are_one_commit",
     ),
     Fault(
-        "G7 a sub-agent that was ended is told of",
+        "G7 the model is told that a background sub-agent was ended",
         SESSION + "background/delivering.py",
         "deliver_end",
         "A.put(B, *end_notice(C, D))",
@@ -47,7 +47,7 @@ BACKGROUND = (
         "::test_its_user_ends_it_like_a_background_command",
     ),
     Fault(
-        "G7 the model is told of what was lost with the daemon",
+        "G7 the model is told which sub-agents were lost with the daemon",
         SESSION + "recovery.py",
         "recovery_of",
         "A += lost_notices(B, C)",
@@ -56,7 +56,7 @@ BACKGROUND = (
         "::test_after_a_kill_it_is_lost_and_the_model_is_told_once",
     ),
     Fault(
-        "B29 an interrupt of the turn leaves the background alone",
+        "B29 interrupting the turn does not end background sub-agents",
         SESSION + "turns/active_turn.py",
         "ActiveTurn.interrupt",
         "A._scope.cancel()",
@@ -65,7 +65,7 @@ BACKGROUND = (
         "::test_an_interrupt_of_the_turn_leaves_it_alone",
     ),
     Fault(
-        "G8 what works in the background is listed before it begins",
+        "G8 a background sub-agent is listed before it begins",
         SUB_AGENTS + "background_tasks.py",
         "BackgroundTasks.begin",
         "A.record(B)",
@@ -74,7 +74,7 @@ BACKGROUND = (
         "::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
-        "B29 a session pays for its background once",
+        "B29 the spending of a background sub-agent is counted only once",
         "protocol/tiller_protocol/fold.py",
         "_change_background",
         "A.get(B.id)",
@@ -86,7 +86,7 @@ BACKGROUND = (
 
 TASKS_OF_USER = (
     Fault(
-        "B16 new input skips no task of the user",
+        "B16 new input does not skip a task that the user has given",
         TURN + "user_tasks.py",
         "run_tasks",
         "skips=False",
@@ -106,7 +106,7 @@ TASKS_OF_USER = (
 
 DECLARED = (
     Fault(
-        "G9 tasks whose paths overlap work one after another",
+        "G9 tasks whose paths overlap run one after another",
         TURN + "dispatch.py",
         "_fit",
         "not A.overlaps(B)",
@@ -115,7 +115,7 @@ DECLARED = (
         "::test_tasks_work_at_once_if_their_paths_do_not_overlap_and_in_order_otherwise",
     ),
     Fault(
-        "G9 tasks whose paths do not overlap work at the same time",
+        "G9 tasks whose paths do not overlap run at the same time",
         TURN + "dispatch.py",
         "_fit",
         "not A.overlaps(B)",
@@ -133,7 +133,7 @@ DECLARED = (
         "::test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down",
     ),
     Fault(
-        "G9 a sub-agent gives away only what it may change itself",
+        "G9 a sub-agent's own tasks may declare only paths that it may change itself",
         SESSION + "calls/write_limits.py",
         "WriteLimits._refusal_of_task",
         "A is not None and not B.covers_all(C)",
@@ -142,7 +142,7 @@ DECLARED = (
         "::test_paths_that_can_not_be_given_are_an_error_that_says_why",
     ),
     Fault(
-        "G9 sub-agents below one with paths have its limits",
+        "G9 a nested sub-agent without a scope of its own inherits its owner's scope",
         SUB_AGENTS + "delegation.py",
         "Delegation._inherited",
         "A or B.scope",
@@ -151,7 +151,7 @@ DECLARED = (
         "::test_g9_lock_nothing_is_changed_by_two_at_once_nor_where_no_task_declares_it",
     ),
     Fault(
-        "G9 what a background sub-agent may change is its own while it works",
+        "G9 a background sub-agent claims its scope",
         SUB_AGENTS + "background_tasks.py",
         "BackgroundTasks.begin",
         "if A:",
@@ -160,7 +160,7 @@ DECLARED = (
         "::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
-        "G9 sub-agents of the session have its claims to respect, too",
+        "G9 the claims in a session also apply to the session's sub-agents",
         SESSION + "turns/active_turn.py",
         "ActiveTurn.claims",
         "run.owner.claims",
@@ -190,7 +190,7 @@ DECLARED = (
 
 SCOPES = (
     Fault(
-        "G9 a place is not one whose name begins like another's",
+        "G9 a path is not in a place only because its name begins with the place's name",
         SCOPE,
         "is_below",
         'name == place or name.startswith(f"{place}/")',
@@ -198,7 +198,7 @@ SCOPES = (
         "tests/session/sub_agents/test_write_scopes.py::test_a_scope_has_no_place_within_another_and_covers_what_was_named",
     ),
     Fault(
-        "G9 the whole workspace is not what is outside of it",
+        "G9 the scope of the whole workspace covers nothing outside the workspace",
         SCOPE,
         "is_below",
         'not A.startswith("/")',
@@ -206,7 +206,7 @@ SCOPES = (
         "tests/session/sub_agents/test_write_scopes.py::test_a_scope_has_no_place_within_another_and_covers_what_was_named",
     ),
     Fault(
-        "G9 no task declares a path outside of the workspace",
+        "G9 no task declares a path outside the workspace",
         "daemon/tiller_daemon/tools/task.py",
         "_scope",
         "not A.inside",
@@ -224,7 +224,7 @@ SCOPES = (
         "::test_paths_that_can_not_be_given_are_an_error_that_says_why",
     ),
     Fault(
-        "G9 commands write only where their task may",
+        "G9 commands write only within the scope of their task",
         ENCLOSURES,
         "TurnEnclosures.enclose",
         "scope=A.scope and A.scope.roots",
@@ -232,7 +232,7 @@ SCOPES = (
         IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
     ),
     Fault(
-        "G9 commands do not write what a background sub-agent has claimed",
+        "G9 commands do not write to files that a background sub-agent has claimed",
         ENCLOSURES,
         "TurnEnclosures.enclose",
         "taken=A",
@@ -240,7 +240,7 @@ SCOPES = (
         IN_SCOPES + "test_a_command_can_not_write_what_a_background_sub_agent_has_claimed",
     ),
     Fault(
-        "G9 no rule lets a command of limited sub-agents out of the sandbox",
+        "G9 no rule lets a command out of the sandbox while write limits are set",
         ENCLOSURES,
         "TurnEnclosures.enclose",
         "A = min(A, Enclosure.SESSION)",
@@ -248,7 +248,7 @@ SCOPES = (
         IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
     ),
     Fault(
-        "G9 the mode full_access lifts no limit",
+        "G9 the mode full_access does not lift write limits",
         CONFINER,
         "Confiner.holds",
         'limited or A is not B.SESSION or C.mode != "full_access"',
@@ -256,7 +256,7 @@ SCOPES = (
         IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
     ),
     Fault(
-        "G9 a place that a link leads away from is not writable",
+        "G9 a path in a scope is not writable if it leads through a link",
         CONFINER,
         "_in_place",
         "os.path.realpath(A) == str(A)",
@@ -264,7 +264,7 @@ SCOPES = (
         IN_SCOPES + "test_a_place_that_became_a_link_can_not_be_written",
     ),
     Fault(
-        "G9 sub-agents with paths do not write to the repository",
+        "G9 commands of sub-agents with a scope do not write to the git directory",
         CONFINER,
         "Confiner.confinement",
         "A is Enclosure.SESSION and B is None",
@@ -272,7 +272,7 @@ SCOPES = (
         IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
     ),
     Fault(
-        "G9 without a sandbox no command of limited sub-agents runs",
+        "G9 without a sandbox, no command runs while write limits are set",
         ENCLOSURES,
         "TurnEnclosures.not_enforced",
         "if A is None:",
@@ -280,7 +280,7 @@ SCOPES = (
         IN_SCOPES + "test_without_a_sandbox_no_command_runs_under_limits",
     ),
     Fault(
-        "G9 a sandbox that can't keep commands out of a claim runs none that write",
+        "G9 a sandbox that can't enforce a claim runs no commands that write",
         ENCLOSURES,
         "TurnEnclosures.not_enforced",
         "A.loosest_unasked < Enclosure.BUILD",
@@ -288,7 +288,7 @@ SCOPES = (
         IN_SCOPES + "test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_write",
     ),
     Fault(
-        "G9 no tool of a server writes for limited sub-agents",
+        "G9 no MCP tool that writes runs while write limits are set",
         SESSION + "calls/write_limits.py",
         "WriteLimits.refusal",
         "if A.server:",
@@ -296,7 +296,7 @@ SCOPES = (
         IN_SCOPES + "test_no_tool_of_a_server_writes_under_limits",
     ),
     Fault(
-        "G9 nobody declares what a background sub-agent has claimed",
+        "G9 no task declares files that a background sub-agent has claimed",
         SESSION + "calls/write_limits.py",
         "WriteLimits._refusal_of_task",
         "A.scope.overlaps(B)",
@@ -305,7 +305,7 @@ SCOPES = (
         "::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
-        "G9 nobody changes what a background sub-agent has claimed",
+        "G9 nobody else changes files that a background sub-agent has claimed",
         SESSION + "calls/write_limits.py",
         "WriteLimits._refusal_of_path",
         "A.scope.overlaps(WriteScope((B,), ()))",
@@ -322,7 +322,7 @@ SCOPES = (
         "tests/session/sub_agents/test_write_scopes.py::test_in_the_background_the_paths_are_its_own_until_its_report",
     ),
     Fault(
-        "G9 no background command is left writing what a sub-agent claims",
+        "G9 no sub-agent claims files that a background command may still change",
         SUB_AGENTS + "delegation.py",
         "Delegation._run_in_background",
         "A := B.writing_to(C)",

@@ -30,7 +30,7 @@ UNFINISHED = (
         "tests/turn/test_history.py::test_a_message_and_the_rest_of_it_are_sent_as_one",
     ),
     Fault(
-        "B4 an empty response is no answer",
+        "B4 an empty response does not count as an answer",
         TURN + "unfinished.py",
         "judge",
         "if A.is_empty:",
@@ -38,7 +38,7 @@ UNFINISHED = (
         "tests/session/test_unfinished.py::test_b4_an_empty_response_is_asked_about_once_more",
     ),
     Fault(
-        "B4 only one empty response is passed over",
+        "B4 after an empty response, the model is asked only once more",
         TURN + "unfinished.py",
         "_times_asked",
         "times += A.code == B",
@@ -46,7 +46,7 @@ UNFINISHED = (
         "tests/session/test_unfinished.py::test_b4_a_second_empty_response_fails_the_turn",
     ),
     Fault(
-        "B4 reasoning that leads to nothing is not sent",
+        "B4 reasoning is not sent back if its response has neither text nor a call",
         TURN + "assembly.py",
         "_ResponseAssembly.complete",
         '"completed" if A else "discarded"',
@@ -58,7 +58,7 @@ UNFINISHED = (
 
 HOSTED = (
     Fault(
-        "G4 calls of the provider are not sent as calls of ours",
+        "G4 hosted calls are not sent back as the daemon's own calls",
         TURN + "history.py",
         "_SentItems._add",
         "ToolCall(by_provider=True)",
@@ -67,7 +67,7 @@ HOSTED = (
         "::test_calls_of_the_provider_are_shown_to_their_end_and_neither_run_nor_sent_as_calls",
     ),
     Fault(
-        "G9 calls of the provider do not run here",
+        "G9 the daemon does not run hosted calls",
         TURN + "assembly.py",
         "Response.calls",
         "if not A.by_provider",
@@ -75,7 +75,7 @@ HOSTED = (
         "tests/session/test_hosted_tools.py::test_a_hosted_call_is_shown_kept_and_not_run",
     ),
     Fault(
-        "G7 a call of the provider ends with the attempt that failed",
+        "G7 a hosted call ends with the attempt that failed",
         TURN + "assembly.py",
         "_ResponseAssembly.discard",
         "A += self._hosted.discard()",
@@ -84,7 +84,7 @@ HOSTED = (
         "::test_a_call_of_a_failed_attempt_is_discarded_unless_it_has_a_result",
     ),
     Fault(
-        "G7 a call of the provider ends with its response",
+        "G7 a hosted call ends with its response",
         TURN + "hosted_calls.py",
         "HostedCalls.end",
         "await self._complete(structs.replace(self._calls[A], output=NO_RESULT))",
@@ -93,7 +93,7 @@ HOSTED = (
         "::test_a_paused_response_is_continued_before_any_steering",
     ),
     Fault(
-        "G4 the result of a call of the provider is shown",
+        "G4 the result of a hosted call is shown",
         TURN + "hosted_calls.py",
         "HostedCalls._update",
         "A(B, output=C, images=D)",
@@ -122,7 +122,7 @@ HOSTED = (
 
 LOOPS = (
     Fault(
-        "B9 always is about one call only",
+        "B9 `always` covers only the same tool with the same arguments",
         TURN + "decisions.py",
         "repetition_subject",
         'f"{call.name} {arguments}"',
@@ -130,7 +130,7 @@ LOOPS = (
         "tests/session/test_doom_loop.py::test_b9_always_is_about_that_tool_with_these_arguments",
     ),
     Fault(
-        "B9 a loop about which nobody is asked is told from a no",
+        "B9 if nobody can be asked about a repeated call, the turn ends and says why",
         SESSION + "calls/toolbox.py",
         "Toolbox.permit_repetition",
         'A.action == "deny"',
@@ -142,7 +142,7 @@ LOOPS = (
 
 RETRIES = (
     Fault(
-        "B46 a delay that is too long ends the request",
+        "B46 if the provider asks for too long a delay, there is no retry",
         TURN + "retry.py",
         "_Attempts.after",
         "(A.retry_after_s or 0.0) <= B.retry_after_s",
@@ -151,7 +151,7 @@ RETRIES = (
         "::test_a_longer_delay_ends_it_and_the_error_says_when_to_come_back",
     ),
     Fault(
-        "B46 the delays of a request have a limit together",
+        "B46 the total delay of a request is limited",
         TURN + "retry.py",
         "_Attempts.after",
         "self.waited_s += A",
@@ -159,7 +159,7 @@ RETRIES = (
         "tests/turn/test_retry.py::test_the_limits_are_configuration",
     ),
     Fault(
-        "B46 whoever can't wait is told when to come back",
+        "B46 if the delay is too long, the error says when to come back",
         TURN + "retry.py",
         "RetriedModel.stream",
         "_with_time_to_return(A, B, C.waited_s, D())",
@@ -168,7 +168,7 @@ RETRIES = (
         "::test_a_longer_delay_ends_it_and_the_error_says_when_to_come_back",
     ),
     Fault(
-        "B48 attempts are counted although connections are refused",
+        "B48 refused connections are included in the number of an attempt",
         TURN + "retry.py",
         "_Attempts.after",
         "self._failures + self._refused + 1",
@@ -185,7 +185,7 @@ RETRIES = (
         "::test_b46_retries_of_a_compaction_are_status_events_like_any_other",
     ),
     Fault(
-        "B46 a compaction has time to wait",
+        "B46 a wait before a retry extends the deadline of a compaction",
         TURN + "compaction.py",
         "_summarise",
         "A.deadline += B.delay_s",
