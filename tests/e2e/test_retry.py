@@ -1,4 +1,4 @@
-"""Retry: a provider that limits, fails, breaks off or is not there, over real HTTP."""
+"""Retries, over real HTTP: a provider sets limits, fails, breaks off, or can't be reached."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -28,7 +28,7 @@ WORDS = ("one ", "two ", "three")
 
 @pytest.fixture
 def asking(new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery) -> Asking:
-    """A daemon whose provider gives these answers, and a session of it that was said something."""
+    """Starts a daemon whose provider gives these answers, and sends input to a new session."""
 
     @asynccontextmanager
     async def asking(
@@ -59,7 +59,7 @@ def _items(frontend: Frontend, session_id: str) -> list[AssistantMessage | ToolC
 
 
 async def _retry(frontend: Frontend, session_id: str, number: int = 1) -> StatusChanged:
-    """Wait for the `number`-th announcement of another attempt."""
+    """Wait for the `number`-th announcement of a retry."""
 
     def wanted(event: Event) -> bool:
         return isinstance(event.body, StatusChanged) and event.body.status == "retry"
@@ -83,7 +83,7 @@ async def test_b46_the_delay_that_the_provider_asks_for_is_waited(asking: Asking
 
 
 async def test_b46_seconds_and_dates_are_understood(asking: Asking) -> None:
-    """429 with `retry-after: 77` or a date in 77 seconds → that delay; an interrupt ends it."""
+    """429 with `retry-after: 77` or a date in 77 s → that delay; an interrupt ends the delay."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=77), usegmt=True)
     limits = [status(429, retry_after=form) for form in ("77", date)]
     async with asking(*limits) as (frontend, server, session_id):
@@ -115,7 +115,7 @@ async def test_b46_a_longer_delay_than_allowed_ends_the_turn_and_says_when_to_co
 
 
 async def test_b46_without_advice_the_delay_is_short_and_random(asking: Asking) -> None:
-    """500, 502, 503, 529 without → from half a second to a second before the second attempt."""
+    """500, 502, 503, 529 without `retry-after` → the second attempt after 0.5 to 1 s."""
     codes = (500, 502, 503, 529)
     delays: set[float] = set()
     async with asking(*map(status, codes)) as (frontend, server, session_id):
@@ -142,7 +142,7 @@ total_s = 0.05
 
 
 async def test_b46_the_limits_of_the_configuration_hold(asking: Asking) -> None:
-    """`[retry]` → the number of attempts, the longest delays, and all delays of a request."""
+    """`[retry]` limits attempts, each delay, and the total delay of a request."""
     pause = status(429, {"error": {"message": "slow down"}}, retry_after_ms="30")
     too_long = status(429, {"error": {"message": "slow down"}}, retry_after="6")
     answers = *[status(500)] * 3, pause, pause, too_long
@@ -159,7 +159,7 @@ async def test_b46_the_limits_of_the_configuration_hold(asking: Asking) -> None:
 
 
 async def test_b46_what_would_fail_again_is_not_tried_again(asking: Asking) -> None:
-    """400, 401, 403 → no retry; the turn fails with a sentence, and the next one works."""
+    """400, 401, 403 → no retry; the turn fails with a message, and a later turn works."""
     codes = (400, 401, 403)
     async with asking(*map(status, codes), said("fine")) as (frontend, server, session_id):
         for number in range(1, len(codes) + 1):
@@ -188,7 +188,7 @@ async def test_b47_a_stream_that_breaks_is_asked_for_again_in_the_same_turn(
 ) -> None:
     """The stream breaks before, in the middle of, or just before the end of a response → retried.
 
-    Frontends can tell the discarded piece from the good one.
+    Frontends can tell the discarded text from the text that counts.
     """
     broken, seen = BROKEN[where]
     async with asking(broken, said(*WORDS), said("on")) as (frontend, server, session_id):
@@ -212,7 +212,7 @@ async def test_b47_a_stream_that_breaks_is_asked_for_again_in_the_same_turn(
 async def test_b47_a_call_in_a_stream_that_breaks_does_not_run(
     asking: Asking, workspace: Path
 ) -> None:
-    """A response that breaks just before its end, with a whole call in it → the call runs once."""
+    """A response with a whole call breaks just before its end → the call runs only once."""
     frames = call_frames(("bash", {"command": "echo x >> effects"}))
     broken = events(*frames[:-2], end=False)
     async with asking(broken, events(*frames), said("done")) as (frontend, server, session_id):
@@ -226,7 +226,7 @@ async def test_b47_a_call_in_a_stream_that_breaks_does_not_run(
 
 @pytest.fixture
 def taken_port() -> Generator[int]:
-    """A port that refuses connections, and that nobody takes meanwhile but a server of ours."""
+    """A port that refuses connections, and that only this test's server can take."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
@@ -236,7 +236,7 @@ def taken_port() -> Generator[int]:
 async def test_b48_a_server_that_is_not_there_is_waited_for(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, taken_port: int
 ) -> None:
-    """Connection refused → waits without using the budget; ends when the server comes."""
+    """Connection refused → waits without using up retries, until the server is there."""
     daemon = new_daemon(config_for(f"http://127.0.0.1:{taken_port}/v1"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)

@@ -24,7 +24,7 @@ Starting = Callable[..., Awaitable[Rpc]]
 SERVERS = (LentServer("n", url="http://127.0.0.1:9/"),)
 
 MEMORY_BYTES_MAX = 12_000_000
-"""What an unread flood of 28 MB may add: a replay, its events as objects, and a line of 2 MB."""
+"""Memory for an unread flood of 28 MB: a replay, its events as objects, and a line of 2 MB."""
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_follow_starts_after_an_event_and_tells_when_it_has_caught_up(
     ended = await rpc.until(lambda line: "unfollowed" in line)
     assert ended == {"unfollowed": {"session_id": session_id}, "tag": 7}
     seen = len(rpc.seen)
-    # Unfollowed while it still caught up, the first `follow` never says that it did.
+    # The first `follow` has sent no `caught_up` if the `unfollow` came too early.
     before = sum("caught_up" in line for line in rpc.seen)
     await rpc.send({"follow": session_id, "after": 3})
     caught_up = await rpc.until(lambda line: "caught_up" in line, before + 1)
@@ -317,6 +317,6 @@ async def test_it_ends_when_nobody_reads_it_any_more(
 
 
 def resident(rpc: Rpc) -> int:
-    """Bytes of its memory."""
+    """Return the memory of the `tiller rpc` process, in bytes."""
     lines = Path(f"/proc/{rpc.process.pid}/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))

@@ -1,4 +1,4 @@
-"""Removed files of the runtime directory, and a daemon that hangs: nobody is locked out."""
+"""No user is locked out by removed files of the runtime directory, or by a daemon that hangs."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ async def test_a_token_that_was_removed_is_written_again(daemon: Daemon) -> None
     before = token.read_text()
     token.unlink()
     with trio.fail_after(TIMEOUT_S):
-        while not token.exists():  # noqa: ASYNC110 - nothing tells
+        while not token.exists():  # noqa: ASYNC110 - nothing reports it
             await trio.sleep(0.05)
     assert token.read_text() == before
     assert token.stat().st_mode & 0o777 == 0o600
@@ -71,7 +71,7 @@ def test_stop_ends_a_daemon_that_hangs(
 def test_stop_lets_a_daemon_that_has_not_answered_end_by_itself(
     new_daemon: Callable[[], Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked by a signal first: what is only slow ends its turns and says why."""
+    """`stop` first sends SIGTERM, so a daemon that is only slow can end its turns and say why."""
     monkeypatch.setattr(connection_module, "ANSWER_DEADLINE_S", 0.2)
     daemon = new_daemon()
     daemon.start()
@@ -88,7 +88,7 @@ def test_stop_lets_a_daemon_that_has_not_answered_end_by_itself(
 
 
 def _is_pending(pid: int, number: int) -> bool:
-    """Whether a signal waits for a process that is stopped."""
+    """Whether a signal is pending for a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     (pending,) = [line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd")]
     return bool(int(pending, 16) & 1 << number - 1)

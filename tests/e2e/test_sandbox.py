@@ -1,4 +1,4 @@
-"""The sandbox of commands in a real daemon: what tries to get out, and what is let out."""
+"""The sandbox for commands in a real daemon: what tries to get out, and what may run outside."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ print(decode_answer(one.recv()))
 """
 
 OUT = Path(f"/etc/tiller-test-of-the-sandbox-{os.getpid()}")
-"""What a command must not be able to make; an ordinary user can't in any case."""
+"""A file that no command may make; an ordinary user can't make it in any case."""
 
 DEFAULT = CONFIG.replace('sandbox = { mode = "full_access" }\n', "")
 
@@ -50,7 +50,7 @@ NewDaemon = Callable[..., Daemon]
 async def confined(
     new_daemon: NewDaemon, nursery: trio.Nursery
 ) -> AsyncGenerator[tuple[Daemon, Frontend]]:
-    """A daemon as it is without a word in its configuration about a sandbox."""
+    """A daemon whose configuration does not mention the sandbox."""
     daemon = new_daemon(DEFAULT)
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
@@ -59,7 +59,7 @@ async def confined(
 
 
 async def run(frontend: Frontend, workspace: Path, *commands: str, **settings: Any) -> ToolCall:
-    """Run commands in one turn; returns the last call."""
+    """Run commands in one turn; return the last call."""
     steps = [calls(bash(command)) for command in commands]
     session_id = await frontend.session(workspace, *steps, text("done"), **settings)
     await frontend.say(session_id)
@@ -68,12 +68,12 @@ async def run(frontend: Frontend, workspace: Path, *commands: str, **settings: A
 
 
 def read(path: Path) -> str | None:
-    """What is in a file, if it is there."""
+    """Return the content of a file; None if it does not exist."""
     return path.read_text() if path.exists() else None
 
 
 def drive(daemon: Daemon, workspace: Path, number: int) -> str:
-    """A command that drives the daemon with its stolen token."""
+    """Return a command that drives the daemon with the daemon's stolen token."""
     token = (daemon.places.runtime / TOKEN_FILE).read_text()
     script = workspace / "drive.py"
     script.write_text(DRIVE)
@@ -95,7 +95,7 @@ async def test_b60_a_command_can_not_drive_the_daemon_though_it_has_the_token(
 
 
 async def no_command_drives(daemon: Daemon, frontend: Frontend, workspace: Path) -> None:
-    """Neither with a token that was stolen, nor as the user's own client."""
+    """Check that a command drives the daemon neither with a stolen token nor with the client."""
     call = await run(frontend, workspace, drive(daemon, workspace, 1))
     assert call.exit_status, call.output
     assert await sessions(frontend) == 1
@@ -160,10 +160,10 @@ async def test_git_works_in_the_sandbox(confined: tuple[Daemon, Frontend], works
 async def test_an_approved_command_can_not_see_files_that_rules_deny(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
-    """Those that rules only ask about it can see."""
+    """The command can see files about which rules only ask."""
     for name in ("plans.txt", ".env"):
         (workspace / name).write_text(f"the content of {name}")
-    # The line does not spell the names out, so that the rules don't stop it beforehand.
+    # The line does not spell out the names, so that no rule stops the line before it runs.
     program = "import os; os.system('cat .e* pl*')"
     denied = {"permission": "read", "pattern": "plans.txt", "action": "deny"}
     command = f'{PYTHON} -c "{program}"'
@@ -200,7 +200,7 @@ async def test_the_users_own_command_and_what_a_rule_lets_out_run_outside(
 
 
 SECONDS = str(100_000 + os.getpid())
-"""How long the sleepers of these tests sleep, by which they are known from those of others."""
+"""How long the sleepers sleep. The number distinguishes them from other tests' sleepers."""
 
 STUBBORN = f"""
 (trap '' TERM; exec sleep {SECONDS}) &
@@ -211,7 +211,7 @@ echo ready; sleep {SECONDS}
 
 
 def is_ready(event: Event) -> bool:
-    """Whether the sleepers sleep."""
+    """Whether the command has printed that the sleepers are ready."""
     return isinstance(event.body, ItemDelta) and event.body.channel == "output"
 
 
@@ -223,7 +223,7 @@ async def test_b23_an_interrupt_leaves_nothing_alive_in_a_sandbox(
 
 
 async def nothing_outlives_an_interrupt(frontend: Frontend, workspace: Path) -> None:
-    """However hard it tries to stay."""
+    """Check that an interrupt ends all processes, even those that resist."""
     session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
     await frontend.say(session_id)
     await frontend.until(session_id, is_ready)
@@ -251,9 +251,9 @@ async def test_g8_a_killed_daemon_leaves_nothing_alive_in_a_sandbox(
 
 
 async def _all_sleep() -> set[int]:
-    """Wait until each has become what it is: a busy machine may take a while."""
+    """Wait until all four processes have become `sleep`, which may take long on a busy machine."""
     with trio.fail_after(START_S):
-        while len(found := _sleepers()) < 4:  # noqa: ASYNC110 - nobody tells of an exec
+        while len(found := _sleepers()) < 4:  # noqa: ASYNC110 - nothing reports an exec
             await trio.sleep(0.01)
     return found
 
@@ -280,11 +280,11 @@ if libc.prctl(22, ctypes.c_ulong(2), ctypes.c_char_p(filters), *[ctypes.c_ulong(
     sys.exit("no filter")
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Becomes a program for which the kernel has no Landlock."""
+"""Runs a program for which the kernel seems to have no Landlock."""
 
 
 def no_bubblewrap(tmp_path: Path) -> str:
-    """A PATH where bubblewrap does not work, to go before another."""
+    """Return a directory to put first in PATH, so that bubblewrap does not work."""
     program = tmp_path / "bin" / "bwrap"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 'No permissions to make a namespace' >&2\nexit 1\n")
@@ -296,7 +296,7 @@ def no_bubblewrap(tmp_path: Path) -> str:
 async def landlocked(
     new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
 ) -> AsyncGenerator[tuple[Daemon, Frontend]]:
-    """A daemon on a system where nobody can make namespaces."""
+    """A daemon on a system that allows no namespaces."""
     if problem := try_out_landlock().problem:
         pytest.skip(problem)
     daemon = new_daemon(DEFAULT)
@@ -358,7 +358,7 @@ async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
 async def test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap(
     new_daemon: NewDaemon, nursery: trio.Nursery, workspace: Path
 ) -> None:
-    """Landlock is tried first. Bubblewrap decides about whatever that may have stopped."""
+    """Landlock is tried first. A command that it may have stopped runs again in bubblewrap."""
     found = find_sandbox(sys.platform).sandbox
     if try_out_landlock().sandbox is None or found is None or found.limits:
         pytest.skip("both are needed")
@@ -366,7 +366,7 @@ async def test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     settings: dict[str, Any] = {"approve": "always"}
-    # In bubblewrap it is removed, as `/tmp` is another one there.
+    # In bubblewrap, TMPDIR would be removed, because `/tmp` is another directory there.
     assert "spill" in (await run(frontend, workspace, "echo $TMPDIR", **settings)).output
     token = daemon.places.runtime / TOKEN_FILE
     for line in (f"cat {token}", f"cat {token}; true"):
@@ -431,7 +431,7 @@ async def test_doctor_says_what_holds_commands(confined: tuple[Daemon, Frontend]
 
 
 async def sandbox(variables: dict[str, str], place: Path, *words: str) -> tuple[int, str]:
-    """What `tiller sandbox` does in a place: its status, and all that it says."""
+    """Run `tiller sandbox` in a directory; return its exit status and its output."""
     done = await trio.run_process(
         [sys.executable, "-m", "tiller_client", "sandbox", *words],
         capture_stdout=True,
@@ -496,7 +496,7 @@ async def test_without_a_command_it_is_said_what_would_hold_one(
 
 
 async def doctor(frontend: Frontend) -> str:
-    """What `tiller doctor` says."""
+    """Return the output of `tiller doctor`."""
     done = await trio.run_process(
         [sys.executable, "-m", "tiller_client", "doctor"],
         capture_stdout=True,

@@ -1,4 +1,4 @@
-"""Search with the real daemon: its file, a home without one, damage, and the command line."""
+"""Search with the real daemon: a missing or damaged index, and the command line."""
 
 import sqlite3
 import subprocess
@@ -21,7 +21,7 @@ from tiller_protocol.searching import (
 
 
 async def found(frontend: Frontend, query: str) -> dict[str, list[str]]:
-    """The kinds of texts found, by session."""
+    """Return the kinds of the texts found, by session."""
     result = await frontend.must(SessionSearch(query))
     assert isinstance(result, SessionSearchResult)
     assert result.not_indexed == 0

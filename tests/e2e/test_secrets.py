@@ -1,4 +1,4 @@
-"""Keys stay in the process (G13), and only the owner reaches anything (G14); over real sockets."""
+"""Keys stay in the process (G13), and only the owner has access (G14); over real sockets."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ SECRETS = {
     "DATABASE_URL": f"postgres://me:{PASSWORD}@db/x",
     **dict.fromkeys(("MYSQL_PWD", "SSHPASS", "CI_JOB_JWT", "BW_SESSION", "LDAP_BIND_PW"), PASSWORD),
 }
-"""What nobody's configuration says anything of."""
+"""Variables that no configuration mentions."""
 
 PRY = """
 echo found:${{CANARY_KEY:-nothing}}:${{CURL_OPTIONS:-nothing}}
@@ -38,7 +38,7 @@ cat /proc/$PPID/cmdline {config}
 seq 30000
 env
 """
-"""Prints whatever a command can reach, and so much that a spill file is needed."""
+"""Prints all that a command can reach. The output is so long that it needs a spill file."""
 
 
 def _files_below(place: Path) -> Iterator[Path]:
@@ -52,8 +52,8 @@ async def test_g13_keys_reach_the_provider_and_nothing_else(
 ) -> None:
     """Canaries in environment and header → not in the log's bytes, events, answers, output, spill.
 
-    A command does not find them in its environment; what it finds elsewhere is taken out. A server
-    that repeats them in an error is not quoted.
+    A command does not find the keys in its environment. Keys that it finds elsewhere are removed
+    from its output. If a server repeats keys in an error, the error is not quoted.
     """
     error = {"error": {"message": f"wrong key {KEY}, and what is {HEADER}?"}}
     answers = (called(("bash", {"command": "PRY"})), said("Seen."), status(400, error), said("ok"))
@@ -100,7 +100,7 @@ async def test_g13_keys_reach_the_provider_and_nothing_else(
 async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """Runtime directory 0700, token and sockets 0600; no port, no socket without a path."""
+    """Runtime directory 0700, token and sockets 0600; no port, and each socket has a path."""
     session_id = await frontend.session(workspace, model=daemon.script())
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
@@ -122,7 +122,7 @@ async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
 async def test_g13_the_model_can_not_read_what_belongs_to_the_daemon(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Not even if everything is approved; but it can read the output of its own calls."""
+    """Not even if everything is approved; but the model can read the output of its own calls."""
     places = frontend.daemon.places
     own = [str(places.runtime / TOKEN_FILE), str(places.state / LOG_FILE)]
     session_id = await frontend.session(
@@ -138,9 +138,9 @@ async def test_g13_the_model_can_not_read_what_belongs_to_the_daemon(
 async def test_g14_what_the_daemon_keeps_is_closed_to_others_under_any_umask(
     new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, umask: int
 ) -> None:
-    """Also what was open before is closed; what is the user's is made as the user wants it.
+    """The daemon also closes files that were open to others before.
 
-    That is the workspace, and what commands have for `/tmp`.
+    Only the umask decides about files in the workspace and in the `/tmp` of commands.
     """
     daemon = new_daemon('record = "../t/state/recordings/deep"\n' + CONFIG)
     state = daemon.places.state
@@ -192,7 +192,7 @@ def _inodes_in(table: str, column: int) -> set[str]:
 
 
 def _lines(table: str) -> list[str]:
-    """A table of /proc/net without its heading; empty when this kernel has none."""
+    """Return the rows of a table in /proc/net; empty if this kernel does not have the table."""
     try:
         return Path(f"/proc/net/{table}").read_text().splitlines()[1:]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The daemon as a service: a real systemd installs, starts, watches, reloads and removes it."""
+"""The daemon as a service of a real systemd: installed, started, watched, reloaded, removed."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def systemd() -> Iterator[Systemd]:
 
 
 def files(home: Path) -> set[str]:
-    """Files below a home that a service could leave: not the daemon's own, nor systemd's."""
+    """Return the files in a home that a service could leave; without the daemon's and systemd's."""
     found = {path.relative_to(home) for path in home.rglob("*")}
     own = (".local", "run", "output", "notify", ".cache")
     return {str(path) for path in found if path.parts[0] not in own}
@@ -108,7 +108,7 @@ def test_reload_applies_the_configuration_and_says_what_is_wrong(systemd: System
 
 
 def wait_for(systemd: Systemd, name: str, word: str) -> str:
-    """Wait until a property of the unit has this word: systemd hears of the daemon later."""
+    """Wait until a property of the unit contains this word, as systemd learns it with a delay."""
     for _ in range(1_000):
         if re.search(rf"\b{word}\b", text := systemd.show(UNIT, name)):
             return text
@@ -133,7 +133,7 @@ def test_a_service_beside_a_daemon_started_by_hand_gives_way(systemd: Systemd) -
 
 
 def test_the_sandbox_works_in_the_service(systemd: Systemd) -> None:
-    """With NoNewPrivileges the sandbox is the one that a daemon started by hand has."""
+    """With NoNewPrivileges, the sandbox is the same as for a daemon that was started by hand."""
     by_hand = systemd.tiller("sandbox").stdout
     systemd.tiller("daemon", "install")
     if not by_hand:

@@ -1,4 +1,4 @@
-"""A daemon that a signal has stopped: what the verbs say, and that they go on with it."""
+"""A daemon stopped by SIGSTOP: the verbs say so, and continue when the daemon continues."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from support.frontend import Frontend
 from support.terminal import TILLER, TIMEOUT_S
 
 SESSION = "SESSION"
-"""Stands for the id: which one is the last depends on which of the verbs was quicker."""
+"""Stands for the session's id: `last` would depend on which verb was quicker."""
 
 VERBS = (
     *(("ls",), ("show",), ("log",), ("attach", "--until-idle"), ("models",), ("requests",)),
@@ -40,7 +40,7 @@ def begin(daemon: Daemon, directory: Path, *verb: str) -> "subprocess.Popen[byte
 
 
 def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
-    """Read stderr until the text is there."""
+    """Read stderr until it contains the text."""
     assert process.stderr
     said, deadline = b"", time.monotonic() + 3 * TIMEOUT_S
     while text not in said:

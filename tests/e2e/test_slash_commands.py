@@ -1,4 +1,4 @@
-"""Slash commands from the command line with a real daemon: what is not one goes nowhere."""
+"""Slash commands from the command line: an unknown command is not sent to the daemon."""
 
 import subprocess
 from pathlib import Path
