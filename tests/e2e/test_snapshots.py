@@ -1,4 +1,4 @@
-"""Files go back with history, by the real command line; what somebody else changed does not."""
+"""Files are reverted together with history, but changes made by somebody else stay."""
 
 import shutil
 import subprocess
@@ -60,7 +60,7 @@ async def patches(frontend: Frontend, session_id: str) -> list[Patch]:
 async def test_b55_revert_to_a_step_with_later_edits_and_back(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """Restores what the turn changed, reports conflicts, touches nothing else; unrevert."""
+    """A revert restores only what the turn changed, and names conflicts; `unrevert` undoes it."""
     (workspace / "mine").write_text("mine\n")
     steps = (
         calls(write("one", "1\n"), bash("echo more >> greeting.txt")),
@@ -168,7 +168,7 @@ async def test_b55_files_of_a_turn_go_back_after_a_restart_of_the_daemon(
     await frontend.must(SessionDelete(session_id))
     frontend.forget(session_id)
     with trio.fail_after(10):
-        while store.exists():  # noqa: ASYNC110 - files tell nobody
+        while store.exists():  # noqa: ASYNC110 - nothing reports it
             await trio.sleep(0.01)
     await frontend.close()
 
@@ -325,7 +325,7 @@ async def test_what_no_snapshot_has_is_named_when_it_stays(
 async def test_a_diff_says_of_a_protected_file_that_it_changed_and_no_more(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """Reading `conf/*` asks → its lines are in no diff, patch or log; those of others are."""
+    """Reading `conf/*` asks → lines of its files are in no diff, patch or log; other lines are."""
     (workspace / "conf").mkdir()
     (workspace / "conf" / "a.txt").write_text("hidden before\n")
     (workspace / "secret.key").write_text("hidden key\n")

@@ -1,4 +1,4 @@
-"""Starting: what the daemon says when it can't, and that there is only ever one of it."""
+"""Starting: what a daemon that can't start says, and that only one daemon runs at a time."""
 
 import os
 import pty
@@ -40,7 +40,7 @@ LINE_BYTES_MAX = 4096
 def test_a_configuration_that_is_wrong_is_named_with_its_place(
     new_daemon: NewDaemon, wrong: str, said: tuple[str, ...]
 ) -> None:
-    """A config typo → exit 2, and a sentence with the file, the key and what to write instead."""
+    """A config typo → exit 2 and a message with the file, the key and what to write instead."""
     daemon = new_daemon(wrong)
     with pytest.raises(DaemonEnded) as ended:
         daemon.start()
@@ -52,7 +52,7 @@ def test_a_configuration_that_is_wrong_is_named_with_its_place(
 
 
 def test_a_second_daemon_leaves_with_a_sentence_and_harms_nothing(new_daemon: NewDaemon) -> None:
-    """A second daemon in the same place → exit 0, a sentence that says who runs; one stays."""
+    """A second daemon in the same place → it exits with 0, names the first, and the first stays."""
     daemon = new_daemon()
     daemon.start()
     assert daemon.process is not None
@@ -65,7 +65,7 @@ def test_a_second_daemon_leaves_with_a_sentence_and_harms_nothing(new_daemon: Ne
 
 
 def test_five_starters_over_a_stale_socket_have_one_winner(new_daemon: NewDaemon) -> None:
-    """Five daemons at once over what a killed one left → one lives, four leave with status 0."""
+    """Five daemons start at once after a daemon was killed → one stays, four exit with status 0."""
     daemon = new_daemon()
     daemon.start()
     daemon.kill9()
@@ -87,7 +87,7 @@ def test_five_starters_over_a_stale_socket_have_one_winner(new_daemon: NewDaemon
 
 
 def test_a_stale_socket_is_no_hindrance_and_the_token_is_new(new_daemon: NewDaemon) -> None:
-    """`kill -9` leaves sockets, lock and token → the next start takes their place."""
+    """`kill -9` leaves sockets, lock and token → the next daemon starts, with a new token."""
     daemon = new_daemon()
     daemon.start()
     token = (daemon.places.runtime / TOKEN_FILE).read_text()
@@ -96,7 +96,7 @@ def test_a_stale_socket_is_no_hindrance_and_the_token_is_new(new_daemon: NewDaem
 
 
 def test_a_file_in_the_place_of_a_socket_is_left_alone(new_daemon: NewDaemon) -> None:
-    """A regular file where a socket belongs → exit 1 with a sentence; the file is untouched."""
+    """A regular file where a socket belongs → exit 1 with a message; the file is untouched."""
     daemon = new_daemon()
     daemon.places.runtime.mkdir(mode=0o700, parents=True)
     precious = daemon.places.runtime / OPS_SOCKET
@@ -123,7 +123,7 @@ def test_a_runtime_directory_that_others_write_into_is_refused(new_daemon: NewDa
 def test_b51_a_log_that_is_not_ours_is_said_and_left_as_it_is(
     new_daemon: NewDaemon, kind: str
 ) -> None:
-    """A log of a newer version, or none at all → exit 1 with a sentence; the file is untouched."""
+    """A log of a newer version, or another file → exit 1 with a message; the file is untouched."""
     daemon = new_daemon()
     path = daemon.places.state / LOG_FILE
     if kind == "newer":
@@ -173,7 +173,7 @@ except ZeroDivisionError:
 
 @pytest.mark.parametrize("console", [False, True])
 def test_g13_a_defect_is_logged_whole_without_the_values_of_variables(*, console: bool) -> None:
-    """A traceback in the daemon's log names every place and shows no variable: keys are in them."""
+    """A traceback in the log names every place, but shows no variables: they may hold keys."""
     command = [sys.executable, "-c", DEFECT.format(console=console)]
     said = subprocess.run(command, capture_output=True, check=True).stderr.decode()
     assert "ZeroDivisionError" in said
@@ -212,7 +212,7 @@ def _change(path: Path, kind: str) -> None:
 def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_stopped(
     new_daemon: NewDaemon,
 ) -> None:
-    """Two frontends notice a crash; the daemon of one is stopped before the other one begins."""
+    """One frontend's new daemon is stopped before another frontend tries to start a daemon."""
     daemon = new_daemon()
     places, variables = daemon.places, daemon.variables
     stop = [sys.executable, "-m", "tiller_client", "daemon", "stop"]
@@ -240,7 +240,7 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
 def test_a_daemon_that_is_killed_while_it_starts_is_reported_with_the_signal(
     new_daemon: NewDaemon, number: int, name: str
 ) -> None:
-    """The kernel kills processes like this when memory runs out, and they leave no output."""
+    """The kernel kills processes like this when memory runs out; then they leave no output."""
     daemon = new_daemon()
     start = DaemonStart(daemon.places, daemon.variables)
     start.process.send_signal(number)

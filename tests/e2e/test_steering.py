@@ -1,4 +1,4 @@
-"""Steering and the queue: input that comes while a turn runs."""
+"""Steering and the queue: input that arrives while a turn runs."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ async def test_b13_steering_without_a_turn_is_handed_back(
 async def test_b14_steering_another_turn_changes_nothing(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Steer with a wrong `expected_turn_id` → mismatch with the actual id; the turn goes on."""
+    """Steer with a wrong `expected_turn_id` → the answer has the right id; the turn continues."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
     started = await frontend.say(session_id)
@@ -87,9 +87,9 @@ async def test_b15_a_compaction_turn_takes_no_steering(
 async def test_b16_steering_skips_calls_that_have_not_started(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Steer while the first of three exclusive calls runs → it ends, the others are skipped.
+    """Steer while the first of three exclusive calls runs → it finishes, the others are skipped.
 
-    Request 2 holds all three results, then the steer; it is the same turn.
+    Request 2 has all three results, then the steering, in the same turn.
     """
     gate = Gate(workspace)
     session_id = await frontend.session(
@@ -117,7 +117,7 @@ async def test_b16_steering_skips_calls_that_have_not_started(
 async def test_b17_steering_while_text_streams_gives_a_second_request(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Steer while text streams, no tool → after that answer a second request, same turn."""
+    """Steer while text streams, without calls → a second request follows in the same turn."""
     slow = ScriptStep(parts=(TextPart("I think"), WaitPart(2), TextPart(" so")))
     session_id = await frontend.session(workspace, slow, text("as you say"))
     await frontend.say(session_id)
@@ -158,9 +158,9 @@ async def test_b18_after_a_compaction_the_model_goes_on_before_it_is_steered(
 async def test_b19_steering_that_comes_as_the_turn_ends_is_delivered_once_or_handed_back(
     frontend: Frontend, workspace: Path, ending: str
 ) -> None:
-    """Never lost, never twice: sent at ever later moments of a turn, forty of them.
+    """Forty inputs are sent, each at a later moment of its turn.
 
-    What was accepted is in history exactly once in the end, what was rejected comes back whole.
+    In the end, each accepted input is in history once, and each rejected input was handed back.
     """
     brief = ScriptStep(parts=(TextPart("o"), WaitPart(0.005), TextPart("k")), repeat=True)
     session_id = await frontend.session(workspace, brief, follow_ups="all")
@@ -192,7 +192,7 @@ async def test_b19_steering_that_comes_as_the_turn_ends_is_delivered_once_or_han
 
 
 async def _rest(frontend: Frontend, session_id: str) -> None:
-    """Ask until no turn runs; whatever has begun one."""
+    """Wait until no turn is running, whatever started it."""
     while (await frontend.snapshot(session_id)).turn is not None:
         pass
 
@@ -201,9 +201,9 @@ async def _rest(frontend: Frontend, session_id: str) -> None:
 async def test_b20_follow_ups_wait_until_the_turn_would_rest(
     frontend: Frontend, workspace: Path, mode: str, requests: int
 ) -> None:
-    """Follow-up while busy → unseen until the turn would rest; then the same turn goes on.
+    """Follow-up while busy → it waits until the turn would end; then the same turn continues.
 
-    `one_at_a_time`: three follow-ups, three requests; `all`: one.
+    `one_at_a_time`: three follow-ups, three requests; `all`: three follow-ups, one request.
     """
     gate = Gate(workspace)
     session_id = await frontend.session(
@@ -227,7 +227,7 @@ async def test_b20_follow_ups_wait_until_the_turn_would_rest(
 async def test_b21_queued_input_is_changed_before_it_runs(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """A queued input is edited, moved, promoted, removed before it runs; each change is told."""
+    """Queued inputs are edited, moved, promoted or removed before they run; each change is told."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), always("ok"))
     await frontend.say(session_id)
@@ -263,7 +263,7 @@ async def test_b21_queued_input_is_changed_before_it_runs(
 async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Interrupt → the queue is told before `turn_ended`, nothing of it runs, then it goes on."""
+    """Interrupt → the queue is reported before `turn_ended`; it runs only with the next turn."""
     gate = Gate(workspace)
     session_id = await frontend.session(
         workspace, calls(bash(gate.command)), always("ok"), follow_ups="all"
@@ -295,7 +295,7 @@ async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
 async def test_b21_what_waits_is_started_from_the_command_line(
     frontend: Frontend, workspace: Path, daemon: Daemon, tillers: Tillers
 ) -> None:
-    """Interrupt with input in the queue → `resume` runs it in order, then what fails goes on."""
+    """Interrupt with queued inputs → `resume` runs them in order, and also retries a failure."""
     steps = hang("a"), text("one"), ScriptStep(failures=(Failure("bad_request"),)), always("ok")
     session_id = await frontend.session(workspace, *steps)
     await frontend.say(session_id)
@@ -316,7 +316,7 @@ async def test_b21_what_waits_is_started_from_the_command_line(
 async def test_b22_the_same_submission_has_one_effect_and_one_answer(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """The same submission id, five times at once and once more later → one effect, same ack."""
+    """The same submission id, five times at once and once later → one effect, the same answer."""
     session_id = await frontend.session(workspace, text("once"), text("never"))
     answers: list[AnyAnswer] = []
     op, submission_id = UserInput(session_id, "go"), new_id()

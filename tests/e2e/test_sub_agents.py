@@ -1,4 +1,4 @@
-"""Sub-agents over the wire: real processes below them, and requests that reach whoever is there."""
+"""Sub-agents over the wire: their processes end with them, and users can answer their requests."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from tiller_protocol.ops import Answer, Interrupt, SessionList
 
 @pytest.fixture
 def helper(daemon: Daemon, workspace: Path):
-    """Make the user's agent `helper` play these steps."""
+    """Return a function that makes the user's agent `helper` play these steps."""
 
     def make(*steps: ScriptStep, **fields: str) -> None:
         agents = daemon.places.config / "agents"
@@ -37,12 +37,12 @@ def helper(daemon: Daemon, workspace: Path):
 
 
 def task(prompt: str = "help me") -> CallPart:
-    """A task for the helper."""
+    """Return a task for the agent `helper`."""
     return CallPart("task", arguments={"prompt": prompt, "agent": "helper"})
 
 
 async def child_of(frontend: Frontend, session_id: str) -> str:
-    """The session of the only sub-agent, followed from its first event."""
+    """Return the session of the only sub-agent, and follow it from its first event."""
     event = await frontend.until(session_id, _names_sub_agent)
     child = linked(of_kind(ToolCallUpdated, event.body))
     frontend.follow(child)
@@ -52,7 +52,7 @@ async def child_of(frontend: Frontend, session_id: str) -> str:
 async def test_b29_an_interrupt_ends_the_sub_agent_its_call_and_every_process_below(
     frontend: Frontend, workspace: Path, helper
 ) -> None:
-    """Parent interrupted: its sub-agents, their calls and processes end too, and end first."""
+    """Parent interrupted → its sub-agents, their calls and their processes end before it ends."""
     helper(calls(bash(STUBBORN)), text("never said"))
     parent = await frontend.session(workspace, calls(task()), text("done"))
     await frontend.say(parent)
@@ -73,7 +73,7 @@ async def test_b29_an_interrupt_ends_the_sub_agent_its_call_and_every_process_be
 async def test_the_request_of_a_sub_agent_is_answered_by_whoever_watches_its_owner(
     frontend: Frontend, workspace: Path, helper
 ) -> None:
-    """It is open in both sessions under one id; one answer ends it in both."""
+    """The request is open in both sessions under one id; one answer closes it in both."""
     helper(calls(bash("touch made")), text("made it"))
     parent = await frontend.session(workspace, calls(task()), text("done"), approve="ask")
     await frontend.say(parent)
@@ -91,7 +91,7 @@ async def test_the_request_of_a_sub_agent_is_answered_by_whoever_watches_its_own
 async def test_sub_agents_are_listed_with_their_owner_and_not_among_the_users_sessions(
     frontend: Frontend, workspace: Path, helper
 ) -> None:
-    """`session_list` shows what the user began; with `owner_id` it shows who works for that."""
+    """`session_list` lists the user's sessions, or with `owner_id` a session's sub-agents."""
     helper(text("here I am"))
     parent = await frontend.session(workspace, calls(task()), text("done"))
     await frontend.say(parent)
@@ -109,7 +109,7 @@ async def test_sub_agents_are_listed_with_their_owner_and_not_among_the_users_se
 
 
 def linked(call: ToolCall | ToolCallUpdated) -> str:
-    """The session of the sub-agent that this call has begun."""
+    """Return the session of the sub-agent that this call has started."""
     return of_kind(SubAgent, call.sub_agent).session_id
 
 
@@ -118,7 +118,7 @@ def _names_sub_agent(event: Event) -> bool:
 
 
 def pids(frontend: Frontend, session_id: str) -> list[int]:
-    """What a running command has printed as `pid N`."""
+    """Return the pids that a running command has printed as `pid N`."""
     bodies = [event.body for event in frontend.events(session_id)]
     pieces = [b.delta for b in bodies if isinstance(b, ItemDelta) and b.channel == "output"]
     lines = "".join(pieces).split("\n")[:-1]

@@ -1,6 +1,6 @@
-"""Nothing of a command is alive a second after its end, however it got away (G8, T12).
+"""No process of a command is alive a second after the end, however it got away (G8, T12).
 
-With a sandbox, and without one, when the daemon has nothing but its own way to find processes.
+This holds with a sandbox, and without one, when the daemon must find the processes by itself.
 """
 
 import subprocess
@@ -17,13 +17,13 @@ from support.survivors import ENDINGS, SHAPES, Ending, Escape
 from tiller_daemon.sandbox.detect import find_sandbox
 
 SOON_S = 1.0
-"""The promise: none is alive after so long."""
+"""The promise: no process is alive after this time."""
 
 TRIES = 3
-"""A loaded machine may be late once; the best of so many tries must keep the promise."""
+"""Number of tries, of which one must keep the promise: a loaded machine may be late."""
 
 TIMEOUT_S = 10.0
-"""Whoever lives that long will live for ever."""
+"""A process that lives this long would live forever."""
 
 MODES = {
     "sandbox": CONFIG.replace('sandbox = { mode = "full_access" }\n', ""),
@@ -60,7 +60,7 @@ async def test_g8_nothing_of_a_command_is_alive_a_second_after_its_end(
 
 
 async def test_all_shapes_do_get_away(tmp_path: Path) -> None:
-    """Without anybody who ends them they live on when the shell has ended."""
+    """If nobody ends them, the processes outlive the shell."""
     escape = Escape(tmp_path)
     escape.let_go()
     await trio.run_process(["bash", "-c", escape.command], stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Tools at the same time: what only reads runs together, everything else runs alone."""
+"""Concurrent tool calls: calls that only read run together, and all others run alone."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ for entry in Path("/proc").iterdir():
         calls.update(v for v in variables if v.startswith(b"TILLER_CALL="))
 print("alone" if calls == {b"TILLER_CALL=" + mine} else f"not alone: {calls}")
 """
-"""Run as a call that may write: it looks for processes of other calls of the same daemon."""
+"""A program for a call that may write; it looks for processes of the daemon's other calls."""
 
 
 async def test_b31_eight_reads_run_at_once_and_answer_in_call_order(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Eight `read`-effect calls run at the same time: all wait at a gate before the first goes on.
+    """Eight calls that only read run at the same time: each waits at a gate until all have begun.
 
     Results go to the model in call order, completions to frontends in completion order.
     """
@@ -67,9 +67,9 @@ async def test_b31_eight_reads_run_at_once_and_answer_in_call_order(
 def test_b32_a_write_is_alone_whatever_stands_beside_it(
     daemon: Daemon, workspace: Path, batch: list[str]
 ) -> None:
-    """read, write, read in one response → the write is alone (property over random batches).
+    """Reads and writes in one response → each write runs alone (a property of random batches).
 
-    Told twice: by the events, and by each write itself, which looks for the others' processes.
+    It is checked by the events, and by each write, which looks for processes of other calls.
     """
     trio.run(_play_batch, daemon, workspace, batch)
 
@@ -90,7 +90,7 @@ async def _play_batch(daemon: Daemon, workspace: Path, batch: list[str]) -> None
 
 
 def _check_spans(frontend: Frontend, session_id: str, writes: set[str]) -> None:
-    """By the events: while a write runs, no other call does."""
+    """Check by the events that no other call runs while a write runs."""
     running: set[str] = set()
     for event in frontend.events(session_id):
         match event.body:
@@ -106,7 +106,7 @@ def _check_spans(frontend: Frontend, session_id: str, writes: set[str]) -> None:
 async def test_b33_a_reading_call_runs_while_its_response_still_streams(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """The command waits at a gate before the response ends, and nothing of it outlives the turn."""
+    """The command reaches a gate before the response ends, and does not outlive the turn."""
     gate = Gate(workspace)
     session_id = await frontend.session(
         workspace, ScriptStep(parts=(bash(gate.command), HangPart()))
@@ -124,7 +124,7 @@ async def test_b33_a_reading_call_runs_while_its_response_still_streams(
 async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """The first attempt's call runs when its stream breaks; the model is told of the second's."""
+    """The first attempt's call runs when its stream breaks; the model sees only the second call."""
     gate = Gate(workspace)
     broken = Failure("broken_stream", after_parts=3, retry_after_s=0)
     parts = (bash(gate.command), WaitPart(0.3), TextPart("That was it."))
@@ -147,7 +147,7 @@ async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
 async def test_b33_what_a_dropped_call_was_told_is_told_again(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Instructions of a directory come with its first file, and the model saw no other."""
+    """Instructions come with a directory's first file; the model never saw the dropped call."""
     (workspace / "part").mkdir()
     (workspace / "part" / "AGENTS.md").write_text("Mind the gap.\n")
     (workspace / "part" / "file.txt").write_text("text\n")
@@ -161,7 +161,7 @@ async def test_b33_what_a_dropped_call_was_told_is_told_again(
 
 
 def _story(frontend: Frontend, session_id: str) -> list[str]:
-    """What became of calls and messages, in the order of events."""
+    """Return how calls and messages began and ended, in the order of events."""
     story: list[str] = []
     for event in frontend.events(session_id):
         match event.body:
@@ -179,7 +179,7 @@ def _story(frontend: Frontend, session_id: str) -> list[str]:
 async def test_b34_one_failure_and_one_hang_leave_the_others_alone(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """One call fails, one hangs past its timeout → the others complete; each error is its own."""
+    """One call fails, one exceeds its timeout → both get an error, and the others complete."""
     session_id = await frontend.session(
         workspace,
         calls(

@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).with_name("typescript")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the compiled package in `dist`, and the programs of these tests."""
+    """Return a directory with the compiled package in `dist`, and the programs of these tests."""
     directory = tmp_path_factory.mktemp("typescript")
     install(PACKAGE, directory)
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
@@ -102,7 +102,7 @@ async def test_g2_events_come_once_and_in_order_when_the_daemon_is_stopped_and_s
     log = [event.seq for event in await frontend.log(result["session_id"])]
     assert result["seqs"] == log[: len(result["seqs"])]
     assert result["rest"] == result["seqs"][2:]
-    # The last state may be told after the last event, when the program has ended.
+    # The last state may be reported after the last event, when the program has ended.
     assert result["states"][:2] == ["connected", "reconnecting"]
     assert result["states"][2:] in ([], ["connected"])
     assert result["same"]

@@ -1,6 +1,7 @@
-"""Lines that run unasked are really run, in a hostile workspace: nothing gets out (B38).
+"""Lines that run unasked are really run in a hostile workspace, and nothing gets out (B38).
 
-A sample of what people and attackers wrote; `scripts/soak/command_lines.py --run` runs all of it.
+These are a sample of lines from people and attackers; `scripts/soak/command_lines.py --run` runs
+all lines.
 """
 
 import os
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Li
 
 SEED = int(os.environ.get("TEST_SEED", "20261122"))
 SAMPLE = 75
-"""Lines for each user: some 15 s."""
+"""Number of lines for each user; they take about 15 s."""
 
 ATTACKING = unasked(attack.text for attack in ATTACKS)
 LINES = unasked(
@@ -68,7 +69,7 @@ async def test_b38_no_line_of_the_attack_gets_out(who: str) -> None:
 
 
 async def test_the_tools_of_the_hostile_workspace_do_get_out_where_nothing_holds_them() -> None:
-    """Else these tests would show nothing."""
+    """Otherwise, these tests would prove nothing."""
     with jail_of() as jail:
         build = Line("make test", Enclosure.BUILD)
         make_hostile(jail, [build])

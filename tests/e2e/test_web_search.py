@@ -1,4 +1,4 @@
-"""`web_search` over the wire: offered when configured, asked about, its key told to nobody."""
+"""`web_search` over the wire: offered if configured, run after approval, its key kept secret."""
 
 import json
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""Where a session stands: its branch, how full the context is, and what it was forked from."""
+"""A session's branch, how full its context is, and from which session it was forked."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Why a call was allowed: in its events, in its item, and by the command line."""
+"""Why a call was allowed: its events, its item and the command line say so."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ pytestmark = needs_sandbox
 async def frontend(
     new_daemon: Callable[..., Daemon], nursery: trio.Nursery
 ) -> AsyncGenerator[Frontend]:
-    """At a daemon whose commands run in a sandbox."""
+    """A frontend of a daemon whose commands run in a sandbox."""
     daemon = new_daemon(DEFAULT)
     daemon.start()
     connected = await Frontend.connect(daemon, nursery)
@@ -36,7 +36,7 @@ async def frontend(
 async def calls_of(
     frontend: Frontend, workspace: Path, *parts: CallPart, **settings: object
 ) -> tuple[str, list[ToolCall]]:
-    """Play one response of calls; every request is answered once."""
+    """Play one response with calls; return the session and the completed calls in order."""
     given = {"approve": "ask", **settings}
     session_id = await frontend.session(workspace, calls(*parts), text("done"), **given)
     await frontend.say(session_id)
@@ -47,7 +47,7 @@ async def calls_of(
 
 
 def _check_events(frontend: Frontend, session_id: str, ended: dict[str, ToolCall]) -> None:
-    """What a call is completed with is what it began with, and what was added when asked again."""
+    """Check that a completed call keeps the reasons it began with; later reasons are only added."""
     told: dict[str, tuple[Allowed, ...]] = {}
     for event in frontend.events(session_id):
         body = event.body

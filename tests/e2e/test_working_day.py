@@ -1,4 +1,4 @@
-"""What a person does in a day, each with `tiller` as a process and the real daemon."""
+"""What a person does in a day, with `tiller` as a process and the real daemon."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def tiller(daemon: Daemon, workspace: Path) -> CommandLine:
 
 @pytest.fixture
 def opens(tiller: CommandLine) -> Generator[Callable[..., ChatTerminal]]:
-    """Opens terminals, which are closed after the test."""
+    """Return a function that opens a terminal, which is closed after the test."""
     opened: list[ChatTerminal] = []
 
     def start(*arguments: str, **more: str) -> ChatTerminal:
@@ -286,7 +286,7 @@ def test_why_a_turn_failed_is_shown_later_as_well(daemon: Daemon, tiller: Comman
 
 
 def test_why_a_compaction_failed_is_said_once(daemon: Daemon, tiller: CommandLine) -> None:
-    """Whether the turn can't go on for it, or was only the compaction."""
+    """This holds for a turn that can't continue, and for a turn that is only a compaction."""
     why = "the summariser is on strike"
     full = ScriptStep(parts=(TextPart("Read."),), usage=ScriptedUsage(input_tokens=95_000_000))
     refusal = ScriptStep(failures=(Failure("authentication", why),))

@@ -1,4 +1,4 @@
-"""Several writing sub-agents in one workspace: at once, each in its own places only."""
+"""Several sub-agents write in one workspace at the same time, each only in its own scope."""
 
 import subprocess
 from pathlib import Path
@@ -33,7 +33,7 @@ ALLOW_ALL = tuple(
     Rule(permission, "*", "allow")
     for permission in ("bash", "unsandboxed", "write", "external_directory", "protected_path")
 )
-"""What a trespasser may do by the rules, which do not count where its task ends."""
+"""Rules that allow a sub-agent everything, but do not lift the limits of its scope."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def edit(path: str, old: str, new: str) -> CallPart:
 
 
 def waits_for(mine: str, other: str) -> str:
-    """A command that ends only if another one is at work at the same time."""
+    """Return a command that ends only if another command runs at the same time."""
     return f"echo {mine} > {mine}/x; until [ -e {other}/x ]; do sleep 0.02; done; echo > {mine}/y"
 
 
@@ -100,7 +100,7 @@ async def test_two_write_at_once_and_each_has_its_own_files_to_give_back(
     new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
 ) -> None:
     daemon = new_daemon(DEFAULT)
-    # `n` is missing: a command can create it.
+    # The directory `n` does not exist yet: a command can create it.
     for mine, other in (("a", "n"), ("n", "a")):
         daemon.make_agent(mine, calls(bash(waits_for(mine, other))), always(f"{mine} is done"))
     daemon.start()
@@ -153,7 +153,7 @@ TRESPASSES = (
     task("deputy", "b"),
     CallPart("task", arguments={"prompt": "go on", "agent": "deputy"}),
 )
-"""What a sub-agent that may change `a` tries in vain, one step each."""
+"""Calls that a sub-agent with the scope `a` tries in vain, in one step each."""
 
 
 @pytest.mark.parametrize("mechanism", ["bubblewrap", "landlock"])
@@ -161,7 +161,7 @@ TRESPASSES = (
 async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
     new_daemon: NewDaemon, place: Path, nursery: trio.Nursery, tmp_path: Path, mechanism: str
 ) -> None:
-    """Not by tools, commands, links, nested tasks or rules; and nobody is asked."""
+    """Tools, commands, links, nested tasks and rules don't let it; and nobody is asked."""
     path = {}
     daemon = new_daemon(DEFAULT)
     if mechanism == "landlock":
@@ -205,7 +205,7 @@ async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
 async def test_nobody_else_changes_what_a_sub_agent_in_the_background_may_change(
     new_daemon: NewDaemon, place: Path, nursery: trio.Nursery
 ) -> None:
-    """Not the main turn, a sub-agent of it, nor a command that it left running."""
+    """Neither the main turn, nor its other sub-agents, nor a command that it left running."""
     daemon = new_daemon(DEFAULT)
     waits = "until [ -e top2 ]; do sleep 0.02; done; echo t1 > a/x; echo t1 > new/x"
     daemon.make_agent("slow", calls(bash(waits)), always("slow is done"))
@@ -307,7 +307,7 @@ async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_h
     daemon = new_daemon()
     daemon.make_agent("slow", calls(write("a/x", "t1\n")), always("slow is done"))
     daemon.make_agent("idle", always("nothing to do"))
-    # In the foreground its changes are the turn's, too.
+    # Changes by a foreground sub-agent are also changes of the turn.
     daemon.make_agent("near", calls(write("b/x", "near\n")), always("near is done"))
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
