@@ -128,7 +128,7 @@ async def test_a_letter_and_enter_answer_and_nothing_else_does(
     chat.press("do it\r")
     await chat.shows(command, ANSWERABLE)
     chat.press("\r")  # nothing is chosen, so nothing is answered
-    chat.press("yesterday")  # more than the letter: a text
+    chat.press("yesterday")  # not only the letter, so it is text
     await chat.until(lambda: any("yesterday" in row for row in chat.rows))
     chat.press("\x15")
     await chat.shows("no, with a reason")
@@ -254,7 +254,7 @@ async def test_what_was_written_in_another_session_is_in_the_history(
     await write_each(chat, "a thing of an earlier session")
     other = opens("-m", daemon.script(always("Read.")))
     await other.shows(READY)
-    await write_each(other, "go")  # until then the history has come
+    await write_each(other, "go")  # by its end, the history is loaded
     other.press("\x12earlier")
     await other.shows("▸ a thing of an earlier session")
 
@@ -373,7 +373,7 @@ async def test_frontends_see_each_other_come_and_go(
     await one.shows("also: tiller chat")
     two.press("\x04")
     assert await two.end() == 0
-    # Otherwise the lease would have to expire first, which `test_followers` covers.
+    # Without a restart, the lease would have to expire first, which `test_followers` covers.
     daemon.restart()
     await one.until(lambda: "also: tiller chat" not in one.text)
 

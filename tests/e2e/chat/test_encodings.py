@@ -1,4 +1,4 @@
-"""`tiller chat` on terminals whose encoding has few letters."""
+"""`tiller chat` on terminals whose encoding has few characters."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ async def test_signs_have_stand_ins_and_letters_their_code_points(
     chat.press("caf\u00e9?\r")
     await chat.shows("> caf<U+00E9>?", "* read greeting.txt", "na<U+00EF>ve <U+65E5> -> done")
     await chat.shows("a | b", "# completed |")
-    chat.press("half \udce9 of it\r")  # a byte that is no character in UTF-8
+    chat.press("half \udce9 of it\r")  # with a byte that is invalid in UTF-8
     await chat.shows("> half ? of it")
     assert chat.written.isascii()
     assert not set(chat.text) & STAND_INS.keys()

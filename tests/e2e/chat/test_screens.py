@@ -28,7 +28,7 @@ NARROW = {
     "slash": "/sessions  open another session: a r…",
     "thought": "· 1 step · ",
 }
-"""Texts on a terminal of 40 columns."""
+"""Texts as they look on a terminal with 40 columns, by state."""
 
 Stages = Callable[..., Stage]
 
@@ -101,7 +101,8 @@ def check(chat: ChatTerminal) -> None:
 
 @pytest.mark.parametrize(
     ("state", "size"),
-    # All states in both sizes take a minute more; `scripts/chat_screens.py --everything` does so.
+    # All states in both sizes would take a minute more. `scripts/chat_screens.py --everything`
+    # draws them.
     [(state, size) for state in STATES for size in (SIZES if state.main else SIZES[:1])],
     ids=lambda one: one.name if isinstance(one, State) else f"{one[0]}x{one[1]}",
 )

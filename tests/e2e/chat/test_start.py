@@ -1,4 +1,4 @@
-"""Limits for a chat's start: its imports before the first frame, and layout that it must not do.
+"""Limits on a chat's start: its imports before the first frame, and layout that it must not do.
 
 Raise a maximum only for code that the first frame needs, and in the same commit.
 """

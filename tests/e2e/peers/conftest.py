@@ -27,7 +27,7 @@ def new_home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[...
 
 @pytest.fixture
 def project(workspace: Path) -> Path:
-    """A git repository with a function that is wrong, and a greeting."""
+    """A git repository with a wrong function and a greeting."""
     (workspace / "add.py").write_text("def add(a, b):\n    return a - b\n")
     git(workspace, "add", ".")
     git(workspace, "commit", "--quiet", "--message", "Add")

@@ -22,7 +22,7 @@ from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, Places, find_places
 
 TIMEOUT_S = 60.0
-"""Longest wait for a command; a busy machine needs seconds."""
+"""Longest wait for a command, which may need seconds on a busy machine."""
 
 POLL_S = 0.02
 
@@ -39,7 +39,7 @@ class CommandResult(NamedTuple):
 
     @property
     def events(self) -> list[Event]:
-        """The events printed by `--json`."""
+        """The events that `--json` has printed."""
         return [msgspec.json.decode(line, type=Event) for line in self.out.splitlines()]
 
 
@@ -72,7 +72,7 @@ class Running:
         return CommandResult(self.process.wait(), self._out, self._complaints.read_text())
 
     def close(self) -> None:
-        """End the process if it runs."""
+        """End the process if it still runs."""
         self.process.kill()
         self.process.wait()
         self._stdout.close()
@@ -175,7 +175,7 @@ def check_whole(events: list[Event], first: int = 1) -> None:
 
 
 def bodies(events: list[Event], kind: type[OneBody]) -> list[OneBody]:
-    """The bodies of one kind."""
+    """Return the bodies of one kind."""
     return [event.body for event in events if isinstance(event.body, kind)]
 
 
@@ -189,7 +189,7 @@ def git(repository: Path, *arguments: str) -> str:
 
 
 def wait_for(path: Path) -> None:
-    """Return when a command has made this file."""
+    """Wait until a command has made this file."""
     deadline = time.monotonic() + TIMEOUT_S
     while not path.exists():
         assert time.monotonic() < deadline, f"{path.name} was not made"

@@ -1,4 +1,4 @@
-"""Several `tiller` attach to one session: one stopped, one late, and all after the daemon died."""
+"""Several frontends attach to a session: one is stopped, one is late, and the daemon dies."""
 
 import signal
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_b49_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_th
 ) -> None:
     """G8, G11: the call's process is gone, the call does not run again, the session continues."""
     runs(aimock, "apples", "echo $$ >> pids; touch began; sleep 1000")
-    # A process in a sandbox does not know its pid outside.
+    # A process in a sandbox does not know the pid that it has outside the sandbox.
     options = ("--approve", "always", "--sandbox", "full_access", "--json")
     turn = home.start("exec", "-C", str(workspace), *options, "apples")
     wait_for(workspace / "began")

@@ -55,7 +55,7 @@ def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
 
 
 def plan_a_repair(aimock: Aimock) -> list[str]:
-    """Read and grep at once, edit, run; the ids of the calls in their order."""
+    """Plan calls that read and grep together, edit, and run; return the calls' ids in order."""
     looks = [call("read", "call_read", path="add.py"), call("grep", "call_grep", pattern="hello")]
     edit = call("edit", "call_edit", path="add.py", old="a - b", new="a + b")
     run = call("bash", "call_run", command="python3 -Bc 'import add; print(add.add(20, 22))'")
@@ -76,7 +76,7 @@ def test_a_repair_of_several_calls_changes_the_repository_and_nothing_else(
 ) -> None:
     """B2, G2, G4, G7: checked in the events, in the repository, and in the provider's requests.
 
-    The provider keeps its requests in the form of Chat Completions, whatever the wire was.
+    On every wire, the provider records its requests in the form of Chat Completions.
     """
     home = new_home(config_for(aimock, api), PEER_KEY=KEY)
     ids = plan_a_repair(aimock)
@@ -201,7 +201,7 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_sent(
 def test_g13_the_key_reaches_the_provider_and_nothing_else(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
-    """Nothing else: log, events, output, spill files, arguments, or a command's environment."""
+    """The key is in no log, event, output, spill file, argument, or environment of a command."""
     home = new_home(
         f'env_keep = ["PLAIN", "CURL_OPTIONS"]\n{config_for(aimock)}',
         PEER_KEY=KEY,
@@ -230,7 +230,7 @@ def test_g13_the_key_reaches_the_provider_and_nothing_else(
 def test_g13_a_key_in_the_daemons_own_environment_is_out_of_reach_or_taken_out(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
-    """A command of the same user can't read it; for root the key is taken out of what it prints."""
+    """A command of the same user can't read the key; from root's output, the key is removed."""
     home = new_home(config_for(aimock), PEER_KEY=KEY)
     command = "cat /proc/$PPID/environ | tr '\\0' '\\n' | grep PEER_KEY"
     aimock.answer(

@@ -31,7 +31,7 @@ wires = pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anth
 TOKENS = 24
 TOKENS_ENDLESS = 3000
 ENDLESS = "Count from 1 to 1000 in words."
-"""A prompt whose answer takes longer than an interrupt."""
+"""A prompt whose answer is still streaming when the interrupt arrives."""
 
 
 @wires
@@ -40,7 +40,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS))
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    # The model rarely ends by itself; otherwise it is asked twice to continue.
+    # The model rarely ends its answer by itself; if it does not, it is asked twice to continue.
     assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)
@@ -58,7 +58,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     new_home: Callable[..., Home], llama: Llama, workspace: Path, api: str
 ) -> None:
-    """B28, G4. The server is held in mid-stream, so that it can't come to an end by itself."""
+    """B28, G4. The server is stopped in mid-stream, so that the stream can't end by itself."""
     home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS_ENDLESS))
     home.directory = workspace
     turn = home.start("exec", "-C", str(workspace), "--json", ENDLESS)

@@ -1,4 +1,4 @@
-"""`tiller exec` against a provider that fails on purpose and judges how its client coped."""
+"""`tiller exec` against a provider that fails on purpose and judges how its client reacts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,12 +27,12 @@ context_window = 200_000
 api = "scripted"
 scripts = "plays"
 """
-"""The request for a title goes elsewhere, and the model's window is known, so that each request
-here is one of the turn."""
+"""Title requests go to another provider, and the model's window need not be asked for, so that
+llmock gets only the requests of turns."""
 
 WIRES = ("openai_chat", "openai_responses", "anthropic_messages")
 RACES = {"malformed_chunk_ignored"}
-"""Findings of a provider that sent everything before it saw that the client had left."""
+"""Findings that a provider reports if it sent everything before it saw that the client had left."""
 
 SAID = "one two three four five six"
 

@@ -102,7 +102,7 @@ def test_a_repair_with_thinking_that_goes_back(home: Home, aimock: Aimock, proje
 def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     new_home: Callable[..., Home], llmock: Llmock, project: Path
 ) -> None:
-    """B46, B47: the server, which watches its client, reports no problem."""
+    """B46, B47: the server, which judges its client, reports no problem."""
     config = CONFIG.format(url=llmock.base_url, model="gpt-5", window=99_000, tokens=99)
     home = new_home('small_model = "peer/titles"\n' + config)
     llmock.behave("reply", text="one two three four five six", times=None)
@@ -126,7 +126,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_llama_home(new_home, llama, TOKENS)
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    # The model rarely ends by itself; otherwise it is asked twice to continue.
+    # The model rarely ends its answer by itself; if it does not, it is asked twice to continue.
     assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)
@@ -143,7 +143,7 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     new_home: Callable[..., Home], llama: Llama, workspace: Path
 ) -> None:
-    """B28, G4. The server is held in mid-stream, so that it can't come to an end by itself."""
+    """B28, G4. The server is stopped in mid-stream, so that the stream can't end by itself."""
     home = new_llama_home(new_home, llama, TOKENS_ENDLESS)
     home.directory = workspace
     turn = home.start("exec", "-C", str(workspace), "--json", "Count from 1 to 1000 in words.")

@@ -16,7 +16,7 @@ from tiller_protocol.settings import TurnOverrides
 pytestmark = pytest.mark.peer
 
 ENDINGS = ("completed", "limit_reached")
-"""How a turn may end; the model seldom ends by itself, however often it is asked to continue."""
+"""How a turn may end; the model rarely ends its answer by itself."""
 
 LIMITS = {
     "openai_chat": "max_tokens",
@@ -41,7 +41,7 @@ async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_rest
     daemon.start()
     frontend = await Frontend.connect(daemon, nursery)
     model = f"real/{llama.model}"
-    # The weights are small and their context too: tools would fill it.
+    # The model has a small context, which tools would fill.
     briefly = TurnOverrides(tools=(), options={LIMITS[api]: 40})
     session_id = await frontend.session(workspace, model=model)
     await frontend.say(session_id, "Count from one to one hundred.", overrides=briefly)

@@ -1,4 +1,4 @@
-/** Runs two turns with a pause for the test between them, and prints what came of them as JSON. */
+/** Runs two turns with a pause between them for the test, and prints the results as JSON. */
 
 import { Client, Rejection } from "./dist/index.js";
 

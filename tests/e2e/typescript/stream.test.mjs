@@ -1,4 +1,4 @@
-/** A stream gives every event once and in order, however slow its loop is: against a model of `tiller rpc`. */
+/** A stream gives every event once and in order, however slow its loop is; tested with a model of `tiller rpc`. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { EventStream, StartedOver } from "./dist/stream.js";
 
 const SESSION = "s";
 
-/** Numbers that look random, the same for the same seed (mulberry32). */
+/** Returns a generator of pseudorandom numbers (mulberry32). */
 function random(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
@@ -17,7 +17,7 @@ function random(seed) {
   };
 }
 
-/** The other end: a log of `head` events, and lines that arrive only when `deliver` is called. */
+/** A model of `tiller rpc`: a log of `head` events, which `send` turns into lines one by one. */
 class Rpc {
   lines = [];
   sent = undefined;
