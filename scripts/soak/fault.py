@@ -27,7 +27,7 @@ class Fault(NamedTuple):
     """A fault that replaces `old` with `new` within one function."""
 
     breaks: str
-    """The handle of the promise, and what the fault does to it."""
+    """The promise that the fault breaks, with its handle if it has one."""
 
     file: str
     function: str
