@@ -34,8 +34,8 @@ SHOWN_AS = "/home/ann/accounts"
 PAGE = """\
 # Every state of `tiller chat`
 
-Written by `scripts/chat_screens.py`, with a scripted model.
-[chat.md](../chat.md) says what can be done in them.
+`scripts/chat_screens.py` draws these pictures, with a scripted model.
+[chat.md](../chat.md) describes the keys and commands.
 """
 
 

@@ -70,9 +70,9 @@ async def reason(stage: Stage) -> None:
 
 
 STATES = (
-    State("command", "A command waits for approval; `y` was pressed.", command, main=True),
+    State("command", "A command waits for approval.", command, main=True),
     State("edit", "A change waits for approval.", edit),
-    State("several", "Two questions are open.", several),
+    State("several", "Two requests are open.", several),
     State("question", "The model asks a question.", question),
     State("reason", "Rejecting with a reason.", reason),
     State("elsewhere", "The request was answered in Neovim.", elsewhere),

@@ -161,17 +161,17 @@ def _add_agent(stage: Stage) -> None:
 
 
 STATES = (
-    State("steering", "One input steers the turn, two wait.", steering, main=True),
-    State("queue", "What to do with a queued input: `Alt-Q`.", queue),
+    State("steering", "One message steers the turn, and two are queued.", steering, main=True),
+    State("queue", "Actions on a queued message (`Alt-Q`).", queue),
     State("interrupted", "Interrupted with `Esc`.", interrupted),
     State("failed", "A turn that failed.", failed),
     State("retrying", "The model's server is overloaded.", retrying),
     State("delegating", "A sub-agent works.", delegating),
     State("delegated", "A sub-agent is done.", delegated),
     State("background", "A command continues in the background.", background),
-    State("own_command", "The user's own command.", own_command),
-    State("compacted", "History was summarised.", compacted),
+    State("own_command", "A shell command run with `!`.", own_command),
+    State("compacted", "A summary of the history.", compacted),
     State("limited", "The step limit is reached.", limited),
-    State("away", "The daemon is stopped; what is typed stays.", away, alone=True),
+    State("away", "The daemon is stopped.", away, alone=True),
     State("back", "The daemon is back.", back, alone=True),
 )
