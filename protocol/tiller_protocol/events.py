@@ -168,9 +168,9 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         tuple[FileChange, ...],
         doc("Files that the turn changed; their line counts are sums over the turn's patches."),
     ] = ()
-    more_files: Annotated[
-        bool, doc("Whether files that are not listed may have changed, too.")
-    ] = False
+    more_files: Annotated[bool, doc("Whether files that are not listed may have changed, too.")] = (
+        False
+    )
     queued: Annotated[
         int,
         doc("Number of waiting inputs; no turn takes them before `turn_continue` or new input."),
