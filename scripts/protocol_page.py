@@ -41,14 +41,14 @@ EXAMPLE = "example in "
 """Begins the name of a section whose text is the example in a module's docstring."""
 
 LIMITS = (
-    ("a message, either way", MESSAGE_BYTES_MAX, "bytes"),
-    ("an input, text and images together", INPUT_BYTES_MAX, "bytes"),
-    ("the answer to `replay`, unless one event is larger", REPLAY_BYTES_MAX, "bytes"),
-    ("events of one `replay`", REPLAY_LIMIT_MAX, "events"),
-    ("sessions of one `session_list`", LIST_LIMIT_MAX, "sessions"),
-    ("sessions of one `session_search`", SEARCH_LIMIT_MAX, "sessions"),
+    ("a message in either direction", MESSAGE_BYTES_MAX, "bytes"),
+    ("an input: text and images together", INPUT_BYTES_MAX, "bytes"),
+    ("an answer to `replay` with several events", REPLAY_BYTES_MAX, "bytes"),
+    ("an answer to `replay`", REPLAY_LIMIT_MAX, "events"),
+    ("an answer to `session_list`", LIST_LIMIT_MAX, "sessions"),
+    ("an answer to `session_search`", SEARCH_LIMIT_MAX, "sessions"),
     ("a query of `session_search`", QUERY_CHARS_MAX, "characters"),
-    ("inputs of one `input_history`", INPUTS_LIMIT_MAX, "inputs"),
+    ("an answer to `input_history`", INPUTS_LIMIT_MAX, "inputs"),
     ("an id that a frontend chooses", ID_CHARS_MAX, "characters"),
 )
 
@@ -63,13 +63,16 @@ def _section(name: str) -> str:
         case "ops":
             return _messages("Op", get_args(AnyOp))
         case "results":
-            return _messages("Result", get_args(AnyResult))
+            results = get_args(AnyResult)
+            rows = ((f"`{one.__name__}`", f"`{_tag(one)}`", _meaning(one)) for one in results)
+            return _table(("Result", "`type`", "Meaning"), rows)
         case "events":
-            return _messages("Body", get_args(AnyBody), starred=LIFECYCLE_BODIES)
+            return _messages("Event body", get_args(AnyBody), starred=LIFECYCLE_BODIES)
         case "items":
             return _messages("Item", get_args(Item))
         case "limits":
-            return _table("Of", "At most", ((of, f"{most:,} {unit}") for of, most, unit in LIMITS))
+            limits = ((of, f"{most:,} {unit}") for of, most, unit in LIMITS)
+            return _table(("Limit for", "Maximum"), limits)
         case _ if name.startswith(EXAMPLE):
             documentation = ast.get_docstring(ast.parse((ROOT / name[len(EXAMPLE) :]).read_text()))
             _, _, example = (documentation or "").partition("::\n")
@@ -85,18 +88,23 @@ def _messages(
 ) -> str:
     """Return a table with each type's tag and its docstring on one line."""
     rows = (
-        (
-            f"`{struct.__struct_config__.tag}`{' *' if struct in starred else ''}",
-            " ".join((inspect.getdoc(struct) or "").split()).replace("|", "\\|"),
-        )
+        (f"`{_tag(struct)}`{' *' if struct in starred else ''}", _meaning(struct))
         for struct in structs
     )
-    return _table(title, "Meaning", rows)
+    return _table((title, "Meaning"), rows)
 
 
-def _table(left: str, right: str, rows: Iterable[tuple[str, str]]) -> str:
-    lines = (f"| {left} | {right} |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows))
-    return "".join(line + "\n" for line in lines)
+def _tag(struct: type[Struct]) -> str:
+    return str(struct.__struct_config__.tag)
+
+
+def _meaning(struct: type[Struct]) -> str:
+    return " ".join((inspect.getdoc(struct) or "").split()).replace("|", "\\|")
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    head = f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n"
+    return head + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 if __name__ == "__main__":

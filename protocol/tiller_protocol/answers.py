@@ -24,13 +24,13 @@ class Limits(Struct, frozen=True):
 
     message_bytes_max: Annotated[int, doc("Largest message in either direction.")]
     replay_bytes_max: Annotated[
-        int, doc("Largest `replay` answer, except for a single larger event.")
+        int, doc("Largest answer to `replay`; a single event may be larger.")
     ]
     input_bytes_max: Annotated[int, doc("Largest input: text and images together.")]
 
 
 class HelloResult(Result, frozen=True, tag="hello"):
-    """Identifies the daemon, and shows whether a restart would help. Keys are never sent."""
+    """Identifies the daemon, and shows whether a restart would help."""
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("Version of the protocol that the daemon speaks.")]
@@ -49,14 +49,14 @@ class HelloResult(Result, frozen=True, tag="hello"):
     searches_model: Annotated[
         bool,
         doc(
-            "Whether no model is known, so that new sessions and turns first look for a model "
+            "Whether no model is known. New sessions and turns then first look for a model "
             "server on the daemon's machine."
         ),
     ] = False
 
 
 class Created(Result, frozen=True, tag="created"):
-    """The new session, after `session_create` or `session_fork`."""
+    """The session that `session_create` or `session_fork` has created."""
 
     session_id: Annotated[str, doc("Id of the new session.")]
 
@@ -72,13 +72,13 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
 
 
 class SessionResult(Result, frozen=True, tag="session"):
-    """A session in its present state."""
+    """The present state of a session."""
 
     snapshot: Annotated[Snapshot, doc("The session up to `snapshot.seq`; `replay` gives the rest.")]
 
 
 class ReplayResult(Result, frozen=True, tag="replay"):
-    """Events of a session, from `after` + 1 to `upto`."""
+    """A session's events from `after` + 1 to `upto`."""
 
     events: Annotated[
         tuple[Event, ...],
@@ -92,7 +92,7 @@ class ReplayResult(Result, frozen=True, tag="replay"):
 
 
 class SessionDiffResult(Result, frozen=True, tag="session_diff"):
-    """The changes in files."""
+    """A session's changes to files."""
 
     files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
     diff: Annotated[str, doc("Unified diff, without the content of protected files.")]
@@ -101,7 +101,7 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
 
 
 class RevertResult(Result, frozen=True, tag="revert"):
-    """The effect of a revert on files; paths are relative to the workspace."""
+    """What a revert did to files. Paths are relative to the workspace."""
 
     files: Annotated[tuple[str, ...], doc("Files that were put back.")] = ()
     conflicts: Annotated[
@@ -115,7 +115,7 @@ class RevertResult(Result, frozen=True, tag="revert"):
 
 
 class Started(Result, frozen=True, tag="started"):
-    """The input began this turn."""
+    """A turn has started."""
 
     turn_id: Annotated[str, doc("Id of the new turn.")]
 
@@ -123,7 +123,7 @@ class Started(Result, frozen=True, tag="started"):
 class Steered(Result, frozen=True, tag="steered"):
     """The running turn gets the input before its next model request.
 
-    If the turn ends before that, the input is queued.
+    If the turn ends first, the input is queued.
     """
 
     turn_id: Annotated[str, doc("Id of the running turn.")]
@@ -131,7 +131,7 @@ class Steered(Result, frozen=True, tag="steered"):
 
 
 class Queued(Result, frozen=True, tag="queued"):
-    """The input waits until the running turn ends."""
+    """The input waits in the queue."""
 
     input_id: Annotated[str, doc("Id of the queued input.")]
     position: Annotated[int, doc("Position in the queue; 0 is next.")]
@@ -266,14 +266,14 @@ class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     network: Annotated[bool, doc("Whether commands may use the network.")] = False
     name: Annotated[str, doc("The mechanism, such as `bubblewrap`; empty if none works.")] = ""
     problem: Annotated[
-        str, doc("Why no mechanism works, so that every command needs approval; otherwise empty.")
+        str, doc("Why no mechanism works; then every command needs approval. Empty if one works.")
     ] = ""
     limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
     instead: Annotated[str, doc("Why no better mechanism works; empty if `name` is the best.")] = ""
 
 
 class CatalogResult(Result, frozen=True, tag="catalog"):
-    """Lists the models, agents, tools, commands and servers."""
+    """The models, agents, tools, commands and servers."""
 
     models: Annotated[tuple[ModelSummary, ...], doc("Models, the default model first.")]
     tools: Annotated[tuple[ToolSummary, ...], doc("Tools offered to models.")]
@@ -304,7 +304,7 @@ class HookSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class ProjectResult(Result, frozen=True, tag="project"):
-    """The definitions in a workspace's `.tiller`, which take effect only if they are trusted."""
+    """The definitions in a workspace's `.tiller`. They have no effect until trusted."""
 
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     digest: Annotated[str, doc("Digest of the content of `files`; empty if there are no files.")]
@@ -330,7 +330,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """Lasting rules by directory, then the session's own, oldest first."""
+    """Lasting rules, sorted by directory, then the session's own rules."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules; later ones take precedence.")]
 
@@ -351,7 +351,7 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
 
 
 class McpLoginResult(Result, frozen=True, tag="mcp_login"):
-    """Progress of a login to an MCP server."""
+    """The state of a login to an MCP server."""
 
     state: Annotated[
         Literal["waiting", "done", "logged_out"],

@@ -80,7 +80,7 @@ class SessionArchived(Body, frozen=True, tag="session_archived"):
 
 
 class StatusChanged(Body, frozen=True, tag="status_changed"):
-    """The session became idle or busy, retries a model request, or waits for an answer."""
+    """The session is now idle or busy, retries a model request, or waits for an answer."""
 
     status: Annotated[StatusName, doc("What the session is doing now.")]
     attempt: Annotated[int | None, doc("For `retry`: number of the next attempt.")] = None
@@ -152,7 +152,7 @@ class TurnStarted(Body, frozen=True, tag="turn_started"):
 
 
 class TurnEnded(Body, frozen=True, tag="turn_ended"):
-    """The last event of a turn, when none of its processes, tasks or requests is left."""
+    """A turn has ended. None of its processes, tasks or requests is left."""
 
     outcome: Annotated[Outcome, doc("How the turn ended.")]
     steps: Annotated[int, doc("Number of model requests in the turn, without sub-agents.")]
@@ -168,9 +168,9 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         tuple[FileChange, ...],
         doc("Files that the turn changed; their line counts are sums over the turn's patches."),
     ] = ()
-    more_files: Annotated[
-        bool, doc("Whether more files may have changed that are not listed or not known yet.")
-    ] = False
+    more_files: Annotated[bool, doc("Whether files that are not listed may have changed, too.")] = (
+        False
+    )
     queued: Annotated[
         int,
         doc("Number of waiting inputs; no turn takes them before `turn_continue` or new input."),
@@ -185,7 +185,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):
-    """A model request is sent."""
+    """A step begins with a model request."""
 
     step: Annotated[int, doc("Number of the step, from 1 within the turn.")]
 
@@ -203,7 +203,7 @@ class StepEnded(Body, frozen=True, tag="step_ended"):
 
 
 class ItemStarted(Body, frozen=True, tag="item_started"):
-    """An item enters history, in the order of these events."""
+    """An item enters history. History has the order of these events."""
 
     item: Annotated[Item, doc("The item, with its content so far.")]
 
@@ -226,7 +226,7 @@ class ItemCompleted(Body, frozen=True, tag="item_completed"):
 
 
 class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
-    """The state of a tool call has changed; a final state is sent before `item_completed`."""
+    """A tool call has a new state. The final state comes before `item_completed`."""
 
     item_id: Annotated[str, doc("Id of the tool call.")]
     state: Annotated[ToolCallState, doc("The new state.")]
@@ -261,7 +261,7 @@ class RequestOpened(Body, frozen=True, tag="request_opened"):
 
 
 class RequestResolved(Body, frozen=True, tag="request_resolved"):
-    """A request was answered, or is no longer open for another reason."""
+    """A request was answered, or needs no answer any more."""
 
     request_id: Annotated[str, doc("Id of the request.")]
     resolution: Annotated[Resolution, doc("`cancelled`: no answer is needed any more.")]
@@ -276,7 +276,7 @@ class PlanUpdated(Body, frozen=True, tag="plan_updated"):
 
 
 class BackgroundChanged(Body, frozen=True, tag="background_changed"):
-    """The background commands and sub-agents of the session have changed."""
+    """The session's background commands or sub-agents have changed."""
 
     background: Annotated[
         tuple[BackgroundCommand, ...],
@@ -285,7 +285,7 @@ class BackgroundChanged(Body, frozen=True, tag="background_changed"):
 
 
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
-    """The history that the model gets is shorter now; the log still has all of it."""
+    """The model now gets a shorter history. The log still contains everything."""
 
     tokens_before: Annotated[int, doc("Estimated size before, in tokens.")]
     tokens_after: Annotated[int, doc("Estimated size afterwards, in tokens.")]
@@ -301,7 +301,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """History and files went back to the state before a turn or step, or a revert was undone."""
+    """A revert took history and files back, or a revert was undone."""
 
     to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
     undone: Annotated[
@@ -316,7 +316,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):
-    """A warning for the user; work continues."""
+    """A warning for the user. Work continues."""
 
     code: Annotated[str, doc("What happened, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]

@@ -77,7 +77,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
-    """The user's input, which started a turn, steered a turn, or followed one from the queue."""
+    """The user's input, which started a turn, steered it, or came from the queue."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("What the user wrote.")]
@@ -158,7 +158,7 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
-    """A tool call and, once it has ended, its result."""
+    """A tool call, and its result once it has ended."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     call_id: Annotated[CallId, doc("The provider's id for the call.")]
@@ -231,7 +231,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
-    """A summary that replaces every item up to and including `replaces_upto`."""
+    """A summary that replaces all items up to and including `replaces_upto`."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     summary: Annotated[str, doc("The text that the model gets instead of the summarised items.")]
@@ -242,7 +242,7 @@ class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=
 
 
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
-    """A message from the daemon to the model, such as that the last turn was interrupted."""
+    """A message from the daemon to the model, for example about an interrupt."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     code: Annotated[str, doc("What happened, for programs.")]
@@ -259,7 +259,7 @@ class FileChange(Struct, frozen=True, omit_defaults=True):
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
-    """The files that one step changed; without trees, its changes are unknown."""
+    """The files that a step changed. If `tree_before` is empty, the changes are unknown."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     files: Annotated[tuple[str, ...], doc("Paths relative to the workspace.")]
@@ -328,8 +328,8 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     exit_status: Annotated[
         int | None,
         doc(
-            "Absent unless the command exited on its own. For a sub-agent: 0 if it completed, "
-            "otherwise 1."
+            "Present if the command exited on its own. For a sub-agent: 0 if it completed, "
+            "1 if it did not."
         ),
     ] = None
     sub_agent: Annotated[SubAgent | None, doc("For a sub-agent: its session and its usage.")] = None

@@ -35,11 +35,10 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends a session MCP servers or unsaved files; without these fields, ends the loan.
+    """Lends MCP servers or unsaved files to a session. With neither, it ends the loan.
 
-    A loan may contain secrets, so it is not in the log. It ends 10 minutes after it was last sent,
-    or with the daemon, so send it again every few minutes and before each input. A running turn
-    keeps the loans that it uses.
+    The loan is not in the log. It ends when the daemon ends, or 10 minutes after it was last sent.
+    Send it again every few minutes and before each input.
     """
 
     session_id: SessionRef
@@ -64,7 +63,7 @@ class SessionLend(Op, frozen=True, tag="session_lend"):
 
 
 class LentFile(Op, frozen=True, tag="lent_file"):
-    """Answers a `FileWanted`. This op is not in the log; if it comes too late, it is dropped."""
+    """Answers a `FileWanted`. An answer that comes too late is dropped."""
 
     question_id: IdText
     text: Annotated[

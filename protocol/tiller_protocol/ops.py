@@ -30,14 +30,14 @@ StepOfTurn = Annotated[
 
 
 class Hello(Op, frozen=True, tag="hello"):
-    """Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`."""
+    """Introduces a frontend. Answered by `HelloResult`, or rejected as `unsupported_protocol`."""
 
     protocol_version: Annotated[int, doc("Version of the protocol that the frontend speaks.")]
     name: Annotated[str, doc("Name of the frontend, for display.")]
 
 
 class SessionCreate(Op, frozen=True, tag="session_create"):
-    """Creates a session bound to a directory. Answered by `Created`."""
+    """Creates a session in a directory. Answered by `Created`."""
 
     workspace: Annotated[str, doc("Absolute path of an existing, readable directory.")]
     agent: Annotated[str | None, doc("Short for `settings.agent`, and overrides it.")] = None
@@ -46,13 +46,13 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):
-    """Returns one session as a snapshot at a `seq`. Answered by `SessionResult`."""
+    """Returns a snapshot of a session. Answered by `SessionResult`."""
 
     session_id: SessionRef
 
 
 class SessionDiff(Op, frozen=True, tag="session_diff"):
-    """Returns the changes that a session made in files. Answered by `SessionDiffResult`."""
+    """Returns a session's changes to files. Answered by `SessionDiffResult`."""
 
     session_id: SessionRef
     turn_id: Annotated[IdText | None, doc("Only this turn; absent: all turns.")] = None
@@ -60,7 +60,7 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
-    """Changes settings from the next turn on, or the title."""
+    """Changes a session's title, or its settings from the next turn on."""
 
     session_id: SessionRef
     settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
@@ -81,20 +81,23 @@ class SessionFork(Op, frozen=True, tag="session_fork"):
 
 
 class SessionArchive(Op, frozen=True, tag="session_archive"):
-    """Archives a session or takes it out of the archive."""
+    """Archives a session, or takes it out of the archive."""
 
     session_id: SessionRef
     archived: Annotated[bool, doc("False: take the session out of the archive.")] = True
 
 
 class SessionDelete(Op, frozen=True, tag="session_delete"):
-    """Removes a session, its log and its files for good. Rejected `busy` while a turn runs."""
+    """Deletes a session for good, with its log and its sub-agents.
+
+    Rejected as `busy` while a turn runs, or while a fork shares the log.
+    """
 
     session_id: SessionRef
 
 
 class Replay(Op, frozen=True, tag="replay"):
-    """Returns events from the log, oldest first. Answered by `ReplayResult`."""
+    """Returns a session's events from the log, oldest first. Answered by `ReplayResult`."""
 
     session_id: SessionRef
     after: Annotated[Seq, doc("Return events with a higher `seq` than this.")] = 0
@@ -114,10 +117,10 @@ class Replay(Op, frozen=True, tag="replay"):
 
 
 class UserInput(Op, frozen=True, tag="user_input"):
-    """Input from the user: text, images, files, or several of these.
+    """Sends the user's input: text, images, files, or several of these.
 
-    Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is
-    rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`.
+    Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the whole input
+    is rejected.
     """
 
     session_id: SessionRef
@@ -168,7 +171,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):
-    """Changes one queued input. Answered by `Started` if it began a turn."""
+    """Changes one queued input. Answered by `Started` if `promote` begins a turn."""
 
     session_id: SessionRef
     input_id: Annotated[IdText, doc("Id of the queued input.")]
@@ -184,23 +187,22 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 
 
 class TurnContinue(Op, frozen=True, tag="turn_continue"):
-    """Continues without a new message. Answered by `Started`, or rejected `busy`.
+    """Continues without a new message. Answered by `Started`, or rejected as `busy`.
 
-    If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a
-    turn continues from the end of history: after a failure, an interrupt or a limit, or where a
-    revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered
-    everything.
+    If inputs are queued, the first one starts a turn. If not, a new turn continues the work that a
+    failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if the
+    model has answered everything.
     """
 
     session_id: SessionRef
     overrides: Annotated[
         TurnOverrides,
-        doc("Choices for the turn, added to the choices of the turn that it continues."),
+        doc("Choices for the new turn, in addition to the choices of the continued turn."),
     ] = TurnOverrides()
 
 
 class Interrupt(Op, frozen=True, tag="interrupt"):
-    """Cancels the running turn at once, or ends a background command."""
+    """Cancels the running turn at once, or ends a background command or sub-agent."""
 
     session_id: SessionRef
     turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any turn.")] = None
@@ -210,14 +212,14 @@ class Interrupt(Op, frozen=True, tag="interrupt"):
 
 
 class Answer(Op, frozen=True, tag="answer"):
-    """Resolves an open request."""
+    """Answers an open request."""
 
     request_id: Annotated[IdText, doc("Id of the request.")]
     decision: Annotated[
         Decision,
         doc(
             "`once` and `always` approve, `reject` refuses, `answer` replies to a question. "
-            "`reject` ends the turn, unless `text` gives a reason: then only this call is refused. "
+            "With a reason in `text`, `reject` refuses only this call; without, it ends the turn. "
             "`always` also allows the request's `always` patterns for the rest of the session, "
             "`always_here` for every session in the request's `always_here` directory."
         ),
@@ -228,10 +230,10 @@ class Answer(Op, frozen=True, tag="answer"):
 
 
 class Compact(Op, frozen=True, tag="compact"):
-    """Summarises history now. Answered by `Started`, or rejected `busy`.
+    """Replaces old history with a summary. Answered by `Started`, or rejected as `busy`.
 
-    It runs as a turn without a step. If history is too short, the turn completes with the
-    warning `nothing_to_compact`; if no summary can be made, it fails and its error says why.
+    The compaction is a turn without steps. If history is too short, the turn completes with the
+    warning `nothing_to_compact`. If no summary can be made, the turn fails.
     """
 
     session_id: SessionRef
@@ -240,7 +242,7 @@ class Compact(Op, frozen=True, tag="compact"):
 class Revert(Op, frozen=True, tag="revert"):
     """Takes files and history back to the state before a turn, or before one of its steps.
 
-    A file that anything else has changed since then stays as it is. Answered by `RevertResult`.
+    A file that somebody else has changed since then stays as it is. Answered by `RevertResult`.
     """
 
     session_id: SessionRef
@@ -252,17 +254,17 @@ class Revert(Op, frozen=True, tag="revert"):
 
 
 class Unrevert(Op, frozen=True, tag="unrevert"):
-    """Undoes the last revert, if no turn has begun since then. Answered by `RevertResult`."""
+    """Undoes the last revert, if no turn has begun since. Answered by `RevertResult`."""
 
     session_id: SessionRef
 
 
 class Shell(Op, frozen=True, tag="shell"):
-    """Runs the user's own command in the workspace; its output enters history.
+    """Runs the user's own command in the workspace, and adds the output to history.
 
-    It runs as a turn without a step whose only item is a call of `bash` with `by_user`. No
-    permission rule applies. It can be interrupted but not steered. Answered by `Started`, or
-    rejected `busy`.
+    The command is a turn without steps. Its only item is a call of `bash` with `by_user`. No
+    permission rule applies. The turn can be interrupted but not steered. Answered by `Started`, or
+    rejected as `busy`.
     """
 
     session_id: SessionRef
@@ -288,9 +290,9 @@ class Catalog(Op, frozen=True, tag="catalog"):
 
 
 class Project(Op, frozen=True, tag="project"):
-    """Returns the definitions in a workspace's `.tiller`, and may change whether they are trusted.
+    """Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`.
 
-    Answered by `ProjectResult`.
+    With `trust`, it also changes whether the definitions are trusted.
     """
 
     workspace: Annotated[str, doc("Absolute path of the directory.")]
@@ -331,10 +333,7 @@ class RulesList(Op, frozen=True, tag="rules_list"):
 
 
 class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
-    """Revokes one rule by its id, whereas `session_configure` replaces all rules of a session.
-
-    Running turns ask again at once. Rejected `not_found` if there is no such rule.
-    """
+    """Revokes one permission rule, even in running turns."""
 
     rule_id: Annotated[IdText, doc("Id of the rule, from a `RuleSummary`.")]
     session_id: Annotated[

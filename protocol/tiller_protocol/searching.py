@@ -35,9 +35,9 @@ NotIndexed = Annotated[
 
 
 class SessionList(Op, frozen=True, tag="session_list"):
-    """Lists sessions, newest activity first. Answered by `SessionListResult`.
+    """Lists sessions, most recently active first. Answered by `SessionListResult`.
 
-    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` includes them.
+    Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them.
     """
 
     workspace: Annotated[str | None, doc("Only sessions in this directory; absent: all.")] = None
@@ -55,11 +55,11 @@ class SessionList(Op, frozen=True, tag="session_list"):
 
 
 class SessionSearch(Op, frozen=True, tag="session_search"):
-    """Finds sessions by the texts that people see in them. Answered by `SessionSearchResult`.
+    """Finds sessions by words in their texts. Answered by `SessionSearchResult`.
 
-    It searches titles, inputs, answers and names of changed files, but not the output of tools or
-    the sessions of sub-agents. What a revert has undone is still found. Case and accents make no
-    difference. Rejected `empty_input` if the query contains no word.
+    It searches titles, inputs, the model's answers and names of changed files. Sessions of
+    sub-agents are left out. Text that a revert has undone is still found. Case and accents are
+    ignored. Rejected as `empty_input` if the query contains no word.
     """
 
     query: Annotated[
@@ -81,7 +81,7 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
 class InputHistory(Op, frozen=True, tag="input_history"):
     """Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`.
 
-    Of equal inputs, only the newest is listed. The prompts of sub-agents are left out.
+    A repeated input is listed once. The prompts of sub-agents are left out.
     """
 
     workspace: OfWorkspace = None

@@ -25,7 +25,7 @@ export interface Submission {
   token?: string;
 }
 
-/** Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`. */
+/** Introduces a frontend. Answered by `HelloResult`, or rejected as `unsupported_protocol`. */
 export interface Hello {
   type: "hello";
   /** Version of the protocol that the frontend speaks. */
@@ -34,7 +34,7 @@ export interface Hello {
   name: string;
 }
 
-/** Creates a session bound to a directory. Answered by `Created`. */
+/** Creates a session in a directory. Answered by `Created`. */
 export interface SessionCreate {
   type: "session_create";
   /** Absolute path of an existing, readable directory. */
@@ -96,7 +96,7 @@ export interface Rule {
   granted?: boolean;
 }
 
-/** Lists sessions, newest activity first. Answered by `SessionListResult`. Sub-agents' sessions are left out unless `owner_id` or `sub_agents` includes them. */
+/** Lists sessions, most recently active first. Answered by `SessionListResult`. Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them. */
 export interface SessionList {
   type: "session_list";
   /** Only sessions in this directory; absent: all. */
@@ -113,7 +113,7 @@ export interface SessionList {
   sub_agents?: boolean;
 }
 
-/** Finds sessions by the texts that people see in them. Answered by `SessionSearchResult`. It searches titles, inputs, answers and names of changed files, but not the output of tools or the sessions of sub-agents. What a revert has undone is still found. Case and accents make no difference. Rejected `empty_input` if the query contains no word. */
+/** Finds sessions by words in their texts. Answered by `SessionSearchResult`. It searches titles, inputs, the model's answers and names of changed files. Sessions of sub-agents are left out. Text that a revert has undone is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
@@ -128,7 +128,7 @@ export interface SessionSearch {
   after?: string | null;
 }
 
-/** Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`. Of equal inputs, only the newest is listed. The prompts of sub-agents are left out. */
+/** Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`. A repeated input is listed once. The prompts of sub-agents are left out. */
 export interface InputHistory {
   type: "input_history";
   /** Only sessions in this directory; absent: all. */
@@ -139,14 +139,14 @@ export interface InputHistory {
   after?: string | null;
 }
 
-/** Returns one session as a snapshot at a `seq`. Answered by `SessionResult`. */
+/** Returns a snapshot of a session. Answered by `SessionResult`. */
 export interface SessionGet {
   type: "session_get";
   /** Id of the session. */
   session_id: string;
 }
 
-/** Returns the changes that a session made in files. Answered by `SessionDiffResult`. */
+/** Returns a session's changes to files. Answered by `SessionDiffResult`. */
 export interface SessionDiff {
   type: "session_diff";
   /** Id of the session. */
@@ -157,7 +157,7 @@ export interface SessionDiff {
   step?: number | null;
 }
 
-/** Changes settings from the next turn on, or the title. */
+/** Changes a session's title, or its settings from the next turn on. */
 export interface SessionConfigure {
   type: "session_configure";
   /** Id of the session. */
@@ -179,7 +179,7 @@ export interface SessionFork {
   at?: number | null;
 }
 
-/** Archives a session or takes it out of the archive. */
+/** Archives a session, or takes it out of the archive. */
 export interface SessionArchive {
   type: "session_archive";
   /** Id of the session. */
@@ -188,14 +188,14 @@ export interface SessionArchive {
   archived?: boolean;
 }
 
-/** Removes a session, its log and its files for good. Rejected `busy` while a turn runs. */
+/** Deletes a session for good, with its log and its sub-agents. Rejected as `busy` while a turn runs, or while a fork shares the log. */
 export interface SessionDelete {
   type: "session_delete";
   /** Id of the session. */
   session_id: string;
 }
 
-/** Lends a session MCP servers or unsaved files; without these fields, ends the loan. A loan may contain secrets, so it is not in the log. It ends 10 minutes after it was last sent, or with the daemon, so send it again every few minutes and before each input. A running turn keeps the loans that it uses. */
+/** Lends MCP servers or unsaved files to a session. With neither, it ends the loan. The loan is not in the log. It ends when the daemon ends, or 10 minutes after it was last sent. Send it again every few minutes and before each input. */
 export interface SessionLend {
   type: "session_lend";
   /** Id of the session. */
@@ -222,7 +222,7 @@ export interface LentServer {
   headers?: Record<string, string>;
 }
 
-/** Answers a `FileWanted`. This op is not in the log; if it comes too late, it is dropped. */
+/** Answers a `FileWanted`. An answer that comes too late is dropped. */
 export interface LentFile {
   type: "lent_file";
   question_id: string;
@@ -230,7 +230,7 @@ export interface LentFile {
   text?: string | null;
 }
 
-/** Returns events from the log, oldest first. Answered by `ReplayResult`. */
+/** Returns a session's events from the log, oldest first. Answered by `ReplayResult`. */
 export interface Replay {
   type: "replay";
   /** Id of the session. */
@@ -243,7 +243,7 @@ export interface Replay {
   follower?: string | null;
 }
 
-/** Input from the user: text, images, files, or several of these. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`. */
+/** Sends the user's input: text, images, files, or several of these. Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the whole input is rejected. */
 export interface UserInput {
   type: "user_input";
   /** Id of the session. */
@@ -304,7 +304,7 @@ export interface TurnOverrides {
   options?: Record<string, unknown> | null;
 }
 
-/** Changes one queued input. Answered by `Started` if it began a turn. */
+/** Changes one queued input. Answered by `Started` if `promote` begins a turn. */
 export interface QueueEdit {
   type: "queue_edit";
   /** Id of the session. */
@@ -319,16 +319,16 @@ export interface QueueEdit {
   position?: number;
 }
 
-/** Continues without a new message. Answered by `Started`, or rejected `busy`. If inputs wait, a turn starts with the first input, and the others follow in order. Otherwise a turn continues from the end of history: after a failure, an interrupt or a limit, or where a revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered everything. */
+/** Continues without a new message. Answered by `Started`, or rejected as `busy`. If inputs are queued, the first one starts a turn. If not, a new turn continues the work that a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if the model has answered everything. */
 export interface TurnContinue {
   type: "turn_continue";
   /** Id of the session. */
   session_id: string;
-  /** Choices for the turn, added to the choices of the turn that it continues. */
+  /** Choices for the new turn, in addition to the choices of the continued turn. */
   overrides?: TurnOverrides;
 }
 
-/** Cancels the running turn at once, or ends a background command. */
+/** Cancels the running turn at once, or ends a background command or sub-agent. */
 export interface Interrupt {
   type: "interrupt";
   /** Id of the session. */
@@ -339,25 +339,25 @@ export interface Interrupt {
   background_id?: string | null;
 }
 
-/** Resolves an open request. */
+/** Answers an open request. */
 export interface Answer {
   type: "answer";
   /** Id of the request. */
   request_id: string;
-  /** `once` and `always` approve, `reject` refuses, `answer` replies to a question. `reject` ends the turn, unless `text` gives a reason: then only this call is refused. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
+  /** `once` and `always` approve, `reject` refuses, `answer` replies to a question. With a reason in `text`, `reject` refuses only this call; without, it ends the turn. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
   /** For `answer`: the reply. For `reject`: a reason, which the model gets. */
   text?: string;
 }
 
-/** Summarises history now. Answered by `Started`, or rejected `busy`. It runs as a turn without a step. If history is too short, the turn completes with the warning `nothing_to_compact`; if no summary can be made, it fails and its error says why. */
+/** Replaces old history with a summary. Answered by `Started`, or rejected as `busy`. The compaction is a turn without steps. If history is too short, the turn completes with the warning `nothing_to_compact`. If no summary can be made, the turn fails. */
 export interface Compact {
   type: "compact";
   /** Id of the session. */
   session_id: string;
 }
 
-/** Takes files and history back to the state before a turn, or before one of its steps. A file that anything else has changed since then stays as it is. Answered by `RevertResult`. */
+/** Takes files and history back to the state before a turn, or before one of its steps. A file that somebody else has changed since then stays as it is. Answered by `RevertResult`. */
 export interface Revert {
   type: "revert";
   /** Id of the session. */
@@ -368,14 +368,14 @@ export interface Revert {
   step?: number | null;
 }
 
-/** Undoes the last revert, if no turn has begun since then. Answered by `RevertResult`. */
+/** Undoes the last revert, if no turn has begun since. Answered by `RevertResult`. */
 export interface Unrevert {
   type: "unrevert";
   /** Id of the session. */
   session_id: string;
 }
 
-/** Runs the user's own command in the workspace; its output enters history. It runs as a turn without a step whose only item is a call of `bash` with `by_user`. No permission rule applies. It can be interrupted but not steered. Answered by `Started`, or rejected `busy`. */
+/** Runs the user's own command in the workspace, and adds the output to history. The command is a turn without steps. Its only item is a call of `bash` with `by_user`. No permission rule applies. The turn can be interrupted but not steered. Answered by `Started`, or rejected as `busy`. */
 export interface Shell {
   type: "shell";
   /** Id of the session. */
@@ -399,7 +399,7 @@ export interface Catalog {
   session_id?: string | null;
 }
 
-/** Returns the definitions in a workspace's `.tiller`, and may change whether they are trusted. Answered by `ProjectResult`. */
+/** Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`. With `trust`, it also changes whether the definitions are trusted. */
 export interface Project {
   type: "project";
   /** Absolute path of the directory. */
@@ -430,7 +430,7 @@ export interface RulesList {
   session_id?: string | null;
 }
 
-/** Revokes one rule by its id, whereas `session_configure` replaces all rules of a session. Running turns ask again at once. Rejected `not_found` if there is no such rule. */
+/** Revokes one permission rule, even in running turns. */
 export interface RuleRevoke {
   type: "rule_revoke";
   /** Id of the rule, from a `RuleSummary`. */
@@ -460,7 +460,7 @@ export interface Accepted {
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
 }
 
-/** Identifies the daemon, and shows whether a restart would help. Keys are never sent. */
+/** Identifies the daemon, and shows whether a restart would help. */
 export interface HelloResult {
   type: "hello";
   /** Version of the daemon's program, such as `1.2.0`. */
@@ -475,7 +475,7 @@ export interface HelloResult {
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
-  /** Whether no model is known, so that new sessions and turns first look for a model server on the daemon's machine. */
+  /** Whether no model is known. New sessions and turns then first look for a model server on the daemon's machine. */
   searches_model?: boolean;
 }
 
@@ -483,13 +483,13 @@ export interface HelloResult {
 export interface Limits {
   /** Largest message in either direction. */
   message_bytes_max: number;
-  /** Largest `replay` answer, except for a single larger event. */
+  /** Largest answer to `replay`; a single event may be larger. */
   replay_bytes_max: number;
   /** Largest input: text and images together. */
   input_bytes_max: number;
 }
 
-/** The new session, after `session_create` or `session_fork`. */
+/** The session that `session_create` or `session_fork` has created. */
 export interface Created {
   type: "created";
   /** Id of the new session. */
@@ -625,7 +625,7 @@ export interface PastInput {
   session_id: string;
 }
 
-/** A session in its present state. */
+/** The present state of a session. */
 export interface SessionResult {
   type: "session";
   /** The session up to `snapshot.seq`; `replay` gives the rest. */
@@ -706,7 +706,7 @@ export interface Snapshot {
   owner_item_id?: string | null;
 }
 
-/** The user's input, which started a turn, steered a turn, or followed one from the queue. */
+/** The user's input, which started a turn, steered it, or came from the queue. */
 export interface UserMessage {
   type: "user_message";
   /** Id of the item. */
@@ -759,7 +759,7 @@ export interface Reasoning {
   opaque?: string;
 }
 
-/** A tool call and, once it has ended, its result. */
+/** A tool call, and its result once it has ended. */
 export interface ToolCall {
   type: "tool_call";
   /** Id of the item. */
@@ -850,7 +850,7 @@ export interface Allowed {
   rule?: Rule | null;
 }
 
-/** A summary that replaces every item up to and including `replaces_upto`. */
+/** A summary that replaces all items up to and including `replaces_upto`. */
 export interface Compaction {
   type: "compaction";
   /** Id of the item. */
@@ -863,7 +863,7 @@ export interface Compaction {
   kept?: Array<string>;
 }
 
-/** A message from the daemon to the model, such as that the last turn was interrupted. */
+/** A message from the daemon to the model, for example about an interrupt. */
 export interface Notice {
   type: "notice";
   /** Id of the item. */
@@ -874,7 +874,7 @@ export interface Notice {
   text: string;
 }
 
-/** The files that one step changed; without trees, its changes are unknown. */
+/** The files that a step changed. If `tree_before` is empty, the changes are unknown. */
 export interface Patch {
   type: "patch";
   /** Id of the item. */
@@ -949,7 +949,7 @@ export interface BackgroundCommand {
   output_path?: string;
   /** Time of the end in Unix seconds; absent before the end. */
   ended_at?: number | null;
-  /** Absent unless the command exited on its own. For a sub-agent: 0 if it completed, otherwise 1. */
+  /** Present if the command exited on its own. For a sub-agent: 0 if it completed, 1 if it did not. */
   exit_status?: number | null;
   /** For a sub-agent: its session and its usage. */
   sub_agent?: SubAgent | null;
@@ -1075,7 +1075,7 @@ export interface TurnContextShown {
   write_paths?: Array<string> | null;
 }
 
-/** Events of a session, from `after` + 1 to `upto`. */
+/** A session's events from `after` + 1 to `upto`. */
 export interface ReplayResult {
   type: "replay";
   /** The events, in order. Deltas of items completed long ago may be missing. */
@@ -1146,7 +1146,7 @@ export interface SessionArchived {
   archived: boolean;
 }
 
-/** The session became idle or busy, retries a model request, or waits for an answer. */
+/** The session is now idle or busy, retries a model request, or waits for an answer. */
 export interface StatusChanged {
   type: "status_changed";
   /** What the session is doing now. */
@@ -1181,7 +1181,7 @@ export interface TurnStarted {
   choices?: TurnChoices | null;
 }
 
-/** The last event of a turn, when none of its processes, tasks or requests is left. */
+/** A turn has ended. None of its processes, tasks or requests is left. */
 export interface TurnEnded {
   type: "turn_ended";
   /** How the turn ended. */
@@ -1200,7 +1200,7 @@ export interface TurnEnded {
   error?: ErrorInfo | null;
   /** Files that the turn changed; their line counts are sums over the turn's patches. */
   files?: Array<FileChange>;
-  /** Whether more files may have changed that are not listed or not known yet. */
+  /** Whether files that are not listed may have changed, too. */
   more_files?: boolean;
   /** Number of waiting inputs; no turn takes them before `turn_continue` or new input. */
   queued?: number;
@@ -1212,7 +1212,7 @@ export interface TurnEnded {
   branch?: string;
 }
 
-/** A model request is sent. */
+/** A step begins with a model request. */
 export interface StepStarted {
   type: "step_started";
   /** Number of the step, from 1 within the turn. */
@@ -1234,7 +1234,7 @@ export interface StepEnded {
   time_to_first_token_s?: number | null;
 }
 
-/** An item enters history, in the order of these events. */
+/** An item enters history. History has the order of these events. */
 export interface ItemStarted {
   type: "item_started";
   /** The item, with its content so far. */
@@ -1261,7 +1261,7 @@ export interface ItemCompleted {
   item: UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch;
 }
 
-/** The state of a tool call has changed; a final state is sent before `item_completed`. */
+/** A tool call has a new state. The final state comes before `item_completed`. */
 export interface ToolCallUpdated {
   type: "tool_call_updated";
   /** Id of the tool call. */
@@ -1289,7 +1289,7 @@ export interface RequestOpened {
   request: Request;
 }
 
-/** A request was answered, or is no longer open for another reason. */
+/** A request was answered, or needs no answer any more. */
 export interface RequestResolved {
   type: "request_resolved";
   /** Id of the request. */
@@ -1309,14 +1309,14 @@ export interface PlanUpdated {
   plan: Array<PlanEntry>;
 }
 
-/** The background commands and sub-agents of the session have changed. */
+/** The session's background commands or sub-agents have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
   /** Background commands and sub-agents that are running, and the latest that have ended. */
   background: Array<BackgroundCommand>;
 }
 
-/** The history that the model gets is shorter now; the log still has all of it. */
+/** The model now gets a shorter history. The log still contains everything. */
 export interface HistoryCompacted {
   type: "history_compacted";
   /** Estimated size before, in tokens. */
@@ -1333,7 +1333,7 @@ export interface HistoryCompacted {
   cost?: number | null;
 }
 
-/** History and files went back to the state before a turn or step, or a revert was undone. */
+/** A revert took history and files back, or a revert was undone. */
 export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is again as it was after this event. */
@@ -1348,7 +1348,7 @@ export interface HistoryReverted {
   before_step?: number;
 }
 
-/** A warning for the user; work continues. */
+/** A warning for the user. Work continues. */
 export interface WarningRaised {
   type: "warning";
   /** What happened, for programs. */
@@ -1370,7 +1370,7 @@ export interface ErrorRaised {
   fatal?: boolean;
 }
 
-/** The changes in files. */
+/** A session's changes to files. */
 export interface SessionDiffResult {
   type: "session_diff";
   /** The files that differ. */
@@ -1383,7 +1383,7 @@ export interface SessionDiffResult {
   partial?: boolean;
 }
 
-/** The effect of a revert on files; paths are relative to the workspace. */
+/** What a revert did to files. Paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
   /** Files that were put back. */
@@ -1396,14 +1396,14 @@ export interface RevertResult {
   sub_agents?: Array<string>;
 }
 
-/** The input began this turn. */
+/** A turn has started. */
 export interface Started {
   type: "started";
   /** Id of the new turn. */
   turn_id: string;
 }
 
-/** The running turn gets the input before its next model request. If the turn ends before that, the input is queued. */
+/** The running turn gets the input before its next model request. If the turn ends first, the input is queued. */
 export interface Steered {
   type: "steered";
   /** Id of the running turn. */
@@ -1412,7 +1412,7 @@ export interface Steered {
   input_id: string;
 }
 
-/** The input waits until the running turn ends. */
+/** The input waits in the queue. */
 export interface Queued {
   type: "queued";
   /** Id of the queued input. */
@@ -1421,7 +1421,7 @@ export interface Queued {
   position: number;
 }
 
-/** Lists the models, agents, tools, commands and servers. */
+/** The models, agents, tools, commands and servers. */
 export interface CatalogResult {
   type: "catalog";
   /** Models, the default model first. */
@@ -1591,7 +1591,7 @@ export interface SandboxSummary {
   network?: boolean;
   /** The mechanism, such as `bubblewrap`; empty if none works. */
   name?: string;
-  /** Why no mechanism works, so that every command needs approval; otherwise empty. */
+  /** Why no mechanism works; then every command needs approval. Empty if one works. */
   problem?: string;
   /** What this mechanism can't enforce; empty if nothing. */
   limits?: string;
@@ -1631,7 +1631,7 @@ export interface ProviderOffer {
   api_key_env?: string;
 }
 
-/** The definitions in a workspace's `.tiller`, which take effect only if they are trusted. */
+/** The definitions in a workspace's `.tiller`. They have no effect until trusted. */
 export interface ProjectResult {
   type: "project";
   /** Absolute path of the workspace. */
@@ -1660,7 +1660,7 @@ export interface HookSummary {
   name?: string;
 }
 
-/** Progress of a login to an MCP server. */
+/** The state of a login to an MCP server. */
 export interface McpLoginResult {
   type: "mcp_login";
   /** `waiting`: the user has to open `url`. `done`: the login is stored. */
@@ -1669,7 +1669,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** Lasting rules by directory, then the session's own, oldest first. */
+/** Lasting rules, sorted by directory, then the session's own rules. */
 export interface RulesResult {
   type: "rules";
   /** The rules; later ones take precedence. */
