@@ -144,11 +144,19 @@ FAULTS = (
     Fault(
         "a program that ended while the daemon was suspended counts as started",
         "daemon/tiller_daemon/processes/fork_server.py",
-        "ForkServer._start_in",
+        "_request_start",
         "if A < len(B):",
         "if True:",
         "tests/processes/test_reaper.py"
         "::test_a_program_that_ends_before_the_daemon_runs_again_was_started",
+    ),
+    Fault(
+        "a reaper that ends with an unread request is replaced",
+        "daemon/tiller_daemon/processes/fork_server.py",
+        "_request_start",
+        "except ConnectionError:",
+        "except BrokenPipeError:",
+        "tests/processes/test_reaper.py::test_a_reaper_that_ends_with_an_unread_request_is_replaced",
     ),
     Fault(
         "G9 no command removes a directory that another command may write to",

@@ -251,6 +251,31 @@ async def test_a_reaper_that_is_killed_between_two_commands_is_replaced(play: Pl
         assert (await play.run("exit 7")).status == 7
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_a_reaper_that_ends_with_an_unread_request_is_replaced(play: Play, tmp_path: Path):
+    def kill(_frame: FrameType, event: str, function: object) -> None:
+        """Kill the reaper once it has been sent the request."""
+        if event == "c_return" and getattr(function, "__name__", "") == "sendmsg":
+            sys.setprofile(None)
+            os.kill(reaper, signal.SIGKILL)
+            assert gone(reaper, timeout_s=10)
+            os.kill(first, signal.SIGCONT)
+
+    with running_fork_server("UNREAD") as fork_server:
+        await play.run("echo ready $PPID")
+        (reaper,), first = play.pids, fork_server.pid or 0
+        for pid in (first, reaper):  # The fork server would kill the stopped reaper.
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda pid=pid: " T " in Path(f"/proc/{pid}/stat").read_text())
+        sys.setprofile(kill)
+        try:
+            program = fork_server.start(["true"], tmp_path, {"PATH": os.environ["PATH"]}, {})
+        finally:
+            sys.setprofile(None)
+        assert program.reaper != reaper
+        program.close()
+
+
 async def test_when_the_first_process_is_killed_commands_end_and_the_next_one_runs(play: Play):
     with running_fork_server("KILLED") as fork_server:
         async with trio.open_nursery() as nursery:  # For the next ones their reapers are there.

@@ -2,45 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.api.blocking import Kind
 from tiller_client.api.for_asyncio import Client
 from tiller_client.api.threaded import ThreadedEventStream
 from tiller_client.errors import RejectedError, StartedOver, TillerError
 from tiller_protocol.answers import AnyResult
-from tiller_protocol.events import Event
 from tiller_protocol.ops import AnyOp
+
+if TYPE_CHECKING:
+    from tiller_client.chat.app import Chat
 
 RETRY_S = 0.5
 """Time between two attempts to reach a daemon that can't be started or does not answer."""
 
 NEW_LOG = "The daemon has a new event log, in which this session does not exist."
-
-
-class Sink(Protocol):
-    """The receiver of a session's events."""
-
-    def take(self, event: Event) -> None:
-        """Take the next event."""
-        ...
-
-    async def drawn(self) -> None:
-        """Return when the next events can be drawn."""
-        ...
-
-    def away(self, text: str) -> None:
-        """Show why no events arrive; `text` is empty once they arrive again."""
-        ...
-
-    def beside(self, names: Sequence[str]) -> None:
-        """Show which other frontends have the session open."""
-        ...
-
-    def end(self, reason: str) -> None:
-        """Note that no more events will arrive."""
-        ...
 
 
 Done = Callable[[AnyResult | None], None]
@@ -94,28 +72,28 @@ class LiveSession:
             except TillerError:
                 await asyncio.sleep(RETRY_S)
 
-    async def follow(self, after: int, sink: Sink) -> None:
-        """Pass events after number `after` to the sink, until cancelled or the session is gone."""
+    async def follow(self, after: int, chat: "Chat") -> None:
+        """Pass events after number `after` to the chat, until cancelled or the session is gone."""
         last = after
         while True:
             async with self.client.session(self.id).follow(last) as stream:
-                watching = asyncio.create_task(_watch(stream, sink))
+                watching = asyncio.create_task(_watch(stream, chat))
                 try:
                     async for event in stream:
                         last = event.seq
-                        sink.take(event)
+                        chat.take(event)
                         if stream.caught_up:
                             # Each wait costs a thread, and more than an event itself. So let
                             # events gather until the next frame.
-                            await sink.drawn()
+                            await chat.drawn()
                 except StartedOver:
-                    sink.end(NEW_LOG)
+                    chat.end(NEW_LOG)
                     return
                 except RejectedError as error:
-                    sink.end(str(error))
+                    chat.end(str(error))
                     return
                 except TillerError as error:
-                    sink.away(str(error))
+                    chat.away(str(error))
                 finally:
                     watching.cancel()
                     with contextlib.suppress(asyncio.CancelledError):
@@ -126,12 +104,12 @@ class LiveSession:
 AWAY = "the daemon is not running; your next message starts it"
 
 
-async def _watch(stream: ThreadedEventStream, sink: Sink) -> None:
-    """Tell the sink when the daemon stops and returns, and who else has the session open."""
+async def _watch(stream: ThreadedEventStream, chat: "Chat") -> None:
+    """Tell the chat when the daemon stops and returns, and who else has the session open."""
     is_away: bool | None = None  # unknown, so that the first look replaces an earlier note
     while True:
         await asyncio.sleep(RETRY_S)
-        sink.beside(stream.others)
+        chat.beside(stream.others)
         was_away, is_away = is_away, not stream.connected
         if was_away != is_away:
-            sink.away(AWAY if is_away else "")
+            chat.away(AWAY if is_away else "")

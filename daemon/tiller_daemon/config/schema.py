@@ -278,7 +278,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     approve: Approve = "ask"
     """New sessions' default for approving calls."""
     follow_ups: FollowUps = "one_at_a_time"
-    """New sessions' default for how many queued inputs the next turn takes."""
+    """New sessions' default for how many queued inputs a turn takes at once."""
     max_steps: Steps = DEFAULT_MAX_STEPS
     """New sessions' default for the most model requests per turn."""
     turn_budget: Budget = Budget()

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 import trio
 from msgspec import Struct
 
-from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import ToolFailure
 
 
 class ServerUnavailable(Exception):
@@ -42,32 +42,6 @@ class ListedPrompt(Struct, frozen=True):
     name: str
     description: str
     parameters: tuple[PromptParameter, ...]
-
-
-class McpConnection(Protocol):
-    """A connection to a server, for any number of calls at the same time."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the server has gone, even if the reason is not known yet."""
-        ...
-
-    async def call(
-        self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
-    ) -> ToolResult:
-        """Make a call. Raises `ToolFailure`, or `CallNotSent` if a new connection may succeed.
-
-        When cancelled, it returns at once; the server is notified in the background.
-        """
-        ...
-
-    async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
-        """Return the text of a prompt. Raises the same errors as `call`."""
-        ...
-
-    async def resource(self, uri: str) -> ToolResult:
-        """Return the content of a resource. Raises the same errors as `call`."""
-        ...
 
 
 class McpTransport(Protocol):

@@ -87,9 +87,10 @@ async def run_client(owner: ManagedServer) -> None:
 
 
 class McpClient:
-    """A connection over `streams`; see `McpConnection`. `serve` owns the connection's tasks.
+    """A connection over `streams`, for any number of calls at the same time.
 
-    `initialized` is true once the server has answered the handshake.
+    `serve` owns the connection's tasks. `initialized` is true once the server has answered the
+    handshake.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class McpClient:
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection has ended; see `McpConnection`."""
+        """Whether the connection has ended, even if the reason is not known yet."""
         return self._transport.ended.is_set() or self._transport.session_expired
 
     async def serve(self) -> None:
@@ -136,7 +137,10 @@ class McpClient:
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; see `McpConnection`."""
+        """Make a call. Raises `ToolFailure`, or `CallNotSent` if a new connection may succeed.
+
+        When cancelled, it returns at once; the server is notified in the background.
+        """
         call = McpCall(self._owner.name, tool, arguments, environment)
         named = f"{self._owner.name}/{tool}"
         if self._nursery is None or self.is_over:
@@ -173,13 +177,13 @@ class McpClient:
         return await make_result(answer, environment)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
-        """Return the text of a prompt; see `McpConnection`."""
+        """Return the text of a prompt. Raises the same errors as `call`."""
         request = partial(self._client.get_prompt, name, arguments)
         answer = await self._ask(f"the prompt {name}", request)
         return await make_content([message.content for message in answer.messages])
 
     async def resource(self, uri: str) -> ToolResult:
-        """Return the content of a resource; see `McpConnection`."""
+        """Return the content of a resource. Raises the same errors as `call`."""
         answer = await self._ask(uri, partial(self._client.read_resource, uri))
         return await make_content([types.EmbeddedResource(resource=one) for one in answer.contents])
 

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -13,31 +13,13 @@ from tiller_daemon.mcp.login_store import StoredLogin
 from tiller_protocol.answers import McpLoginResult
 from tiller_protocol.ops import McpLogin
 
+if TYPE_CHECKING:
+    from tiller_daemon.mcp.oauth import LoginAttempt
+
 ADDRESS_S_MAX: Final = 25.0
 """How long a server may take to say where to log in. Frontends give up after 30 s."""
 
 OAUTH_MODULE: Final = "tiller_daemon.mcp.oauth"
-
-
-class Attempt(Protocol):
-    """A login in progress; see `oauth.LoginAttempt`."""
-
-    address: str
-    problem: str
-    is_over: bool
-    ready: trio.Event
-
-    async def run(self) -> None:
-        """Log in."""
-        ...
-
-    def cancel(self) -> None:
-        """Give up the login."""
-        ...
-
-    def paste(self, text: str) -> bool:
-        """Accept the text that the user pasted; return whether it belongs to this login."""
-        ...
 
 
 class Logins:
@@ -48,7 +30,7 @@ class Logins:
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, LoginAttempt] = {}
 
     async def handle(
         self,
@@ -103,7 +85,7 @@ class Logins:
         # The import takes a second: in this thread it would block the whole daemon.
         oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
         secret = environment.client_secret(settings.oauth) if settings.oauth else None
-        attempt: Attempt = oauth.LoginAttempt(name, settings, environment.logins, secret)
+        attempt: LoginAttempt = oauth.LoginAttempt(name, settings, environment.logins, secret)
         self._attempts[name] = attempt
         nursery.start_soon(self._run, name, attempt)
         with trio.move_on_after(ADDRESS_S_MAX):
@@ -114,7 +96,7 @@ class Logins:
             raise RejectionError("unavailable", message)
         return self._state(name)
 
-    async def _run(self, name: str, attempt: Attempt) -> None:
+    async def _run(self, name: str, attempt: "LoginAttempt") -> None:
         await attempt.run()
         if not attempt.problem:
             self._changed(name)

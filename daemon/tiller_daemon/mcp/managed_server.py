@@ -5,7 +5,7 @@ The connection itself is in `client`, which is imported when the first server st
 
 import importlib
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
@@ -16,13 +16,15 @@ from tiller_daemon.mcp.base import (
     CallNotSent,
     ListedPrompt,
     ListedTool,
-    McpConnection,
     ServerUnavailable,
 )
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.prompts import read_arguments, unknown_prompt
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
+
+if TYPE_CHECKING:
+    from tiller_daemon.mcp.client import McpClient
 
 log = structlog.get_logger()
 
@@ -52,7 +54,7 @@ class ManagedServer:
         self.start_attempted = False
         self.nursery: trio.Nursery | None = None
         self._removed_because = ""
-        self._connection: McpConnection | None = None
+        self._connection: McpClient | None = None
         self._start_finished = trio.Event()
         self._connection_over = trio.Event()
         self._start_scope = trio.CancelScope()
@@ -118,7 +120,7 @@ class ManagedServer:
 
     def connected(
         self,
-        connection: McpConnection,
+        connection: "McpClient",
         tools: tuple[ListedTool, ...],
         prompts: tuple[ListedPrompt, ...],
     ) -> None:
@@ -137,7 +139,7 @@ class ManagedServer:
         self.tools, self.prompts = tools, prompts
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
-    async def _ensure_connected(self) -> McpConnection:
+    async def _ensure_connected(self) -> "McpClient":
         # Wait until the old program has ended: two running at once could disturb each other.
         while self._connection and self._connection.is_over:
             await self._connection_over.wait()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from marshal import dumps
 from typing import Final
@@ -209,9 +209,12 @@ class ForkServer:
         try:
             self.begin()  # If the fork server has died, so have its reapers.
             while self._idle:
-                with suppress(BrokenPipeError):  # This reaper was killed.
-                    return self._start_in(self._idle.pop(), request, passed)
-            return self._start_in(self._new_reaper(), request, passed)
+                if program := self._start_in(self._idle.pop(), request, passed):
+                    return program
+            if program := self._start_in(self._new_reaper(), request, passed):
+                return program
+            # The fork server could not fork a reaper.
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         finally:
             os.close(opened)
 
@@ -221,7 +224,7 @@ class ForkServer:
         with theirs:
             try:
                 socket.send_fds(self.begin(), [b"!"], [theirs.fileno()])
-            except BrokenPipeError:
+            except ConnectionError:
                 # The fork server was killed; start it again.
                 self.close()
                 socket.send_fds(self.begin(), [b"!"], [theirs.fileno()])
@@ -229,18 +232,17 @@ class ForkServer:
 
     def _start_in(
         self, control: socket.socket, request: bytes, passed: Sequence[int]
-    ) -> RunningProgram:
-        """Have a reaper start a program; close the reaper's socket if that fails."""
+    ) -> RunningProgram | None:
+        """Have a reaper start a program; close the reaper's socket if that fails.
+
+        If the reaper ends before it accepts the request, it starts nothing; the result is None.
+        """
         try:
             control.settimeout(START_S)
-            sent = socket.send_fds(control, [request], passed)
-            # After the last byte, a short program may end and its reaper with it. Then even sending
-            # no bytes would fail, although the program has run.
-            if sent < len(request):
-                control.sendall(request[sent:])
-            accepted = control.recv(reaper.ACCEPTED.size)
+            accepted = _request_start(control, request, passed)
             if not accepted:
-                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                control.close()
+                return None
             (reaper_pid,) = reaper.ACCEPTED.unpack(accepted)
             # If the program has killed its reaper by now, `RunningProgram` finds that out.
             started = control.recv(reaper.STARTED.size)
@@ -285,6 +287,19 @@ _unmarked: Final = ForkServer()
 
 atexit.register(_unmarked.close)
 _current: Final = ContextVar("fork_server", default=_unmarked)
+
+
+def _request_start(control: socket.socket, request: bytes, passed: Sequence[int]) -> bytes:
+    """Send a request to a reaper; return its `ACCEPTED`, or nothing if it ended before that."""
+    try:
+        sent = socket.send_fds(control, [request], passed)
+        # After the last byte, a short program may end and its reaper with it. Then even sending no
+        # bytes would fail, although the program has run.
+        if sent < len(request):
+            control.sendall(request[sent:])
+        return control.recv(reaper.ACCEPTED.size)
+    except ConnectionError:
+        return b""
 
 
 def _encode_request(

@@ -1,4 +1,4 @@
-"""The table of this machine's processes: one interface with two implementations.
+"""The table of this machine's processes: two classes with the same methods.
 
 On Linux it reads `/proc`; on other systems it runs `ps`. `process_tree` uses the table.
 """
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 PS_TIMEOUT_S: Final = 5.0
 """How long `ps` may take, so that the daemon does not hang if `ps` does; it takes some 20 ms."""
@@ -35,34 +35,6 @@ class ProcessEntry(NamedTuple):
     """The start time in the system's unit, which distinguishes processes with the same pid."""
     dead: bool
     """Whether the process has exited but was not reaped yet."""
-
-
-class ProcessTable(Protocol):
-    """The table of this machine's processes."""
-
-    def entries(self) -> dict[int, ProcessEntry]:
-        """Return all processes by pid, including dead ones that were not reaped yet."""
-        ...
-
-    def entry(self, pid: int) -> ProcessEntry | None:
-        """Return the process with this pid, if there is one."""
-        ...
-
-    def descendants(self, pid: int) -> dict[int, ProcessEntry]:
-        """Return all descendants of a process, by pid, as far as one reading shows them."""
-        ...
-
-    def variables(self, pid: int) -> bytes:
-        """Return the text with the initial environment of `pid`; empty if unknown."""
-        ...
-
-    def marked(self, mark: bytes) -> set[int]:
-        """Return the pids whose initial environment contained `mark` (`NAME=value`)."""
-        ...
-
-    def named(self, mark: bytes) -> set[int]:
-        """Return the pids whose command line ends in `mark`."""
-        ...
 
 
 class ProcTable:
@@ -149,7 +121,7 @@ class PsTable:
         return {int(line.split(maxsplit=1)[0]) for line in lines if line.endswith(b" %b" % mark)}
 
 
-def choose_table() -> ProcessTable:
+def choose_table() -> ProcTable | PsTable:
     """Return the table that works on this machine."""
     return ProcTable() if _read("/proc/self/stat") else PsTable()
 

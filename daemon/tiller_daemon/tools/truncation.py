@@ -49,7 +49,8 @@ def _note(lines: int, size_bytes: int, where: str) -> str:
 
 
 def _beginning(text: str, lines: int, size_bytes: int) -> str:
-    by_lines = text[: _after_line(text, lines)]
+    parts = text.split("\n", lines)
+    by_lines = text if len(parts) <= lines else text[: len(text) - len(parts[-1])]
     if len(by_lines) * CHARACTER_BYTES_MAX <= size_bytes:
         return by_lines
     # The cut may split a character; its bytes are dropped.
@@ -57,27 +58,8 @@ def _beginning(text: str, lines: int, size_bytes: int) -> str:
 
 
 def _end(text: str, lines: int, size_bytes: int) -> str:
-    by_lines = text[_before_line(text, lines) :]
+    parts = text.rsplit("\n", lines)
+    by_lines = text if len(parts) <= lines else text[len(parts[0]) + 1 :]
     if len(by_lines) * CHARACTER_BYTES_MAX <= size_bytes:
         return by_lines
     return by_lines.encode()[-size_bytes:].decode(errors="ignore")
-
-
-def _after_line(text: str, lines: int) -> int:
-    """Return the position after line number `lines`, or the end."""
-    place = 0
-    for _ in range(lines):
-        place = text.find("\n", place) + 1
-        if not place:
-            return len(text)
-    return place
-
-
-def _before_line(text: str, lines: int) -> int:
-    """Return the position after the line end that is number `lines` from the end; or 0."""
-    place = len(text)
-    for _ in range(lines):
-        place = text.rfind("\n", 0, place)
-        if place < 0:
-            return 0
-    return place + 1
