@@ -1,12 +1,32 @@
-"""Decodes the stream of a response, as far as all dialects do it in the same way. Pure."""
+"""Turns the bytes of a response into events, as far as all dialects do it in the same way.
+
+Only `stream_events` does I/O.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
-from tiller_daemon.models.base import ModelError, ModelEvent
-from tiller_daemon.models.dialects.delta_buffer import DeltaBuffer
+import trio
+
+from tiller_daemon.models.base import (
+    ModelError,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from tiller_daemon.models.dialects.surrogates import SurrogateMender
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
+
+TRAILING_FRAMES_S = 5.0
+"""How long to wait for usage and the end of the stream once a response is whole. Servers send both
+at once, if at all; a server that sends neither may keep the connection open."""
+
+TEXT = -1
+THINKING = -2
+"""Kinds of pieces. Any other kind is the number of a call, to whose arguments the piece belongs."""
 
 
 class StreamDecoder(ABC):
@@ -60,3 +80,83 @@ class StreamDecoder(ABC):
 
     def _broken_stream(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
+
+
+class DeltaBuffer:
+    """Collects events until they are drained; joins consecutive pieces of the same text into one.
+
+    A chunk of a fast stream contains many pieces, and the turn spends more time on an event than
+    the decoder spends on a piece.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[ModelEvent] = []
+        self._run: list[str] = []
+        self._run_kind = TEXT
+
+    def drain(self) -> list[ModelEvent]:
+        """Return and remove the events collected so far."""
+        self._end_run()
+        events, self._events = self._events, []
+        return events
+
+    def add_event(self, event: ModelEvent) -> None:
+        """Append an event unchanged."""
+        self._end_run()
+        self._events.append(event)
+
+    def add_text(self, kind: int, piece: str) -> None:
+        """Append a piece of text, which must not be empty."""
+        if self._run_kind != kind:
+            self._end_run()
+            self._run_kind = kind
+        self._run.append(piece)
+
+    def _end_run(self) -> None:
+        if not self._run:
+            return
+        text, self._run = "".join(self._run), []
+        if self._run_kind == TEXT:
+            self._events.append(TextDelta(text))
+        elif self._run_kind == THINKING:
+            self._events.append(ReasoningDelta(text))
+        else:
+            self._events.append(ToolCallDelta(self._run_kind, text))
+
+
+async def stream_events(
+    response: AbstractAsyncContextManager[AsyncIterator[bytes]], decoder: StreamDecoder
+) -> AsyncGenerator[ModelEvent]:
+    """Yield the events that `decoder` finds in the chunks of a response; see `ModelClient.stream`.
+
+    Raises `ModelError` if the response is partial.
+    """
+    try:
+        async with response as chunks:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    yield event
+                if decoder.whole:
+                    break
+            if decoder.whole and not decoder.finished:
+                for event in await _trailing_events(chunks, decoder):
+                    yield event
+    except ModelError:
+        # If the response is complete, a connection that breaks now does no harm.
+        if not decoder.whole:
+            raise
+    for event in decoder.end():
+        yield event
+
+
+async def _trailing_events(
+    chunks: AsyncIterator[bytes], decoder: StreamDecoder
+) -> list[ModelEvent]:
+    """Return the events after the response is whole, within `TRAILING_FRAMES_S`."""
+    events: list[ModelEvent] = []
+    with trio.move_on_after(TRAILING_FRAMES_S):
+        async for chunk in chunks:
+            events += decoder.feed(chunk)
+            if decoder.finished:
+                break
+    return events

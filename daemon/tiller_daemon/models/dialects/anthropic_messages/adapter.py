@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from tiller_daemon.models.base import ModelEvent, ModelRequest
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
-from tiller_daemon.models.dialects.event_stream import stream_events
+from tiller_daemon.models.dialects.stream_decoder import stream_events
 from tiller_daemon.models.http.client import HttpClient
 
 PATH = "/messages"

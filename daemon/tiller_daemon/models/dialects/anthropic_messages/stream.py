@@ -39,8 +39,7 @@ from tiller_daemon.models.dialects.anthropic_messages.server_tools import (
     sendable_citation,
     started_call,
 )
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING
-from tiller_daemon.models.dialects.stream_decoder import StreamDecoder
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, StreamDecoder
 from tiller_daemon.models.dialects.surrogates import repair_json
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_protocol.events import FinishReason

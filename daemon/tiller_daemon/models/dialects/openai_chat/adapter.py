@@ -6,9 +6,9 @@
 from collections.abc import AsyncGenerator
 
 from tiller_daemon.models.base import ModelEvent, ModelRequest
-from tiller_daemon.models.dialects.event_stream import stream_events
 from tiller_daemon.models.dialects.openai_chat.request import build_body
 from tiller_daemon.models.dialects.openai_chat.stream import ChatDecoder
+from tiller_daemon.models.dialects.stream_decoder import stream_events
 from tiller_daemon.models.http.client import HttpClient
 
 PATH = "/chat/completions"

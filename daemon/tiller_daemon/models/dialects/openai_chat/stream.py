@@ -21,7 +21,6 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.decoding import DECODING_FAILS
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING
 from tiller_daemon.models.dialects.openai_chat.calls import Call, Calls, arguments_of
 from tiller_daemon.models.dialects.openai_chat.frames import (
     FAILED_REASONS,
@@ -43,7 +42,7 @@ from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     origin_of,
     seal_fields,
 )
-from tiller_daemon.models.dialects.stream_decoder import StreamDecoder
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, StreamDecoder
 from tiller_daemon.models.dialects.surrogates import repair_json
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_protocol.events import FinishReason

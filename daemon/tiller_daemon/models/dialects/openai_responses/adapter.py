@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
-from tiller_daemon.models.dialects.event_stream import stream_events
 from tiller_daemon.models.dialects.openai_responses.request import build_body
 from tiller_daemon.models.dialects.openai_responses.stream import ResponsesDecoder
+from tiller_daemon.models.dialects.stream_decoder import stream_events
 from tiller_daemon.models.http.client import HttpClient
 
 PATH = "/responses"

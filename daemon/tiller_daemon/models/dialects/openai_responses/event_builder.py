@@ -15,9 +15,9 @@ from tiller_daemon.models.base import (
     ToolCallDone,
     ToolCallStarted,
 )
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, DeltaBuffer
 
 _NOTHING = -3
 """The value of the turn's current item if there is none or if it is a hosted call. Otherwise the
