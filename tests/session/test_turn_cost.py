@@ -34,7 +34,7 @@ SHORT, LONG = 5, 150
 SPREAD = 5
 """How many function calls two turns of the same kind may differ by."""
 
-COUNTED = ("/models/dialects/", "/models/history_cache", "/turn/history", "/turn/tokens")
+COUNTED = ("/models/dialects/", "/models/history_", "/turn/history", "/turn/tokens")
 
 DIALECTS: dict[str, Callable[[ModelRequest], object]] = {
     "chat": chat.build_body,

@@ -5,11 +5,12 @@ encode the whole history again.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
+from tiller_daemon.models.history_builder import HistoryBuilder
 from tiller_protocol.items import Item
 
 BUILDERS_MAX: Final = 2
@@ -19,14 +20,6 @@ model or the system prompt has changed."""
 CHANGING_MAX: Final = 8
 """How many messages at the end of a request are compared one by one. Only the last message or two
 change."""
-
-
-class HistoryBuilder(Protocol):
-    """Converts a history to a provider's format, item by item."""
-
-    def add(self, item: Item) -> None:
-        """Append the next item."""
-        ...
 
 
 B = TypeVar("B", bound=HistoryBuilder)

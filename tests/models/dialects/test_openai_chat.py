@@ -21,7 +21,8 @@ from support.narrowing import of_kind
 from support.providers import open_http
 from tiller_daemon.config import Provider, Retry, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
-from tiller_daemon.models.dialects.openai_chat.adapter import TRAILING_FRAMES_S, OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.dialects.stream_decoder import TRAILING_FRAMES_S
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.turn.retry import RetriedModel, RetryWait
 from tiller_protocol.ids import ItemId

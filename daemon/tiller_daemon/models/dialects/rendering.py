@@ -1,4 +1,4 @@
-"""Renders items as the text, names and ids of a request. Pure, and the same for every dialect."""
+"""Renders calls as the text, names and ids of a request. Pure, and the same for every dialect."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from tiller_daemon.models.decoding import DECODING_FAILS
-from tiller_protocol.items import Compaction, Notice, ToolCall, UserMessage
+from tiller_protocol.items import ToolCall
 
 NO_RESULT = "This call has no result: it did not run to its end."
 NO_OUTPUT = "(no output)"
@@ -23,24 +23,6 @@ NAMES_CACHED_MAX = 256
 
 # Created only once, because every call in the history uses this decoder.
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-def user_text(item: UserMessage) -> str:
-    """Return the text of a user message, and the names of its files."""
-    if not item.files:
-        return item.text
-    names = "\n".join(f"- {name}" for name in item.files)
-    return f"{item.text}\n\nFiles to look at:\n{names}"
-
-
-def notice_text(item: Notice) -> str:
-    """Return a notice from the daemon as text for a user message."""
-    return f'<notice code="{item.code}">\n{item.text}\n</notice>'
-
-
-def summary_text(item: Compaction) -> str:
-    """Return the summary of the compacted history as text for a user message."""
-    return f"<summary>\n{item.summary}\n</summary>"
 
 
 def result_text(call: ToolCall) -> str:

@@ -4,9 +4,8 @@ Only calls record to which response they belong. Text and thinking belong to the
 next call. So items after the last call of a response belong to the next response.
 """
 
-from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
-
-ModelItem = AssistantMessage | Reasoning | ToolCall
+from tiller_daemon.models.history_builder import ModelItem
+from tiller_protocol.items import ToolCall
 
 
 class ResponseSplitter:

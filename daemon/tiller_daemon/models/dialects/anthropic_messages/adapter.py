@@ -5,9 +5,10 @@
 
 from collections.abc import AsyncGenerator
 
-from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
+from tiller_daemon.models.base import ModelEvent, ModelRequest
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
+from tiller_daemon.models.dialects.stream_decoder import stream_events
 from tiller_daemon.models.http.client import HttpClient
 
 PATH = "/messages"
@@ -30,22 +31,9 @@ class AnthropicMessages:
         has_version = http.endpoint.base_url.rstrip("/").endswith(VERSION_PATH)
         self._path = PATH if has_version else VERSION_PATH + PATH
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; see `ModelClient.stream`."""
         built = build_body(request, self._http.endpoint.base_url)
         decoder = MessagesDecoder(self._http.endpoint, request.model, request.ordinal, built.prefix)
-        try:
-            async with self._http.stream(
-                self._path, built.body, model=request.model, headers=HEADERS
-            ) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event
-                    if decoder.finished:
-                        break
-        except ModelError:
-            # If the response is complete, a connection that breaks now does no harm.
-            if not decoder.finished:
-                raise
-        for event in decoder.end():
-            yield event
+        response = self._http.stream(self._path, built.body, model=request.model, headers=HEADERS)
+        return stream_events(response, decoder)

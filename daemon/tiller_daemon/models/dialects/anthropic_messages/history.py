@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from hashlib import sha256
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -31,28 +31,11 @@ from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
     unseal_blocks,
 )
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.rendering import (
-    NO_OUTPUT,
-    CallIds,
-    notice_text,
-    result_text,
-    summary_text,
-    usable_name,
-    user_text,
-)
-from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.dialects.rendering import NO_OUTPUT, CallIds, result_text, usable_name
+from tiller_daemon.models.dialects.response_splitter import ResponseSplitter
 from tiller_daemon.models.dialects.surrogates import repair_surrogates
-from tiller_protocol.items import (
-    AssistantMessage,
-    Compaction,
-    Image,
-    Item,
-    Notice,
-    Patch,
-    Reasoning,
-    ToolCall,
-    UserMessage,
-)
+from tiller_daemon.models.history_builder import HistoryBuilder, ModelItem
+from tiller_protocol.items import AssistantMessage, Image, Reasoning, ToolCall
 
 CONTINUE_PROMPT = "Go on."
 """The user message that is added where the API requires a user message but the history has none."""
@@ -102,7 +85,7 @@ class EncodedMessage:
         return self._whole
 
 
-class MessageHistory:
+class MessageHistory(HistoryBuilder):
     """Builds messages item by item.
 
     `fixed` is the content before the messages: tools and system prompt. Thinking is included only
@@ -122,26 +105,6 @@ class MessageHistory:
         """The digest before the last response, if the API has paused in that response."""
         self.messages: list[EncodedMessage] = []
 
-    def add(self, item: Item) -> None:
-        """Append the next item of the history."""
-        match item:
-            case UserMessage():
-                self._add_user_blocks(_text(user_text(item)) + _images(item.images))
-            case Notice():
-                self._add_user_blocks(_text(notice_text(item)))
-            case Compaction():
-                self._add_user_blocks(_text(summary_text(item)))
-            case AssistantMessage() | Reasoning():
-                if item.state != "discarded":
-                    self._add_response(self._responses.add(item))
-            case ToolCall():
-                if not item.discarded:
-                    self._add_response(self._responses.add(item))
-            case Patch():
-                pass
-            case _:
-                assert_never(item)
-
     def finish(self) -> "MessageHistory":
         """Return a copy that ends with a user message. More items can be added to the original.
 
@@ -154,7 +117,7 @@ class MessageHistory:
         snapshot._responses = self._responses.copy()
         snapshot.messages = self.messages.copy()
         snapshot._is_last = True
-        snapshot._add_user_blocks([])
+        snapshot._end_turn()
         if snapshot._last_role != "user" and snapshot._paused_at is None:
             snapshot._append("user", _text(CONTINUE_PROMPT))
         return snapshot
@@ -166,10 +129,17 @@ class MessageHistory:
             return self._paused_at
         return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
-    def _add_user_blocks(self, blocks: list[Block]) -> None:
+    def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
+        self._end_turn()
+        self._append("user", _text(text) + _images(images))
+
+    def _add_model_item(self, item: ModelItem) -> None:
+        self._add_response(self._responses.add(item))
+
+    def _end_turn(self) -> None:
+        """Append the remaining responses, each with the results of its calls."""
         for response in self._responses.end():
             self._add_response(response)
-        self._append("user", blocks)
 
     def _add_response(self, response: list[ModelItem]) -> None:
         """Append a response and the results of its calls."""

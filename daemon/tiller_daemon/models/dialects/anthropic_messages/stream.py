@@ -14,8 +14,6 @@ from tiller_daemon.models.base import (
     Cited,
     Finished,
     HostedCall,
-    ModelError,
-    ModelEvent,
     ReasoningDelta,
     ToolCallDone,
     ToolCallStarted,
@@ -41,10 +39,9 @@ from tiller_daemon.models.dialects.anthropic_messages.server_tools import (
     sendable_citation,
     started_call,
 )
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
-from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_json
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, StreamDecoder
+from tiller_daemon.models.dialects.surrogates import repair_json
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
-from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
 
@@ -80,21 +77,18 @@ class _OpenBlock:
         return "".join(self.pieces)
 
 
-class MessagesDecoder:
-    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
+class MessagesDecoder(StreamDecoder):
+    """Decodes one response.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
-    `ordinal`, the number of the request in its session. `prefix` is the digest of the request.
+    A call without an id gets an id made from `ordinal`, the number of the request in its session.
+    `prefix` is the digest of the request.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, ordinal: int, prefix: str) -> None:
-        self._endpoint = endpoint
+        super().__init__(endpoint)
         self._origin = origin_of(endpoint.base_url, model)
         self._ordinal = ordinal
         self._prefix = prefix
-        self._splitter = EventSplitter()
-        self._surrogates = SurrogateMender()
-        self._deltas = DeltaBuffer()
         self._blocks: dict[int, _OpenBlock] = {}
         self._opaque_blocks: list[Block] = []
         self._texts: list[tuple[int, list[Any]]] = []
@@ -104,32 +98,12 @@ class MessagesDecoder:
         self._call_ids: list[str] = []
         self._usage = UsageFrame()
         self._reason: FinishReason = "unknown"
-        self.finished = False
-        """Whether `Finished` was returned. Later data from the server is ignored."""
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error event."""
-        try:
-            frames = self._splitter.feed(chunk)
-        except EventTooLong as error:
-            raise self._broken_stream(f"sent {error}") from None
-        return self._decode_frames(frames)
-
-    def end(self) -> list[ModelEvent]:
-        """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
-        events = [] if self.finished else self._decode_frames(self._splitter.end())
-        if not self.finished:
-            raise self._broken_stream("ended the stream before the response was complete")
-        return events
-
-    def _decode_frames(self, frames: list[bytes]) -> list[ModelEvent]:
+    def _handle_frames(self, frames: list[bytes]) -> None:
         for data in frames:
-            if not self.finished:
-                try:
-                    self._handle_frame(data)
-                except RecursionError:
-                    raise self._broken_stream("sent a frame that is nested too deeply") from None
-        return self._deltas.drain()
+            if self.finished:
+                return
+            self._handle_frame(data)
 
     def _handle_frame(self, data: bytes) -> None:
         try:
@@ -161,8 +135,7 @@ class MessagesDecoder:
         try:
             frame = msgspec.convert(json.loads(data), Frame)
         except DECODING_FAILS:
-            shown = self._endpoint.quote(data.decode(errors="replace"))
-            raise self._broken_stream(f"sent an invalid frame: {shown}") from None
+            raise self._invalid_frame(data) from None
         frame.content_block = repair_json(frame.content_block)
         if frame.delta is not None:
             frame.delta.citation = repair_json(frame.delta.citation)
@@ -318,9 +291,6 @@ class MessagesDecoder:
             self._deltas.add_event(UsageReported(_usage_of(self._usage)))
         self._deltas.add_event(Finished(self._reason))
         self.finished = True
-
-    def _broken_stream(self, what: str) -> ModelError:
-        return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 
 def _is_object(text: str) -> bool:

@@ -10,7 +10,7 @@ import base64
 import re
 from collections.abc import Iterator
 from copy import copy
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -25,26 +25,14 @@ from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
 from tiller_daemon.models.dialects.rendering import (
     DOCUMENT_NAME,
     CallIds,
-    notice_text,
     result_text,
-    summary_text,
     usable_arguments,
     usable_name,
-    user_text,
 )
-from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.dialects.response_splitter import ResponseSplitter
+from tiller_daemon.models.history_builder import HistoryBuilder, ModelItem
 from tiller_daemon.models.history_cache import HistoryCache
-from tiller_protocol.items import (
-    AssistantMessage,
-    Compaction,
-    Image,
-    Item,
-    Notice,
-    Patch,
-    Reasoning,
-    ToolCall,
-    UserMessage,
-)
+from tiller_protocol.items import AssistantMessage, Image, Reasoning, ToolCall
 
 fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
 fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
@@ -125,7 +113,7 @@ def build_messages(
     return cache.builder(key, request.items, create).finish()
 
 
-class _MessageHistory:
+class _MessageHistory(HistoryBuilder):
     """Builds messages item by item.
 
     Messages are replaced, never changed, because earlier requests may share them. A response is
@@ -142,28 +130,6 @@ class _MessageHistory:
         self._responses = ResponseSplitter()
         self._fields_by_call: dict[str, tuple[tuple[OpaqueFields, str], ...]] = {}
 
-    def add(self, item: Item) -> None:
-        """Append the next item of the history."""
-        match item:
-            case UserMessage():
-                self._add_user_text(user_text(item), item.images)
-            case Notice():
-                self._add_user_text(notice_text(item))
-            case Compaction():
-                self._add_user_text(summary_text(item))
-            case AssistantMessage():
-                if item.state != "discarded" and item.text:
-                    self._add_response(self._responses.add(item))
-            case Reasoning():
-                self._add_thinking(item)
-            case ToolCall():
-                if not item.discarded:
-                    self._add_response(self._responses.add(item))
-            case Patch():
-                pass
-            case _:
-                assert_never(item)
-
     def finish(self) -> list[Message]:
         """Return all messages. More items can be added afterwards."""
         snapshot = copy(self)
@@ -174,7 +140,7 @@ class _MessageHistory:
         snapshot._end_turn()
         return snapshot._messages
 
-    def _add_user_text(self, text: str, images: tuple[Image, ...] = ()) -> None:
+    def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_turn()
         parts: list[Message] = [{"type": "text", "text": text}] if text else []
         self._add_user_parts(parts + [_image_part(image) for image in images])
@@ -188,9 +154,15 @@ class _MessageHistory:
         if parts:
             self._messages.append(_user_message(parts))
 
+    def _add_model_item(self, item: ModelItem) -> None:
+        if isinstance(item, Reasoning):
+            self._add_thinking(item)
+        elif isinstance(item, ToolCall) or item.text:
+            self._add_response(self._responses.add(item))
+
     def _add_thinking(self, item: Reasoning) -> None:
         """Add thinking to send back. Thinking after a call belongs to the message of that call."""
-        opaque = None if item.state == "discarded" else unseal_fields(item, self._origin)
+        opaque = unseal_fields(item, self._origin)
         if opaque and opaque.after:
             self._fields_by_call[opaque.after] = (
                 *self._fields_by_call.get(opaque.after, ()),

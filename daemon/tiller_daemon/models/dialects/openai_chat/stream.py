@@ -21,7 +21,6 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.decoding import DECODING_FAILS
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.openai_chat.calls import Call, Calls, arguments_of
 from tiller_daemon.models.dialects.openai_chat.frames import (
     FAILED_REASONS,
@@ -43,79 +42,58 @@ from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     origin_of,
     seal_fields,
 )
-from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_json
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, StreamDecoder
+from tiller_daemon.models.dialects.surrogates import repair_json
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
-from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
 
 
-class ChatDecoder:
-    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
+class ChatDecoder(StreamDecoder):
+    """Decodes one response.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
-    `ordinal`, the number of the request in its session.
+    A call without an id gets an id made from `ordinal`, the number of the request in its session.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, ordinal: int) -> None:
-        self._endpoint = endpoint
+        super().__init__(endpoint)
         self._origin = origin_of(endpoint.base_url, model)
         self._ordinal = ordinal
-        self._splitter = EventSplitter()
-        self._deltas = DeltaBuffer()
         self._calls = Calls()
         self._call_ids: list[str] = []
-        self._surrogates = SurrogateMender()
         self._thinking_field = ""
         self._details: list[Detail] = []
         self._extra: Any = None
         self._is_in_text = False
         self._usage: Usage | None = None
         self._reason: FinishReason | None = None
-        self._is_done = False
-        self.finished = False
-        """Whether `Finished` was returned. Later data from the server is ignored."""
 
     @property
     def whole(self) -> bool:
         """Whether the response is complete, although usage may still follow."""
-        return self._is_done or self._reason is not None
-
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error object."""
-        try:
-            frames = self._splitter.feed(chunk)
-        except EventTooLong as error:
-            raise self._broken_stream(f"sent {error}") from None
-        self._handle_frames(frames)
-        return self._deltas.drain()
+        return self.finished or self._reason is not None
 
     def end(self) -> list[ModelEvent]:
         """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
         try:
-            self._handle_frames(self._splitter.end())
+            self._decode(self._splitter.end())
         except ModelError:
             # Frames after the finish reason are dispensable.
             if not self.whole:
                 raise
-        if not self.whole:
-            raise self._broken_stream("ended the stream before the response was complete")
-        self._finish()
-        return self._deltas.drain()
+        if self.whole:
+            self._finish()
+        return super().end()
 
     def _handle_frames(self, frames: list[bytes]) -> None:
         for data in frames:
-            if self._is_done:
-                break
+            if self.finished:
+                return
             # The cheap test comes first, because this runs for every delta.
             if data.startswith(b"[") and data.strip() == b"[DONE]":
-                self._is_done = True
                 self._finish()
             else:
-                try:
-                    self._handle_frame(data)
-                except RecursionError:
-                    raise self._broken_stream("sent a frame that is nested too deeply") from None
+                self._handle_frame(data)
 
     def _handle_frame(self, data: bytes) -> None:
         try:
@@ -145,8 +123,7 @@ class ChatDecoder:
         try:
             frame = msgspec.convert(json.loads(data), Frame)
         except DECODING_FAILS:
-            shown = self._endpoint.quote(data.decode(errors="replace"))
-            raise self._broken_stream(f"sent an invalid frame: {shown}") from None
+            raise self._invalid_frame(data) from None
         for choice in frame.choices or ():
             if choice.delta is not None:
                 self._mend(choice.delta)
@@ -284,9 +261,6 @@ class ChatDecoder:
             self._deltas.add_event(UsageReported(self._usage))
         self._deltas.add_event(Finished(self._reason or "unknown"))
         self.finished = True
-
-    def _broken_stream(self, what: str) -> ModelError:
-        return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 
 def _is_cut_off(call: Call) -> bool:

@@ -5,10 +5,12 @@
 
 import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
 from tiller_daemon.models.dialects.openai_responses.request import build_body
 from tiller_daemon.models.dialects.openai_responses.stream import ResponsesDecoder
+from tiller_daemon.models.dialects.stream_decoder import stream_events
 from tiller_daemon.models.http.client import HttpClient
 
 PATH = "/responses"
@@ -42,29 +44,25 @@ class OpenAIResponses:
         A request that is refused because of its encrypted items is sent again without these items.
         They stay in the history, so every later request would be refused, too.
         """
-        # Such a refusal comes as an HTTP status, so no event has been yielded before it.
-        endpoint = self._http.endpoint
         opaque = request.model not in self._without_opaque
         while True:
-            body = build_body(request, endpoint.base_url, for_openai=self._is_openai, opaque=opaque)
-            decoder = ResponsesDecoder(
-                endpoint, request.model, request.ordinal, request.max_output_tokens
-            )
             try:
-                async with self._http.stream(PATH, body, model=request.model) as chunks:
-                    async for chunk in chunks:
-                        for event in decoder.feed(chunk):
-                            yield event
-                        if decoder.finished:
-                            break
+                async with aclosing(self._attempt(request, opaque=opaque)) as events:
+                    async for event in events:
+                        yield event
+                return
             except ModelError as error:
-                if opaque and error.status == 400 and _refuses_opaque(error.message):
-                    if _never_encrypts(error.message):
-                        self._without_opaque.add(request.model)
-                    opaque = False
-                    continue
-                if not decoder.finished:
+                # Such a refusal comes as an HTTP status, so no event has been yielded before it.
+                if not (opaque and error.status == 400 and _refuses_opaque(error.message)):
                     raise
-            break
-        for event in decoder.end():
-            yield event
+                if _never_encrypts(error.message):
+                    self._without_opaque.add(request.model)
+                opaque = False
+
+    def _attempt(self, request: ModelRequest, *, opaque: bool) -> AsyncGenerator[ModelEvent]:
+        endpoint = self._http.endpoint
+        body = build_body(request, endpoint.base_url, for_openai=self._is_openai, opaque=opaque)
+        decoder = ResponsesDecoder(
+            endpoint, request.model, request.ordinal, request.max_output_tokens
+        )
+        return stream_events(self._http.stream(PATH, body, model=request.model), decoder)

@@ -15,9 +15,9 @@ from tiller_daemon.models.base import (
     ToolCallDone,
     ToolCallStarted,
 )
-from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
+from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, DeltaBuffer
 
 _NOTHING = -3
 """The value of the turn's current item if there is none or if it is a hosted call. Otherwise the
@@ -25,20 +25,16 @@ value is `TEXT`, `THINKING` or the number of a call."""
 
 
 class EventBuilder:
-    """Collects the events of one response until they are drained."""
+    """Adds the events of one response to `deltas`."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, deltas: DeltaBuffer, origin: Origin) -> None:
+        self._deltas = deltas
         self._origin = origin
-        self._deltas = DeltaBuffer()
         self._item = _NOTHING
         self._message: object = None
         self._paragraph: object = None
         self._opaque_items: list[bytes] = []
         """The items to store in the current reasoning item."""
-
-    def drain(self) -> list[ModelEvent]:
-        """Return and remove the events collected so far."""
-        return self._deltas.drain()
 
     def add_event(self, event: ModelEvent) -> None:
         """Append an event unchanged."""

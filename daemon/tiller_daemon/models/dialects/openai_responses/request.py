@@ -10,7 +10,7 @@ Format: https://platform.openai.com/docs/api-reference/responses/create
 import base64
 import re
 from copy import copy
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,25 +22,13 @@ from tiller_daemon.models.dialects.openai_responses.schema import is_strict
 from tiller_daemon.models.dialects.rendering import (
     DOCUMENT_NAME,
     CallIds,
-    notice_text,
     result_text,
-    summary_text,
     usable_arguments,
     usable_name,
-    user_text,
 )
+from tiller_daemon.models.history_builder import HistoryBuilder, ModelItem
 from tiller_daemon.models.history_cache import HistoryCache
-from tiller_protocol.items import (
-    AssistantMessage,
-    Compaction,
-    Image,
-    Item,
-    Notice,
-    Patch,
-    Reasoning,
-    ToolCall,
-    UserMessage,
-)
+from tiller_protocol.items import AssistantMessage, Image, Reasoning, ToolCall
 
 API = "openai_responses"
 
@@ -157,7 +145,7 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
     return merged
 
 
-class _InputBuilder:
+class _InputBuilder(HistoryBuilder):
     """Builds the input item by item; the outputs of calls follow at the end of their response.
 
     Items of the input are replaced, never changed, because earlier requests may share them.
@@ -173,28 +161,6 @@ class _InputBuilder:
         self._ordinal = -1
         self._after_calls: list[AssistantMessage | Reasoning] = []
         """Items after a call. They precede the next call if that belongs to the same response."""
-
-    def add(self, item: Item) -> None:
-        """Append the next item of the history."""
-        match item:
-            case UserMessage():
-                self._add_user_message(user_text(item), item.images)
-            case Notice():
-                self._add_user_message(notice_text(item))
-            case Compaction():
-                self._add_user_message(summary_text(item))
-            case AssistantMessage() | Reasoning():
-                if self._outputs:
-                    self._after_calls.append(item)
-                else:
-                    self._add_model_item(item)
-            case ToolCall():
-                if not item.discarded:
-                    self._add_call(item)
-            case Patch():
-                pass
-            case _:
-                assert_never(item)
 
     def finish(self) -> list[InputItem | Raw]:
         """Return all input items. More items of the history can be added afterwards."""
@@ -215,11 +181,19 @@ class _InputBuilder:
         elif parts:
             self._items.append({"type": "message", "role": "user", "content": parts})
 
-    def _add_model_item(self, item: AssistantMessage | Reasoning) -> None:
+    def _add_model_item(self, item: ModelItem) -> None:
+        if isinstance(item, ToolCall):
+            self._add_call(item)
+        elif self._outputs:
+            self._after_calls.append(item)
+        else:
+            self._write_item(item)
+
+    def _write_item(self, item: AssistantMessage | Reasoning) -> None:
         if isinstance(item, Reasoning):
             if item.state == "completed":
                 self._pending += self._unsealed(item.opaque)
-        elif item.text and item.state != "discarded":
+        elif item.text:
             phase = self._flush_pending()
             if (last := self._last_message("assistant")) and last.get("phase", "") == phase == "":
                 self._items[-1] = last | {"content": f"{last['content']}\n\n{item.text}"}
@@ -232,7 +206,7 @@ class _InputBuilder:
             self._end_response()
         later, self._after_calls = self._after_calls, []
         for item in later:
-            self._add_model_item(item)
+            self._write_item(item)
         self._flush_pending()
         self._ordinal = call.ordinal
         call_id = self._ids.use(call.call_id)
@@ -254,7 +228,7 @@ class _InputBuilder:
         self._outputs = []
         later, self._after_calls = self._after_calls, []
         for item in later:
-            self._add_model_item(item)
+            self._write_item(item)
 
     def _flush_pending(self) -> str:
         """Write the pending opaque items; return the phase of the message that follows.

@@ -8,7 +8,7 @@ Format: https://platform.openai.com/docs/api-reference/responses-streaming
 
 import msgspec
 
-from tiller_daemon.models.base import Finished, ModelError, ModelEvent, UsageReported
+from tiller_daemon.models.base import Finished, ModelError, UsageReported
 from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
@@ -31,9 +31,8 @@ from tiller_daemon.models.dialects.openai_responses.outputs import (
     StreamMismatch,
 )
 from tiller_daemon.models.dialects.openai_responses.request import API
-from tiller_daemon.models.dialects.surrogates import SurrogateMender
+from tiller_daemon.models.dialects.stream_decoder import StreamDecoder
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
-from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
 
@@ -44,50 +43,29 @@ _REASONS: dict[str | None, FinishReason] = {
 }
 
 
-class ResponsesDecoder:
-    """Decodes one response. Call `feed` with each chunk, and `end` when the connection ends.
+class ResponsesDecoder(StreamDecoder):
+    """Decodes one response.
 
-    Text that arrives in one chunk becomes one event. A call without an id gets an id made from
-    `ordinal`, the number of the request in its session. `output_tokens_max` is the limit in the
-    request, if there is one.
+    A call without an id gets an id made from `ordinal`, the number of the request in its session.
+    `output_tokens_max` is the limit in the request, if there is one.
     """
 
     def __init__(
         self, endpoint: Endpoint, model: str, ordinal: int, output_tokens_max: int | None = None
     ) -> None:
-        self._endpoint = endpoint
+        super().__init__(endpoint)
         self._output_tokens_max = output_tokens_max
-        self._splitter = EventSplitter()
-        self._surrogates = SurrogateMender()
-        self._events = EventBuilder(Origin(API, endpoint.base_url, model))
+        self._events = EventBuilder(self._deltas, Origin(API, endpoint.base_url, model))
         self._outputs = OutputAssembler(self._events, ordinal)
         self._run_place: tuple[object, ...] | None = None
         self._run_output = PartialOutput("")
         self._run_part = ARGUMENTS
         """The part to which the current run of deltas belongs, in the item `_run_output`."""
-        self.finished = False
-        """Whether `Finished` was returned. Later data from the server is ignored."""
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Decode the next bytes. Raises `ModelError` for an invalid frame or an error object."""
-        try:
-            frames = self._splitter.feed(chunk)
-        except EventTooLong as error:
-            raise self._broken_stream(f"sent {error}") from None
-        self._handle_frames(frames)
-        return self._events.drain()
-
-    def end(self) -> list[ModelEvent]:
-        """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
-        self._handle_frames(self._splitter.end())
-        if not self.finished:
-            raise self._broken_stream("ended the stream before the response was complete")
-        return self._events.drain()
-
-    def _handle_frames(self, chunk: list[bytes]) -> None:
-        """Handle the frames of a chunk. For speed, consecutive deltas of one text are joined."""
+    def _handle_frames(self, frames: list[bytes]) -> None:
+        # For speed, consecutive deltas of one text are joined.
         pieces: list[str] = []
-        for data in chunk:
+        for data in frames:
             if self.finished:
                 return
             try:
@@ -142,7 +120,7 @@ class ResponsesDecoder:
         except DECODING_FAILS:
             if data.strip() == b"[DONE]":
                 return Frame()
-            raise self._unknown_frame(data) from None
+            raise self._invalid_frame(data) from None
 
     def _handle(self, frame: Frame, data: bytes) -> None:
         try:
@@ -150,7 +128,7 @@ class ResponsesDecoder:
         except StreamMismatch as missing:
             raise self._broken_stream(str(missing)) from None
         except DECODING_FAILS:
-            raise self._unknown_frame(data) from None
+            raise self._invalid_frame(data) from None
 
     def _handle_frame(self, frame: Frame, data: bytes) -> None:
         match frame.type:
@@ -234,13 +212,6 @@ class ResponsesDecoder:
         if is_set(response.error):
             return error_from_event(self._endpoint, msgspec.json.encode({"error": response.error}))
         return ModelError("server", f"{self._endpoint} gave up in the middle of its response.")
-
-    def _unknown_frame(self, data: bytes) -> ModelError:
-        shown = self._endpoint.quote(data.decode(errors="replace"))
-        return self._broken_stream(f"sent an invalid frame: {shown}")
-
-    def _broken_stream(self, what: str) -> ModelError:
-        return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 
 def _part_of_thinking(frame: Frame) -> tuple[str, int]:
