@@ -67,6 +67,11 @@ async def test_servers_end_with_the_daemon(testbed: McpTestbed) -> None:
         ),
         (("true",), "It ended with status 0."),
         (("sh", "-c", "kill -9 $$"), "It was killed by SIGKILL"),
+        pytest.param(
+            ("sh", "-c", "kill -40 $$"),
+            "It was killed by signal 40",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="real-time signals"),
+        ),
         ((*TINY, "garbled"), "It sent an invalid MCP message: "),
         ((*TINY, "toolless"), "It answered: no such method"),
     ],

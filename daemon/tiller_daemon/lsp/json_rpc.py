@@ -4,7 +4,6 @@ A malformed message ends the connection; `end_reason` says why. Only the server'
 connection, so a turn never waits for a pipe.
 """
 
-import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -101,14 +100,7 @@ class JsonRpcConnection:
 
     def end_reason(self) -> str:
         """Return the reason why the connection ended, as a sentence."""
-        status = self._service.status()
-        if self._problem:
-            return self._problem
-        if status is None:
-            return "It closed its output."
-        if status < 0:
-            return f"It was killed by {signal.Signals(-status).name}."
-        return f"It ended with status {status}."
+        return self._problem or self._service.how_it_ended()
 
     def notify(self, method: str, params: Any) -> None:  # noqa: ANN401 - JSON
         """Send a notification."""

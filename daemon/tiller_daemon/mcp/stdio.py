@@ -6,7 +6,6 @@ descendants (`processes.server_process`).
 """
 
 import json
-import signal
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -86,15 +85,7 @@ class StdioTransport:
 
     def end_reason(self) -> str:
         """Return why the server's output ended, in whole sentences."""
-        status = self._service.status()
-        if self._problem:
-            how = self._problem
-        elif status is None:
-            how = "It closed its output."
-        elif status < 0:
-            how = f"It was killed by {signal.Signals(-status).name}."
-        else:
-            how = f"It ended with status {status}."
+        how = self._problem or self._service.how_it_ended()
         text = " ".join(self.stderr_tail.split())
         return f"{how} Its standard error ends with `{text}`." if text else how
 

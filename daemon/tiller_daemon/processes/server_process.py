@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from signal import Signals
 from typing import Final
 
 import trio
@@ -20,6 +21,9 @@ EXIT_WAIT_S: Final = 0.5
 
 TERM_GRACE_S: Final = 0.5
 """From SIGTERM to SIGKILL, if the program does not exit on its own."""
+
+SIGNALS: Final = {number.value: number.name for number in Signals}
+"""The names of signals by number."""
 
 END_SHIELD_S: Final = 4.0
 """The longest that ending a program may delay the end of the daemon."""
@@ -96,6 +100,16 @@ class ServerProcess:
         While the program runs, the status is None.
         """
         return self._tree.running.status()
+
+    def how_it_ended(self) -> str:
+        """Return a sentence about the end of the program, or of its output if it still runs."""
+        status = self.status()
+        if status is None:
+            return "It closed its output."
+        if status < 0:
+            # Realtime signals have no names in Python.
+            return f"It was killed by {SIGNALS.get(-status, f'signal {-status}')}."
+        return f"It ended with status {status}."
 
 
 def _why(error: Exception, program: str, directory: Path) -> str:

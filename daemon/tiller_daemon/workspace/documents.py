@@ -63,12 +63,15 @@ def read_document(path: Path, within: Path | None, bytes_max: int) -> Document |
 
 
 def read_project_document(
-    path: Path, within: Path, bytes_max: int, may_read: MayRead
+    path: Path, within: Path | None, bytes_max: int, may_read: MayRead
 ) -> Document | RefusedDocument | None:
-    """Return at most `bytes_max` of a project's document; see `read_document`.
+    """Return at most `bytes_max` of a document of a project or the user; see `read_document`.
 
-    A document is refused if it is outside `within`, or if reading it needs approval.
+    A project's document is refused if it is outside `within`, or if reading it needs approval. The
+    user's own documents have no `within`.
     """
+    if within is None:
+        return read_document(path, None, bytes_max)
     location = _follow(path, within)
     if location is None:
         return None

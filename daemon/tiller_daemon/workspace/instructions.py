@@ -13,7 +13,6 @@ from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
     RefusedDocument,
-    read_document,
     read_project_document,
 )
 
@@ -99,11 +98,7 @@ def _documents(
     """
     bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
-        path = directory / name
-        if within is None:
-            document = read_document(path, None, bytes_max)
-        else:
-            document = read_project_document(path, within, bytes_max, may_read)
+        document = read_project_document(directory / name, within, bytes_max, may_read)
         if document:
             yield document
         if isinstance(document, Document):

@@ -13,7 +13,6 @@ from tiller_daemon.workspace.documents import (
     MayRead,
     RefusedDocument,
     names_in,
-    read_document,
     read_project_document,
 )
 from tiller_daemon.workspace.front_matter import HEAD_BYTES_MAX, FrontMatterError, parse
@@ -67,10 +66,7 @@ def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill
 
 
 def _read(path: Path, within: Path | None, may_read: MayRead) -> Skill | None:
-    if within is None:
-        document = read_document(path, None, _BEGINNING_BYTES)
-    else:
-        document = read_project_document(path, within, _BEGINNING_BYTES, may_read)
+    document = read_project_document(path, within, _BEGINNING_BYTES, may_read)
     if document is None:
         return None
     if isinstance(document, RefusedDocument):
