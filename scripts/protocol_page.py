@@ -42,8 +42,8 @@ EXAMPLE = "example in "
 
 LIMITS = (
     ("a message in either direction", MESSAGE_BYTES_MAX, "bytes"),
-    ("an input: text and images together", INPUT_BYTES_MAX, "bytes"),
-    ("an answer to `replay` with several events", REPLAY_BYTES_MAX, "bytes"),
+    ("the text and images of an input", INPUT_BYTES_MAX, "bytes"),
+    ("an answer to `replay` that has more than one event", REPLAY_BYTES_MAX, "bytes"),
     ("an answer to `replay`", REPLAY_LIMIT_MAX, "events"),
     ("an answer to `session_list`", LIST_LIMIT_MAX, "sessions"),
     ("an answer to `session_search`", SEARCH_LIMIT_MAX, "sessions"),

@@ -30,7 +30,7 @@ class Limits(Struct, frozen=True):
 
 
 class HelloResult(Result, frozen=True, tag="hello"):
-    """Identifies the daemon, and shows whether a restart would help."""
+    """Identifies the daemon and its log, and shows whether to restart the daemon."""
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("Version of the protocol that the daemon speaks.")]
@@ -72,7 +72,7 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
 
 
 class SessionResult(Result, frozen=True, tag="session"):
-    """The present state of a session."""
+    """The current state of a session."""
 
     snapshot: Annotated[Snapshot, doc("The session up to `snapshot.seq`; `replay` gives the rest.")]
 
@@ -330,13 +330,13 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """Lasting rules, sorted by directory, then the session's own rules."""
+    """The lasting rules, sorted by directory. The session's own rules come last."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules; later ones take precedence.")]
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
-    """Figures about the daemon's process."""
+    """The status of the daemon's process."""
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     pid: Annotated[int, doc("The daemon's process id.")]

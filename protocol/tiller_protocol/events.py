@@ -80,7 +80,7 @@ class SessionArchived(Body, frozen=True, tag="session_archived"):
 
 
 class StatusChanged(Body, frozen=True, tag="status_changed"):
-    """The session is now idle or busy, retries a model request, or waits for an answer."""
+    """The session is now idle, busy, about to retry a model request, or waiting for an answer."""
 
     status: Annotated[StatusName, doc("What the session is doing now.")]
     attempt: Annotated[int | None, doc("For `retry`: number of the next attempt.")] = None
@@ -203,7 +203,7 @@ class StepEnded(Body, frozen=True, tag="step_ended"):
 
 
 class ItemStarted(Body, frozen=True, tag="item_started"):
-    """An item enters history. History has the order of these events."""
+    """A new item in history. Items are in the order of these events."""
 
     item: Annotated[Item, doc("The item, with its content so far.")]
 
@@ -261,10 +261,10 @@ class RequestOpened(Body, frozen=True, tag="request_opened"):
 
 
 class RequestResolved(Body, frozen=True, tag="request_resolved"):
-    """A request was answered, or needs no answer any more."""
+    """A request was answered, or no longer needs an answer."""
 
     request_id: Annotated[str, doc("Id of the request.")]
-    resolution: Annotated[Resolution, doc("`cancelled`: no answer is needed any more.")]
+    resolution: Annotated[Resolution, doc("`cancelled`: an answer is no longer needed.")]
     by: Annotated[str, doc("Name of the frontend that answered; empty if a rule decided.")] = ""
     text: Annotated[str, doc("The reply to a question, or the reason given to the model.")] = ""
 
@@ -301,7 +301,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """A revert took history and files back, or a revert was undone."""
+    """A revert has restored history and files, or has been undone."""
 
     to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
     undone: Annotated[

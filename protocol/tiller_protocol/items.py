@@ -77,7 +77,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
-    """The user's input, which started a turn, steered it, or came from the queue."""
+    """The user's input, which started a turn, steered a turn, or came from the queue."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("What the user wrote.")]
@@ -158,7 +158,7 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
-    """A tool call, and its result once it has ended."""
+    """A tool call and, once the call has ended, its result."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
     call_id: Annotated[CallId, doc("The provider's id for the call.")]

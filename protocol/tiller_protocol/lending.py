@@ -35,10 +35,10 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends MCP servers or unsaved files to a session. With neither, it ends the loan.
+    """Lends MCP servers or unsaved files to a session. With neither, ends the loan.
 
-    The loan is not in the log. It ends when the daemon ends, or 10 minutes after it was last sent.
-    Send it again every few minutes and before each input.
+    A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op
+    again every few minutes and before each input.
     """
 
     session_id: SessionRef
@@ -63,7 +63,7 @@ class SessionLend(Op, frozen=True, tag="session_lend"):
 
 
 class LentFile(Op, frozen=True, tag="lent_file"):
-    """Answers a `FileWanted`. An answer that comes too late is dropped."""
+    """Answers a `FileWanted` message. A late answer is ignored."""
 
     question_id: IdText
     text: Annotated[

@@ -60,7 +60,7 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
-    """Changes a session's title, or its settings from the next turn on."""
+    """Changes a session's title or settings. New settings apply from the next turn on."""
 
     session_id: SessionRef
     settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
@@ -187,11 +187,11 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 
 
 class TurnContinue(Op, frozen=True, tag="turn_continue"):
-    """Continues without a new message. Answered by `Started`, or rejected as `busy`.
+    """Starts a turn without a new message. Answered by `Started`, or rejected as `busy`.
 
-    If inputs are queued, the first one starts a turn. If not, a new turn continues the work that a
-    failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if the
-    model has answered everything.
+    If inputs are queued, the turn takes the first one. If not, it continues the work that a
+    failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if
+    there is nothing to continue.
     """
 
     session_id: SessionRef
@@ -240,7 +240,7 @@ class Compact(Op, frozen=True, tag="compact"):
 
 
 class Revert(Op, frozen=True, tag="revert"):
-    """Takes files and history back to the state before a turn, or before one of its steps.
+    """Restores files and history to the state before a turn, or before a step of a turn.
 
     A file that somebody else has changed since then stays as it is. Answered by `RevertResult`.
     """
@@ -262,9 +262,9 @@ class Unrevert(Op, frozen=True, tag="unrevert"):
 class Shell(Op, frozen=True, tag="shell"):
     """Runs the user's own command in the workspace, and adds the output to history.
 
-    The command is a turn without steps. Its only item is a call of `bash` with `by_user`. No
-    permission rule applies. The turn can be interrupted but not steered. Answered by `Started`, or
-    rejected as `busy`.
+    No permission rule applies. The command is a turn without steps. The turn's only item is a
+    `bash` call with `by_user`. The turn can be interrupted but not steered. Answered by `Started`,
+    or rejected as `busy`.
     """
 
     session_id: SessionRef
@@ -292,7 +292,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
 class Project(Op, frozen=True, tag="project"):
     """Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`.
 
-    With `trust`, it also changes whether the definitions are trusted.
+    With `trust`, also changes whether the definitions are trusted.
     """
 
     workspace: Annotated[str, doc("Absolute path of the directory.")]
@@ -324,7 +324,7 @@ class McpLogin(Op, frozen=True, tag="mcp_login"):
 
 
 class RulesList(Op, frozen=True, tag="rules_list"):
-    """Lists the lasting rules that `always_here` made. Answered by `RulesResult`."""
+    """Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`."""
 
     workspace: Annotated[str | None, doc("Only rules for this directory; absent: all.")] = None
     session_id: Annotated[
@@ -342,7 +342,7 @@ class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
 
 
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
-    """Returns figures about the daemon's process. Answered by `DaemonStatusResult`."""
+    """Returns the status of the daemon's process. Answered by `DaemonStatusResult`."""
 
 
 class Shutdown(Op, frozen=True, tag="shutdown"):

@@ -57,9 +57,9 @@ class SessionList(Op, frozen=True, tag="session_list"):
 class SessionSearch(Op, frozen=True, tag="session_search"):
     """Finds sessions by words in their texts. Answered by `SessionSearchResult`.
 
-    It searches titles, inputs, the model's answers and names of changed files. Sessions of
-    sub-agents are left out. Text that a revert has undone is still found. Case and accents are
-    ignored. Rejected as `empty_input` if the query contains no word.
+    The search covers titles, inputs, the model's answers and names of changed files, but no
+    sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as
+    `empty_input` if the query contains no word.
     """
 
     query: Annotated[

@@ -113,7 +113,7 @@ export interface SessionList {
   sub_agents?: boolean;
 }
 
-/** Finds sessions by words in their texts. Answered by `SessionSearchResult`. It searches titles, inputs, the model's answers and names of changed files. Sessions of sub-agents are left out. Text that a revert has undone is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
+/** Finds sessions by words in their texts. Answered by `SessionSearchResult`. The search covers titles, inputs, the model's answers and names of changed files, but no sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
@@ -157,7 +157,7 @@ export interface SessionDiff {
   step?: number | null;
 }
 
-/** Changes a session's title, or its settings from the next turn on. */
+/** Changes a session's title or settings. New settings apply from the next turn on. */
 export interface SessionConfigure {
   type: "session_configure";
   /** Id of the session. */
@@ -195,7 +195,7 @@ export interface SessionDelete {
   session_id: string;
 }
 
-/** Lends MCP servers or unsaved files to a session. With neither, it ends the loan. The loan is not in the log. It ends when the daemon ends, or 10 minutes after it was last sent. Send it again every few minutes and before each input. */
+/** Lends MCP servers or unsaved files to a session. With neither, ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
 export interface SessionLend {
   type: "session_lend";
   /** Id of the session. */
@@ -222,7 +222,7 @@ export interface LentServer {
   headers?: Record<string, string>;
 }
 
-/** Answers a `FileWanted`. An answer that comes too late is dropped. */
+/** Answers a `FileWanted` message. A late answer is ignored. */
 export interface LentFile {
   type: "lent_file";
   question_id: string;
@@ -319,7 +319,7 @@ export interface QueueEdit {
   position?: number;
 }
 
-/** Continues without a new message. Answered by `Started`, or rejected as `busy`. If inputs are queued, the first one starts a turn. If not, a new turn continues the work that a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if the model has answered everything. */
+/** Starts a turn without a new message. Answered by `Started`, or rejected as `busy`. If inputs are queued, the turn takes the first one. If not, it continues the work that a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if there is nothing to continue. */
 export interface TurnContinue {
   type: "turn_continue";
   /** Id of the session. */
@@ -357,7 +357,7 @@ export interface Compact {
   session_id: string;
 }
 
-/** Takes files and history back to the state before a turn, or before one of its steps. A file that somebody else has changed since then stays as it is. Answered by `RevertResult`. */
+/** Restores files and history to the state before a turn, or before a step of a turn. A file that somebody else has changed since then stays as it is. Answered by `RevertResult`. */
 export interface Revert {
   type: "revert";
   /** Id of the session. */
@@ -375,7 +375,7 @@ export interface Unrevert {
   session_id: string;
 }
 
-/** Runs the user's own command in the workspace, and adds the output to history. The command is a turn without steps. Its only item is a call of `bash` with `by_user`. No permission rule applies. The turn can be interrupted but not steered. Answered by `Started`, or rejected as `busy`. */
+/** Runs the user's own command in the workspace, and adds the output to history. No permission rule applies. The command is a turn without steps. The turn's only item is a `bash` call with `by_user`. The turn can be interrupted but not steered. Answered by `Started`, or rejected as `busy`. */
 export interface Shell {
   type: "shell";
   /** Id of the session. */
@@ -399,7 +399,7 @@ export interface Catalog {
   session_id?: string | null;
 }
 
-/** Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`. With `trust`, it also changes whether the definitions are trusted. */
+/** Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`. With `trust`, also changes whether the definitions are trusted. */
 export interface Project {
   type: "project";
   /** Absolute path of the directory. */
@@ -421,7 +421,7 @@ export interface McpLogin {
   redirect?: string;
 }
 
-/** Lists the lasting rules that `always_here` made. Answered by `RulesResult`. */
+/** Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`. */
 export interface RulesList {
   type: "rules_list";
   /** Only rules for this directory; absent: all. */
@@ -439,7 +439,7 @@ export interface RuleRevoke {
   session_id?: string | null;
 }
 
-/** Returns figures about the daemon's process. Answered by `DaemonStatusResult`. */
+/** Returns the status of the daemon's process. Answered by `DaemonStatusResult`. */
 export interface DaemonStatus {
   type: "daemon_status";
 }
@@ -460,7 +460,7 @@ export interface Accepted {
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
 }
 
-/** Identifies the daemon, and shows whether a restart would help. */
+/** Identifies the daemon and its log, and shows whether to restart the daemon. */
 export interface HelloResult {
   type: "hello";
   /** Version of the daemon's program, such as `1.2.0`. */
@@ -625,7 +625,7 @@ export interface PastInput {
   session_id: string;
 }
 
-/** The present state of a session. */
+/** The current state of a session. */
 export interface SessionResult {
   type: "session";
   /** The session up to `snapshot.seq`; `replay` gives the rest. */
@@ -706,7 +706,7 @@ export interface Snapshot {
   owner_item_id?: string | null;
 }
 
-/** The user's input, which started a turn, steered it, or came from the queue. */
+/** The user's input, which started a turn, steered a turn, or came from the queue. */
 export interface UserMessage {
   type: "user_message";
   /** Id of the item. */
@@ -759,7 +759,7 @@ export interface Reasoning {
   opaque?: string;
 }
 
-/** A tool call, and its result once it has ended. */
+/** A tool call and, once the call has ended, its result. */
 export interface ToolCall {
   type: "tool_call";
   /** Id of the item. */
@@ -1146,7 +1146,7 @@ export interface SessionArchived {
   archived: boolean;
 }
 
-/** The session is now idle or busy, retries a model request, or waits for an answer. */
+/** The session is now idle, busy, about to retry a model request, or waiting for an answer. */
 export interface StatusChanged {
   type: "status_changed";
   /** What the session is doing now. */
@@ -1234,7 +1234,7 @@ export interface StepEnded {
   time_to_first_token_s?: number | null;
 }
 
-/** An item enters history. History has the order of these events. */
+/** A new item in history. Items are in the order of these events. */
 export interface ItemStarted {
   type: "item_started";
   /** The item, with its content so far. */
@@ -1289,12 +1289,12 @@ export interface RequestOpened {
   request: Request;
 }
 
-/** A request was answered, or needs no answer any more. */
+/** A request was answered, or no longer needs an answer. */
 export interface RequestResolved {
   type: "request_resolved";
   /** Id of the request. */
   request_id: string;
-  /** `cancelled`: no answer is needed any more. */
+  /** `cancelled`: an answer is no longer needed. */
   resolution: "always" | "always_here" | "answer" | "cancelled" | "once" | "reject";
   /** Name of the frontend that answered; empty if a rule decided. */
   by?: string;
@@ -1333,7 +1333,7 @@ export interface HistoryCompacted {
   cost?: number | null;
 }
 
-/** A revert took history and files back, or a revert was undone. */
+/** A revert has restored history and files, or has been undone. */
 export interface HistoryReverted {
   type: "history_reverted";
   /** For a revert: history is again as it was after this event. */
@@ -1669,7 +1669,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** Lasting rules, sorted by directory, then the session's own rules. */
+/** The lasting rules, sorted by directory. The session's own rules come last. */
 export interface RulesResult {
   type: "rules";
   /** The rules; later ones take precedence. */
@@ -1696,7 +1696,7 @@ export interface RuleSummary {
   by?: string;
 }
 
-/** Figures about the daemon's process. */
+/** The status of the daemon's process. */
 export interface DaemonStatusResult {
   type: "daemon_status";
   /** Version of the daemon's program, such as `1.2.0`. */
