@@ -93,7 +93,7 @@ class HookInput(HookMomentInput, frozen=True, omit_defaults=True):
     """The JSON on a hook's standard input. Fields with default values are left out."""
 
     input: str = ""
-    """The user's text, on `turn_start`."""
+    """The user's text, on `turn_start` and `session_start`."""
     tool: HookToolCall | None = None
     """The call, on `tool_before` and `tool_after`."""
     request: HookRequest | None = None
