@@ -12,7 +12,7 @@ LINES = (
         "a command line whose function may call itself without end needs approval",
         "daemon/tiller_daemon/policy/shell/command_line.py",
         "_parse",
-        "problem = problem or f\"its function `{name}` may call itself without end\"",
+        'problem = problem or f"its function `{name}` may call itself without end"',
         "pass",
         "tests/policy/shell/test_enclosures.py"
         "::test_a_fork_bomb_needs_approval_although_each_of_its_commands_is_harmless",

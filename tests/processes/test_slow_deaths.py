@@ -39,7 +39,7 @@ class Dying:
             pytest.skip(f"tracing is not permitted here: {os.strerror(ctypes.get_errno())}")
 
     async def release(self) -> None:
-        os.waitpid(self._thread, WALL)
+        os.waitpid(self._thread, WALL)  # noqa: ASYNC222 - it has been killed
         while self._process.exists():
             await trio.lowlevel.checkpoint()
 
@@ -53,7 +53,7 @@ class Tree:
         line = f"for i in $(seq {count - 1}); do {python} & done; exec {python}"
         self.tree = ProcessTree(["bash", "-c", line], directory, dict(os.environ), {1: writing})
         os.close(writing)
-        with open(reading) as pipe:
+        with os.fdopen(reading) as pipe:
             assert pipe.read(count) == "x" * count
         pids = Path(f"/proc/{self.tree.running.pid}/task/{self.tree.running.pid}/children")
         self.dying = [Dying(int(pid)) for pid in (self.tree.running.pid, *pids.read_text().split())]
