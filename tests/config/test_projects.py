@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import Configuration, ConfigurationError, TrustedProjects, TrustError
-from tiller_daemon.config.projects import CONFIG_BYTES_MAX, CONFIG_TOO_LARGE
+from tiller_daemon.config.projects import CONFIG_BYTES_MAX, CONFIG_TOO_LARGE, Project
+from tiller_daemon.session.context.project_trust import untrusted_project_warning
 
 BASE = Configuration(max_steps=100)
 THEIRS = Configuration(max_steps=3)
@@ -195,3 +196,10 @@ def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(
         (workspace / ".tiller/agents/b.md").write_text(second)
         found.add(projects(file).inspect(workspace).digest)
     assert len(found) == 3
+
+
+def test_no_configuration_takes_long_to_search_for_hooks() -> None:
+    project = Project(Path("/w"), "digest", (".tiller/config.toml",), text="\n" * CONFIG_BYTES_MAX)
+    assert "hooks" not in untrusted_project_warning(project)
+    hooks = project._replace(text=project.text + ' [[ "hooks"]]')
+    assert "Its hooks do not run" in untrusted_project_warning(hooks)
