@@ -304,6 +304,18 @@ def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
     assert str(tmp_path / "project") in error.message
 
 
+def test_a_file_that_would_take_long_to_parse_is_refused(refused):
+    long = "a" + ".a" * 32_000 + "=1\n"
+    assert "expected key=value" in refused(overrides=[long]).message
+    table = "max_steps = 3\n[permissions." + long.replace("=1", "]")
+    for text in (long, table, f"[[hooks.{long}"):
+        error = refused(text)
+        assert error.code == "syntax"
+        assert "has a key of more than 16 parts" in error.message
+        with pytest.raises(ConfigurationError, match="has a key of more than 16 parts"):
+            parse_project_hooks(text)
+
+
 @given(text=st.text(max_size=60), key=st.text(max_size=12))
 @example(text="", key="#")
 def test_any_input_yields_a_configuration_or_an_error(text, key):

@@ -37,6 +37,7 @@ from tiller_daemon.config.source import (
     parse,
     suggest,
 )
+from tiller_daemon.config.toml import TomlError, parse_toml
 from tiller_daemon.stamps import failed, look_at
 from tiller_protocol.places import CONFIG_FILE, Places
 
@@ -174,8 +175,8 @@ def _override_layer(text: str, environ: Mapping[str, str]) -> _Layer:
 def _key_of(text: str) -> tuple[str, ...]:
     """Return the parts of a dotted key; parts with dots or slashes are quoted, as in TOML."""
     try:
-        table: Any = msgspec.toml.decode(f"{text} = 0")
-    except msgspec.DecodeError:
+        table: Any = parse_toml(f"{text} = 0")
+    except TomlError:
         return ()
     key: list[str] = []
     while isinstance(table, dict) and table:

@@ -29,7 +29,7 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
 """A project with a larger `config.toml` can't be trusted. The file is parsed before it is trusted,
-to show its hooks; this size takes some 0.1 s."""
+to show its hooks; this size takes at most some 0.2 s."""
 
 CONFIG_TOO_LARGE: Final = f"its `config.toml` is larger than {CONFIG_BYTES_MAX // 1024} KiB"
 UNREADABLE: Final = "`.tiller` has too many files, or one that is too large or can't be read"
