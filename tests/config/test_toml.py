@@ -79,9 +79,7 @@ def test_no_other_key_is_refused(statements: list[tuple[str, str]]) -> None:
         assert parse_toml(text) == known
 
 
-@pytest.mark.parametrize(
-    "opening", ['"""', "'''", '"', "'", '"""\\', '"\\', "#", "a = \"\"\"'''"]
-)
+@pytest.mark.parametrize("opening", ['"""', "'''", '"', "'", '"""\\', '"\\', "#", "a = \"\"\"'''"])
 def test_what_is_not_closed_is_an_error_for_the_parser(opening: str) -> None:
     with pytest.raises(TomlError, match="not valid TOML"):
         parse_toml(f"a = {opening}{TOO_LONG}")
