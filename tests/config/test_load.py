@@ -1,6 +1,7 @@
 """The configuration: strict about its content, exact about the place of an error."""
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -121,6 +122,14 @@ def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path)
     file.unlink()
     file.mkdir()
     assert refused().code == "unreadable_file"
+    file.rmdir()
+    os.mkfifo(file)
+    assert refused().message == f"configuration file {file} is not a regular file"
+    project = project_with(tmp_path, "")
+    (project / ".tiller/config.toml").unlink()
+    os.mkfifo(project / ".tiller/config.toml")
+    file.unlink()
+    assert "is not a regular file" in refused(project=project, trusted=True).message
 
 
 def test_a_file_that_is_named_replaces_the_usual_one(load, tmp_path):
