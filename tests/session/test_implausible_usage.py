@@ -1,4 +1,4 @@
-"""Token counts that no response can have are unknown, and harm neither the session nor its totals."""
+"""Token counts that no response can have are unknown, and harm neither session nor totals."""
 
 import pytest
 

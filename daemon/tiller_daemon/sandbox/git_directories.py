@@ -27,7 +27,7 @@ GIT_CONFIG_S: Final = 5.0
 CONFIGURATIONS_CACHED: Final = 256
 
 _WORKTREE: Final = re.compile(r"^[ \t]*worktree[ \t]*=(.*)$", re.MULTILINE | re.IGNORECASE)
-"""A setting in git's configuration. The search takes linear time, whatever a stranger has written."""
+"""A setting in the configuration of git. The search takes linear time, whatever the text is."""
 
 
 class GitPaths(NamedTuple):
