@@ -118,6 +118,33 @@ FAULTS = (
         "::test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap",
     ),
     Fault(
+        "B60 no command writes what is executed at the end of a link",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.confinement",
+        "filter(is_there, linked)",
+        "()",
+        "tests/sandbox/test_protected_links.py"
+        "::test_b60_no_command_writes_what_is_executed_at_the_end_of_a_link",
+    ),
+    Fault(
+        "B60 a build needs approval if it could replace a link to what is executed",
+        "daemon/tiller_daemon/sandbox/protected_links.py",
+        "linked_paths",
+        "root_of(A, writable) and not _is_in(A.parent, protected)",
+        "False",
+        "tests/sandbox/test_protected_links.py"
+        "::test_where_a_command_could_replace_a_link_only_reading_is_unasked",
+    ),
+    Fault(
+        "B60 permission to write does not cover what is executed at the end of a link",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.is_executed",
+        "(*self._linked(policy, root).targets, *git_paths(root).named)",
+        "()",
+        "tests/e2e/test_protected_links.py"
+        "::test_b60_permission_to_write_does_not_cover_such_a_hook",
+    ),
+    Fault(
         "a reaper runs the next command if the last command left no process",
         "daemon/tiller_daemon/processes/fork_server.py",
         "RunningProgram.close",
