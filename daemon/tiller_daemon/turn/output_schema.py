@@ -1,7 +1,8 @@
 """Checks JSON Schemas from outside, and validates messages and arguments against them. Pure.
 
-A turn's output schema comes from the user. MCP servers' schemas come from strangers, who could
-write a schema that keeps the daemon busy for years.
+A schema could keep the daemon busy for years. Therefore a validation follows few references, and
+the daemon compiles and evaluates no regular expression of a schema: some take exponential time with
+some texts. Nothing is validated against a schema that has one (`pattern`, `patternProperties`).
 
 The validator is imported when a schema is first used, because most turns have no schema and the
 import takes longer than the rest of such a turn.
@@ -35,17 +36,18 @@ _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 def schema_problem(schema: dict[str, Any]) -> str | None:
     """Return why `schema` is not a usable JSON Schema, or `None` if it is.
 
-    References must resolve within the schema, because nothing is ever fetched.
+    References must resolve within the schema, because nothing is ever fetched. Regular expressions
+    are not checked.
     """
     draft = _draft(schema)
     try:
-        described = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
-        if problem := _first_problem(described, schema):
+        if problem := _first_problem(draft(draft.META_SCHEMA), schema):
             return problem
         for reference in _values(schema, _REFERENCES):
             if isinstance(reference, str) and not _resolves(schema, reference):
                 return f"the reference {reference!r} does not resolve within the schema"
-        # The validation of any value reveals endless references.
+        # The validation of any value reveals endless references. The validation of `None` evaluates
+        # no regular expressions, since these are only for texts and for the keys of objects.
         _mismatch(schema, None)
     except RecursionError:
         return "its references form a loop, or expand too far"
@@ -53,9 +55,12 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 
 
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
-    """Return why `text` is not JSON that matches `schema`, or `None` if it matches."""
+    """Return why `text` is not JSON that matches `schema`, or `None` if it matches.
+
+    If `schema` has regular expressions, `text` only has to be JSON.
+    """
     try:
-        return _mismatch(schema, msgspec.json.decode(without_fences(text)))
+        return value_problem(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
         return f"it is not JSON: {_one_line(str(error))}"
     except RecursionError:
@@ -63,10 +68,10 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
 
 
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
-    """Return why and where `value` does not match a server's schema, or `None` if it does.
+    """Return why and where `value` does not match `schema`, or `None` if it does.
 
-    Also returns `None` for a schema with regular expressions, which take exponential time with some
-    texts. The server itself will then say what does not match.
+    Also returns `None` if `schema` has regular expressions. For a tool's arguments, the server will
+    then say what does not match.
     """
     if _has_expressions(schema):
         return None
