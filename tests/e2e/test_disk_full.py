@@ -4,7 +4,6 @@ Tested with a real full file system that holds only the log, and with a limit on
 file that the daemon writes, its own output included.
 """
 
-import resource
 import signal
 import subprocess
 import sys
@@ -197,14 +196,14 @@ async def test_b51_nothing_can_be_written_at_all(
     session_id = await frontend.session(workspace, always("fine"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
-    _limit_files(daemon, 0)
+    daemon.limit_files(0)
     for _ in range(3):
         answer = await frontend.ask(UserInput(session_id, "go"))
         assert isinstance(answer, Rejected)
         assert answer.code == "unavailable"
         assert (await frontend.refused(SessionCreate(str(workspace)))).code == "unavailable"
         await frontend.must(DaemonStatus())
-    _limit_files(daemon, resource.RLIM_INFINITY)
+    daemon.limit_files()
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
     await _restart_and_compare(frontend, daemon, session_id)
@@ -260,11 +259,6 @@ async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: s
     daemon.restart()
     await frontend.reconnect()
     assert await frontend.log(session_id) == before
-
-
-def _limit_files(daemon: Daemon, size: int) -> None:
-    assert daemon.process is not None
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 async def test_b51_doctor_sees_a_full_disk_and_one_that_can_not_be_written(
