@@ -199,10 +199,19 @@ RESPONSES = (
     Fault(
         "B10 no regular expression of an output schema is evaluated",
         TURN + "output_schema.py",
-        "message_problem",
-        "value_problem(A, B(C(D)))",
-        "_mismatch(A, B(C(D)))",
+        "_with_few_references",
+        '{**fewer, "pattern": A}',
+        "fewer",
         "tests/turn/test_output_schema.py::test_no_regular_expression_of_the_user_is_tried",
+    ),
+    Fault(
+        "B10 no valid message is refused because a regular expression is not evaluated",
+        TURN + "output_schema.py",
+        "value_problem",
+        "A(schema) and any(True for B in C(schema, D))",
+        "False",
+        "tests/turn/test_output_schema.py"
+        "::test_no_valid_value_is_refused_because_a_regular_expression_is_not_tried",
     ),
     Fault(
         "B10 no regular expression of an output schema is compiled",

@@ -64,9 +64,9 @@ async def test_b10_a_mismatch_is_told_to_the_model_which_has_one_more_try(
     assert '"required":["answer"]' in notice.text
 
 
-async def test_b10_with_a_regular_expression_the_daemon_requires_only_json(autojump_clock, start):
+async def test_b10_of_a_schema_all_but_its_regular_expressions_is_required(autojump_clock, start):
     hangs = json.dumps({"answer": "a" * 60 + "!"})
-    world, session_id = await start(text("no JSON"), text(hangs))
+    world, session_id = await start(text('{"answer": 1}'), text(hangs))
     slow = {"properties": {"answer": {"type": "string", "pattern": "^(a+)+$"}}}
     await world.say(session_id, "go", overrides=TurnOverrides(output_schema=slow))
     ended = await world.ended(session_id)

@@ -62,6 +62,35 @@ def test_no_regular_expression_of_the_user_is_tried(schema: dict[str, Any], answ
     assert (message_problem(schema, text[:-1]) or "").startswith("it is not JSON")
 
 
+def test_beside_a_regular_expression_everything_else_is_validated() -> None:
+    version = {"type": "string", "pattern": "^v(a+)+$"}
+    schema = {"properties": {"version": version, "count": {"type": "integer"}}}
+    schema |= {"required": ["count"], "additionalProperties": False}
+    assert value_problem(schema, {"version": HANGS, "count": 1}) is None
+    for value, problem in (
+        ({"version": 1, "count": 1}, "at $.version: 1 is not of type 'string'"),
+        ({"version": "x"}, "'count' is a required property"),
+        ({"count": 1, "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
+    ):
+        assert value_problem(schema, value) == problem
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"not": EVIL},
+        {"oneOf": [EVIL, {"minLength": 1}]},
+        {"if": EVIL, "then": False},
+        {"contains": EVIL, "maxContains": 0},
+        {"$schema": "http://json-schema.org/draft-03/schema#", "disallow": [EVIL]},
+    ],
+)
+def test_no_valid_value_is_refused_because_a_regular_expression_is_not_tried(
+    schema: dict[str, Any],
+) -> None:
+    assert value_problem(schema, ["b"] if "contains" in schema else "b") is None
+
+
 def test_no_regular_expression_is_even_compiled() -> None:
     slow_to_compile = "(?i)" + "[\0-\U0010ffff]" * 1_000
     assert schema_problem({"pattern": slow_to_compile}) is None

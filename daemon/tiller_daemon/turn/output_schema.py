@@ -2,7 +2,7 @@
 
 A schema could keep the daemon busy for years. Therefore a validation follows few references, and
 the daemon compiles and evaluates no regular expression of a schema: some take exponential time with
-some texts. Nothing is validated against a schema that has one (`pattern`, `patternProperties`).
+some texts. Every text matches a `pattern` here.
 
 The validator is imported when a schema is first used, because most turns have no schema and the
 import takes longer than the rest of such a turn.
@@ -29,6 +29,10 @@ _LEFT: ContextVar[int] = ContextVar("_LEFT")
 """How many references the current validation may still follow."""
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+_STRICTER = ("not", "oneOf", "if", "maxContains", "disallow", "patternProperties")
+"""Keywords that may refuse a value because a part of the schema matches it. Beside regular
+expressions, which match every text here, such a keyword could refuse a valid value."""
 
 _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
@@ -57,7 +61,7 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
     """Return why `text` is not JSON that matches `schema`, or `None` if it matches.
 
-    If `schema` has regular expressions, `text` only has to be JSON.
+    See `value_problem` for schemas with regular expressions.
     """
     try:
         return value_problem(schema, msgspec.json.decode(without_fences(text)))
@@ -70,10 +74,10 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
     """Return why and where `value` does not match `schema`, or `None` if it does.
 
-    Also returns `None` if `schema` has regular expressions. For a tool's arguments, the server will
-    then say what does not match.
+    Every text matches a regular expression. If `schema` also has one of the keywords `_STRICTER`,
+    nothing is validated. For a tool's arguments, the server will then say what does not match.
     """
-    if _has_expressions(schema):
+    if _has_expressions(schema) and any(True for _ in _values(schema, _STRICTER)):
         return None
     try:
         return _mismatch(schema, value)
@@ -131,7 +135,10 @@ def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no 
 
 @cache
 def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has no types
-    """Return the validator class, changed to raise `RecursionError` when `_LEFT` is used up."""
+    """Return the validator class, changed to ignore `pattern` and to follow few references.
+
+    It raises `RecursionError` when `_LEFT` is used up.
+    """
     from jsonschema import validators
 
     def counted(follow: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -145,7 +152,11 @@ def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has n
 
     known = cast("dict[str, Any]", draft.VALIDATORS)
     fewer = {name: counted(known[name]) for name in _REFERENCES if name in known}
-    return cast("Any", validators).extend(draft, fewer)
+    return cast("Any", validators).extend(draft, {**fewer, "pattern": _matches_always})
+
+
+def _matches_always(*_: object) -> Iterator[Any]:
+    return iter(())
 
 
 def _without_drafts(schema: object) -> object:
