@@ -103,15 +103,15 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
 class RevertResult(Result, frozen=True, tag="revert"):
     """What a revert did to files. Paths are relative to the workspace."""
 
-    files: Annotated[tuple[str, ...], doc("Files that were put back.")] = ()
-    conflicts: Annotated[
-        tuple[str, ...], doc("Files not restored, because something else has changed them.")
-    ] = ()
+    files: Annotated[tuple[str, ...], doc("Files that were restored.")] = ()
+    conflicts: Annotated[tuple[str, ...], doc("Files that stay as they are.")] = ()
     partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
+    removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
+    without_snapshot: Annotated[tuple[str, ...], doc("`conflicts` without a snapshot.")] = ()
 
 
 class Started(Result, frozen=True, tag="started"):

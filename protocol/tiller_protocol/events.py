@@ -307,10 +307,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     undone: Annotated[
         bool, doc("Whether this event undoes the last revert, so that the removed history is back.")
     ] = False
-    conflicts: Annotated[
-        tuple[str, ...],
-        doc("Files that were not restored, because something else has changed them."),
-    ] = ()
+    conflicts: Annotated[tuple[str, ...], doc("Files that stay as they are.")] = ()
     before_turn: Annotated[str, doc("Id of the turn that was undone; empty if `undone`.")] = ""
     before_step: Annotated[int, doc("The first step that was undone; 0: the whole turn.")] = 0
 

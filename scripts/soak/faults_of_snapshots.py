@@ -1,10 +1,26 @@
-"""Faults in snapshots: changes that stamps and a watch would miss."""
+"""Faults in snapshots: changes that stamps and a watch would miss, and reverts."""
 
-from fault import Fault
+from fault import SESSION, Fault
 
 SNAPSHOTS = "daemon/tiller_daemon/snapshots/"
 
 FAULTS = (
+    Fault(
+        "B55 history is not reverted without its files",
+        SESSION + "reverting.py",
+        "put_back",
+        "check_workspace(A.workspace)",
+        "pass",
+        "tests/e2e/test_snapshots.py::test_a_session_whose_workspace_is_gone_can_not_be_reverted",
+    ),
+    Fault(
+        "B55 a file without a snapshot is not said to have been changed",
+        SESSION + "reverting.py",
+        "files_kept_warnings",
+        "A not in B.without_snapshot",
+        "True",
+        "tests/e2e/test_snapshots.py::test_what_no_snapshot_has_is_named_when_it_stays",
+    ),
     Fault(
         "changes are found even if the queue of file events overflowed",
         SNAPSHOTS + "watch.py",

@@ -85,8 +85,8 @@ async def test_b55_revert_to_a_step_with_later_edits_and_back(
     assert back.returncode == 0
     first_line, *rest = back.stdout.splitlines()
     assert first_line.startswith(f"went back to before step 2 of turn {turn_id} “")
-    assert rest == ["put back: d/three", "put back: mine"]
-    assert "two" in back.stderr
+    assert rest == ["removed: d/three", "put back: mine"]
+    assert "left as it is, because something else has changed it: two" in back.stderr
     assert files(workspace) == {
         "greeting.txt": "hello\nmore\n",
         "one": "1\n",
@@ -222,7 +222,8 @@ async def test_without_snapshots_turns_go_on_and_a_revert_says_that_files_stay(
     warnings = [event.body.code for event in log if isinstance(event.body, WarningRaised)]
     assert warnings == ([] if broken == "off" else ["snapshot_failed"])
     result = await frontend.must(Revert(session_id, turn_id))
-    assert result == RevertResult(conflicts=("one", "two"), partial=True)
+    kept = ("one", "two")
+    assert result == RevertResult(conflicts=kept, partial=True, without_snapshot=kept)
     assert (workspace / "one").exists()
     await frontend.close()
 
@@ -302,12 +303,12 @@ async def test_b55_the_users_own_command_is_reverted_like_a_turn(
     assert isinstance(started, Started)
     await frontend.turn_ended(session_id)
     result = await frontend.must(Revert(session_id, started.turn_id))
-    assert result == RevertResult(("one",))
+    assert result == RevertResult(("one",), removed=("one",))
     assert not (workspace / "one").exists()
 
 
 async def test_what_no_snapshot_has_is_named_when_it_stays(
-    frontend: Frontend, workspace: Path, tmp_path: Path
+    frontend: Frontend, workspace: Path, tmp_path: Path, daemon: Daemon
 ) -> None:
     (workspace / ".gitignore").write_text("ignored\n")
     outside = str(tmp_path / "outside")
@@ -320,6 +321,38 @@ async def test_what_no_snapshot_has_is_named_when_it_stays(
     assert isinstance(result, RevertResult)
     assert result.files == ()
     assert set(result.conflicts) == {"ignored", ".env", outside}
+    assert result.without_snapshot == result.conflicts
+    warning = await frontend.until_body(session_id, WarningRaised)
+    assert isinstance(warning.body, WarningRaised)
+    assert "No snapshot has these files, so they stay as is: " in warning.body.message
+    assert "Something else" not in warning.body.message
+
+    await frontend.must(Unrevert(session_id))
+    said = await trio.to_thread.run_sync(tiller, daemon, "revert", session_id, turn_id)
+    assert f"left as it is, because there is no snapshot of it: {outside}" in said.stderr
+    assert "something else has changed it" not in said.stderr
+
+
+async def test_a_session_whose_workspace_is_gone_can_not_be_reverted(
+    frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(write("one", "1\n")), always("done"))
+    session_id = await frontend.session(workspace, *steps, approve="always")
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (turn_id,) = await turn_ids(frontend, session_id)
+    there = await trio.Path(workspace).rename(workspace.with_name("moved"))
+    log = await frontend.log(session_id)
+
+    refused = await frontend.refused(Revert(session_id, turn_id))
+    assert refused.message == f"The workspace {workspace} does not exist."
+    assert await frontend.log(session_id) == log
+    assert await (there / "one").exists()
+
+    await there.rename(workspace)
+    assert await frontend.must(Revert(session_id, turn_id)) == RevertResult(
+        ("one",), removed=("one",)
+    )
 
 
 async def test_a_diff_says_of_a_protected_file_that_it_changed_and_no_more(

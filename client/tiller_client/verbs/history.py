@@ -82,9 +82,11 @@ def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
 def _print_reverted_files(result: RevertResult) -> None:
     """Print which files were put back; frontends that follow the session get a warning instead."""
     for path in result.files:
-        say(f"put back: {one_line(path)}")
+        say(f"{'removed' if path in result.removed else 'put back'}: {one_line(path)}")
     for path in result.conflicts:
-        complain(f"left as it is, because something else has changed it: {one_line(path)}")
+        unknown = path in result.without_snapshot
+        reason = "there is no snapshot of it" if unknown else "something else has changed it"
+        complain(f"left as it is, because {reason}: {one_line(path)}")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:

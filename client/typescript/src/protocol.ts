@@ -1340,7 +1340,7 @@ export interface HistoryReverted {
   to_seq: number;
   /** Whether this event undoes the last revert, so that the removed history is back. */
   undone?: boolean;
-  /** Files that were not restored, because something else has changed them. */
+  /** Files that stay as they are. */
   conflicts?: Array<string>;
   /** Id of the turn that was undone; empty if `undone`. */
   before_turn?: string;
@@ -1386,14 +1386,18 @@ export interface SessionDiffResult {
 /** What a revert did to files. Paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
-  /** Files that were put back. */
+  /** Files that were restored. */
   files?: Array<string>;
-  /** Files not restored, because something else has changed them. */
+  /** Files that stay as they are. */
   conflicts?: Array<string>;
   /** Whether files without a snapshot may have changed. */
   partial?: boolean;
   /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
+  /** Those of `files` that were removed. */
+  removed?: Array<string>;
+  /** `conflicts` without a snapshot. */
+  without_snapshot?: Array<string>;
 }
 
 /** A turn has started. */

@@ -17,6 +17,7 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.files.restore import FileRestore, GitEntry
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.context.read_access import session_rules
+from tiller_daemon.session.inputs.validation import check_workspace
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
@@ -62,7 +63,9 @@ class RevertPlan(NamedTuple):
     moves: tuple[FileRestore, ...]
     """Files to restore."""
     conflicts: tuple[str, ...]
-    """Files that stay as they are."""
+    """Files that stay as they are, because something else has changed them."""
+    without_snapshot: tuple[str, ...]
+    """Files that stay as they are, because no snapshot has them."""
     partial: bool
     """Whether some of the steps have no snapshot, so that their changes are unknown."""
 
@@ -82,6 +85,7 @@ async def put_back(
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
     skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    check_workspace(snapshot.workspace)
     # History can be reverted without its files.
     if snapshots is None:
         return RevertResult(partial=True)
@@ -95,11 +99,21 @@ async def put_back(
     except SnapshotProblem as problem:
         log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
         # None of the files was reverted, so all of them are conflicts.
-        named = {file for item in items if isinstance(item, Patch) for file in item.files}
-        return RevertResult(conflicts=tuple(sorted(named)), partial=True)
-    conflicts = {*map(printable, failed), *(plan.conflicts if isinstance(op, Revert) else ())}
-    done = {printable(move.path) for move in moves} - conflicts
-    return RevertResult(tuple(sorted(done)), tuple(sorted(conflicts)), plan.partial)
+        files = {file for item in items if isinstance(item, Patch) for file in item.files}
+        kept = tuple(sorted(files))
+        return RevertResult(conflicts=kept, partial=True, without_snapshot=kept)
+    # Undoing a revert need not name the files that the revert has left alone.
+    named = isinstance(op, Revert)
+    changed, unknown = (plan.conflicts, plan.without_snapshot) if named else ((), ())
+    conflicts = {*map(printable, failed), *changed, *unknown}
+    done = {printable(move.path): move for move in moves if printable(move.path) not in conflicts}
+    return RevertResult(
+        tuple(sorted(done)),
+        tuple(sorted(conflicts)),
+        plan.partial,
+        removed=tuple(sorted(path for path, move in done.items() if move.wanted is None)),
+        without_snapshot=tuple(sorted(unknown)),
+    )
 
 
 async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tuple[str, ...]:
@@ -126,17 +140,23 @@ async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tup
 def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
     """Return the warning about files that were not restored, if there are any."""
     sentences: list[str] = []
-    if result.conflicts:
-        named = ", ".join(result.conflicts[:FILES_NAMED_MAX])
-        more = len(result.conflicts) - FILES_NAMED_MAX
-        named += f" and {more} more" if more > 0 else ""
+    if changed := [path for path in result.conflicts if path not in result.without_snapshot]:
+        named = _named(changed)
         sentences.append(f"Something else has changed these files, so they stay as is: {named}.")
+    if result.without_snapshot:
+        named = _named(result.without_snapshot)
+        sentences.append(f"No snapshot has these files, so they stay as is: {named}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:
         verbs = ", ".join(f"`tiller revert {session_id}`" for session_id in result.sub_agents)
         sentences.append(f"{BACKGROUND_KEPT} {verbs}.")
     return (WarningRaised("files_kept", " ".join(sentences)),) if sentences else ()
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - FILES_NAMED_MAX
+    return ", ".join(paths[:FILES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 async def session_diff(
@@ -221,8 +241,12 @@ async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Ite
     touched = {change.path for step in steps for change in step}
     # Files outside the workspace or ignored by git are in no snapshot.
     untracked = {path for path in _edited(items, workspace) if path not in touched}
-    conflicts = {*map(printable, conflicting), *map(printable, untracked)}
-    return RevertPlan(moves, tuple(conflicts), any(not patch.tree_after for patch in patches))
+    return RevertPlan(
+        moves,
+        tuple(map(printable, conflicting)),
+        tuple(map(printable, untracked)),
+        partial=any(not patch.tree_after for patch in patches),
+    )
 
 
 def moves_back(

@@ -168,7 +168,7 @@ export class Session {
         this.#revert(body.to_seq, body.undone ?? false);
         this.#note(seq, body.undone ? "the revert was undone" : "reverted: history and files are back at an earlier turn", "warning");
         for (const path of body.conflicts ?? []) {
-          this.#note(seq, `left as it is, changed by something else: ${path}`, "warning");
+          this.#note(seq, `left as it is: ${path}`, "warning");
         }
         return;
       case "warning":

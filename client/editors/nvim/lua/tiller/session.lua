@@ -160,7 +160,7 @@ function Session:_history_reverted(body)
     or '↶ reverted: history and files are as they were before the last turns above'
   self:_note(text, 'warning')
   for _, path in ipairs(body.conflicts or {}) do
-    self:_note('  left as it is, changed by something else: ' .. path, 'warning')
+    self:_note('  left as it is: ' .. path, 'warning')
   end
 end
 
