@@ -173,6 +173,22 @@ WRITING = (
         "pass",
         IN_A_TERMINAL + "test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole",
     ),
+    Fault(
+        "a text pasted without bracketed paste is one message",
+        CHAT + "terminal/keyboard.py",
+        "Keyboard.read_keys",
+        "_with_line_breaks(A)",
+        "A",
+        OF_PACE + "test_an_enter_that_text_follows_at_once_is_a_line_break",
+    ),
+    Fault(
+        "a text pasted without bracketed paste is read to its end",
+        CHAT + "terminal/keyboard.py",
+        "Keyboard.read_keys",
+        "self._more_follows()",
+        "False",
+        OF_PACE + "test_a_pasted_text_is_read_to_its_end_however_it_is_split",
+    ),
 )
 
 ASKING = (

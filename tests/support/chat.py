@@ -8,6 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -183,6 +184,20 @@ class ChatTerminal:
     def paste(self, text: str) -> None:
         """Paste a text, as terminals with bracketed paste do."""
         self.press(f"\x1b[200~{text}\x1b[201~")
+
+    async def paste_unmarked(self, text: str) -> None:
+        """Paste a text as if it were typed, as fast as the program reads it.
+
+        The terminal answers nothing meanwhile.
+        """
+        self.is_slow = True
+        left = text.replace("\n", "\r").encode()
+        while left:
+            await trio.lowlevel.wait_writable(self._master)
+            with suppress(BlockingIOError):  # less room than a readiness check knows
+                left = left[os.write(self._master, left) :]
+        self.is_slow = False
+        self.answer()
 
     def resize(self, columns: int, lines: int) -> None:
         """Change the size; lines are cut, not wrapped anew."""

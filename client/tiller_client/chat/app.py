@@ -32,6 +32,7 @@ from tiller_client.chat.screen import Screen
 from tiller_client.chat.status import Notes
 from tiller_client.chat.sub_agents import SubAgents, working
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
+from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
@@ -242,7 +243,8 @@ class Chat:
 
 async def run_chat(opening: Opening, typed: bytes) -> int:
     """Show sessions, one after another, until the user leaves; `typed` are the first keys."""
-    type_ahead(Keyboard(sys.stdin), typed)
+    # From now on, keys are read as they come, so a text with many lines is not typed but pasted.
+    type_ahead(Keyboard(sys.stdin), typed + waiting(sys.stdin.fileno()))
     async with Client("tiller chat", places=my_places()) as client:
         while True:
             chat = Chat(client, opening, Keyboard(sys.stdin))

@@ -7,7 +7,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat.terminal.keyboard import FOCUS_IN, FOCUS_OUT
+from tiller_client.chat.terminal.keyboard import FOCUS_IN, FOCUS_OUT, LINE_BREAK
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
@@ -135,7 +135,10 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
     )
 
     @keys.add("enter")
-    def _send(_event: KeyPressEvent) -> None:
+    def _send(event: KeyPressEvent) -> None:
+        if event.data == LINE_BREAK and not chat.editor.is_empty:
+            buffer.insert_text("\n")
+            return
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")

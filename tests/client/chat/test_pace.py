@@ -6,9 +6,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat.terminal.keyboard import ANSWER_SEQUENCE, Keyboard
+from tiller_client.chat.terminal.keyboard import (
+    ANSWER_SEQUENCE,
+    LINE_BREAK,
+    Keyboard,
+    type_ahead,
+)
 from tiller_client.chat.terminal.pace import FRAME_S, FRAMES_IN_FLIGHT_MAX, Pace
 
 UP = "\x1b[A"
@@ -155,6 +161,57 @@ def test_answers_may_come_between_keys_and_in_a_pasted_text(
     assert [key for key, _ in keys] == ["a", Keys.Escape, Keys.Up, Keys.BracketedPaste]
     assert keys[-1][1] == "pasted"
     assert len(answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("say it\r", [*"say it", Keys.Enter]),
+        ("one\r\rtwo\r", ["one\n\ntwo", Keys.Enter]),
+        ("one\rtwo", ["one\ntwo"]),
+        ("one\r\ttwo\nthree\t\r", ["one\n\ttwo\nthree\t", Keys.Enter]),
+        ("one\t\r", [*"one", Keys.Tab, Keys.Enter]),
+        ("\rmore", [LINE_BREAK, "more"]),
+        ("\r\r", [LINE_BREAK, Keys.Enter]),
+        (f"one\r{ANSWER_SEQUENCE}", [*"one", Keys.Enter]),
+        (f"one\r{ANSWER_SEQUENCE}two", ["one\ntwo"]),
+        (f"one\r{UP}", [*"one", Keys.Enter, Keys.Up]),
+        (f"one\x1b\r{UP}two", [*"one", Keys.Escape, Keys.Enter, Keys.Up, *"two"]),
+        ("ein \N{WHITE SMILING FACE}\rzwei", ["ein \N{WHITE SMILING FACE}\nzwei"]),
+    ],
+)
+def test_an_enter_that_text_follows_at_once_is_a_line_break(
+    keyboard: tuple[Keyboard, int], typed: str, keys: list[str]
+) -> None:
+    board, master = keyboard
+    os.write(master, typed.encode())
+    read = board.read_keys()
+    plain = (Keys.Any, LINE_BREAK)
+    assert [one.data if {one.key, one.data} & {*plain} else one.key for one in read] == keys
+
+
+def test_a_pasted_text_is_read_to_its_end_however_it_is_split(
+    keyboard: tuple[Keyboard, int],
+) -> None:
+    """As if each Enter were the last byte of a read."""
+    board, master = keyboard
+    pasted = "".join(f"{'x' * 1023}\r" for _ in range(3)).encode()
+    os.write(master, pasted)
+    text, enter = board.read_keys()
+    assert text.data == pasted.decode().replace("\r", "\n").removesuffix("\n")
+    assert enter.key is Keys.Enter
+
+
+def test_what_is_typed_before_the_chat_reads_keys_keeps_its_enters_unless_it_is_a_pasted_text(
+    keyboard: tuple[Keyboard, int],
+) -> None:
+    board, _ = keyboard
+    type_ahead(board, b"one\rtwo\r")
+    assert [press.key for press in get_typeahead(board)] == [*"one", Keys.Enter, *"two", Keys.Enter]
+    type_ahead(board, b"a line of a paste\r" * 100)
+    text, enter = get_typeahead(board)
+    assert text.data.count("\n") == 99
+    assert enter.key is Keys.Enter
 
 
 def test_nothing_is_taken_for_a_key_after_the_user_has_left(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, hang, read, said_in, text, write
@@ -25,6 +26,9 @@ from tiller_protocol.snapshot import SessionSummary
 Opens = Callable[..., ChatTerminal]
 
 KILLS, ROUNDS = 5, 6
+
+LINES = 2_000
+"""Lines of a pasted text: many reads of the terminal."""
 
 READY = "write a message"
 BUSY = "steer with Enter"
@@ -397,6 +401,20 @@ async def test_what_is_typed_while_the_chat_starts_is_sent_once_and_whole(
         if isinstance(item, UserMessage)
     ]
     assert said == ["first", "second"]
+
+
+async def test_a_text_pasted_like_typed_keys_is_one_message(
+    opens: Opens, daemon: Daemon, frontend: Frontend, nursery: trio.Nursery
+) -> None:
+    """As from `tmux paste-buffer` without `-p`."""
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    lines = "".join(f"{number}: it is {'long ' * (number % 9)}\\\n" for number in range(LINES))
+    nursery.start_soon(chat.paste_unmarked, f"{lines}\n\tthe last line\n")
+    await chat.until(lambda: "■ completed" in chat.text)
+    snapshot = await frontend.snapshot((await newest(frontend)).session_id)
+    said = [item.text for item in snapshot.items if isinstance(item, UserMessage)]
+    assert said == [f"{lines}\n\tthe last line"]
 
 
 async def test_a_file_is_completed_and_its_name_is_sent(

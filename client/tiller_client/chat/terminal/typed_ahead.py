@@ -27,12 +27,12 @@ def kept(descriptor: int) -> Generator[bytes]:
     modes[_CHARACTERS][termios.VTIME] = 0
     termios.tcsetattr(descriptor, termios.TCSANOW, modes)
     try:
-        yield _waiting(descriptor).replace(b"\n", b"\r")
+        yield waiting(descriptor).replace(b"\n", b"\r")
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _waiting(descriptor: int) -> bytes:
+def waiting(descriptor: int) -> bytes:
     """The bytes that can be read without waiting."""
     answer = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_COUNT.size))
     (count,) = _COUNT.unpack(answer)
