@@ -63,16 +63,17 @@ def page(text: str) -> None:
     """Write text to stdout; use the user's pager if the text does not fit on the terminal.
 
     The pager is `$TILLER_PAGER`, else `$PAGER`, else `less`. `cat` or an empty value turns it off.
+    Raises `UsageError` if that variable holds no valid command.
     """
     if not _is_terminal(sys.stdout.fileno()) or text.count("\n") < _height(sys.stdout.fileno()) - 1:
         say(text)
         return
-    import shlex
     import shutil
     import subprocess
 
-    command = os.environ.get("TILLER_PAGER", os.environ.get("PAGER", "less"))
-    words = shlex.split(command)
+    from tiller_client.variables import command_in
+
+    words = command_in("TILLER_PAGER" if "TILLER_PAGER" in os.environ else "PAGER", "less")
     if not words or words[0] == "cat" or shutil.which(words[0]) is None:
         say(text)
         return

@@ -388,6 +388,20 @@ def test_what_does_not_fit_on_the_screen_goes_to_the_users_pager(
     assert "line 29" in whole.screen
 
 
+@pytest.mark.parametrize("variable", ["PAGER", "TILLER_PAGER"])
+def test_a_pager_with_an_open_quote_is_misuse(
+    places: Places, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "less 'x")
+    with FakeDaemon(places.runtime) as daemon:
+        lines = "".join(f"line {number}\n\n" for number in range(30))
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i1", lines)])
+        terminal = Terminal("show", SESSION, columns=120)
+        assert terminal.end() == 2
+    expected = f"the variable {variable} does not hold a valid command (no closing quotation)"
+    assert f"{expected}: less 'x" in terminal.screen
+
+
 def test_a_person_who_sends_something_is_told_how_to_watch_it(
     places: Places, tiller: Tiller
 ) -> None:

@@ -309,6 +309,16 @@ def test_a_host_that_is_none_is_misuse(tmp_path: Path, words: tuple[str, ...]) -
     assert "--host USER@BOX" in done.stderr
 
 
+def test_a_command_for_ssh_with_an_open_quote_is_misuse(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "TILLER_HOME": str(tmp_path / "t"), "TILLER_SSH": "ssh 'x"}
+    command = [sys.executable, "-P", "-m", "tiller_client", "--host", "box", "ls"]
+    done = subprocess.run(
+        command, env=os.environ | home, capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 2
+    assert "the variable TILLER_SSH does not hold a valid command" in done.stderr
+
+
 @pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh: apt install openssh-client")
 def test_a_link_that_is_silent_is_given_up_after_fifteen_seconds(tmp_path: Path) -> None:
     ssh, told = tmp_path / "ssh", tmp_path / "told"

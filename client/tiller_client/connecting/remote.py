@@ -23,6 +23,7 @@ from typing import NamedTuple, cast
 
 from tiller_client.connecting.runtime import check_runtime
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, TillerError
+from tiller_client.variables import command_in
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, Places
 
 PERSIST_S = 120
@@ -223,7 +224,7 @@ class RemoteDaemon:
             "StreamLocalBindUnlink": "yes",
             "StreamLocalBindMask": "0177",
         }
-        words = shlex.split(os.environ.get(SSH_VARIABLE, "")) or ["ssh"]
+        words = command_in(SSH_VARIABLE) or ["ssh"]
         return [
             *words,
             *(word for name, text in options.items() for word in ("-o", f"{name}={text}")),

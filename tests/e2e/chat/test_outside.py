@@ -66,3 +66,14 @@ async def test_nothing_is_drawn_over_the_users_editor_and_all_of_it_afterwards(
     await chat.shows(SPOKEN, "And more.", "half a text")
     assert SPOKEN not in chat.written[before:].partition("EDITED")[0]
     assert "written" in chat.text, "what the editor has written is in the chat's own"
+
+
+async def test_an_editor_whose_command_has_an_open_quote_is_named_and_the_text_stays(
+    opens: Callable[..., ChatTerminal], daemon: Daemon
+) -> None:
+    chat = opens("-m", daemon.script(), VISUAL="vim 'x", size=(160, 24))
+    await chat.shows(READY)
+    chat.press("half a text\x07")
+    await chat.sees("the text is unchanged: the variable VISUAL does not hold a valid command")
+    assert "half a text" in chat.rows[chat.cursor[0]]
+    assert "Traceback" not in chat.text

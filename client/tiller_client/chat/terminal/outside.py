@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.application.run_in_terminal import in_terminal
 
 from tiller_client.connecting.runtime import chosen_remote
+from tiller_client.errors import UsageError
+from tiller_client.variables import command_in
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
@@ -65,11 +66,11 @@ class Outside:
 
     async def _edit(self) -> None:
         editor = self._chat.editor
-        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or EDITOR)
         try:
+            command = command_in("VISUAL") or command_in("EDITOR") or [EDITOR]
             async with self._given_away():
                 editor.put(await asyncio.to_thread(_edited, command, editor.whole()))
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, UsageError, subprocess.CalledProcessError) as error:
             self._chat.say(f"the editor failed, so the text is unchanged: {error}")
 
     async def _suspend(self) -> None:
