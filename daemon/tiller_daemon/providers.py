@@ -355,7 +355,8 @@ class Providers:
         there_are = ", ".join(sorted(self._active)) or "none"
         provider_model = name.rpartition("/")[2]
         known = set(self._configuration.models) - {name}
-        known.update(f"{provider}/{provider_model}" for provider in self._active)
+        if provider_model:
+            known.update(f"{provider}/{provider_model}" for provider in self._active)
         return (
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"

@@ -7,6 +7,7 @@ import pytest
 from support.event_bodies import Tiller, started
 from support.fake_daemon import FakeDaemon
 from tiller_client.command_line.choices import read_budget, read_tools
+from tiller_client.command_line.prompt import read_schema
 from tiller_client.errors import UsageError
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.ops import Op, SessionConfigure, SessionCreate, UserInput
@@ -65,6 +66,32 @@ def test_a_new_session_is_given_what_was_chosen(daemon: FakeDaemon, tiller: Till
         turn_budget=Budget(tokens=9),
         tools=("read",),
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ("--max-steps=99999",),
+            "99999 is not a valid value for --max-steps; give a whole number from 1 to 10,000",
+        ),
+        (("--budget=tokens=1e30",), "'tokens=1e30' is not a budget; give dollars"),
+        (("--image", ""), "argument --image: invalid file name value: ''"),
+        (("--file", ""), "argument --file: invalid file name value: ''"),
+    ],
+)
+def test_an_option_that_can_not_be_is_misuse_and_nothing_is_sent(
+    daemon: FakeDaemon, tiller: Tiller, options: tuple[str, ...], said: str
+) -> None:
+    status, _, err = tiller("send", *options, SESSION, "go")
+    assert status == 2
+    assert said in err
+    assert not [op for op in daemon.seen.values() if isinstance(op, UserInput)]
+
+
+def test_a_schema_in_a_file_without_a_name_is_misuse() -> None:
+    with pytest.raises(UsageError, match="the name of the file with the output schema is empty"):
+        read_schema("")
 
 
 def test_an_input_is_given_what_was_chosen_for_its_turn(daemon: FakeDaemon, tiller: Tiller) -> None:
@@ -126,7 +153,8 @@ def test_set_changes_one_setting_and_says_it(
         ("sandbox", "no", "give read_only or workspace_write or full_access"),
         ("follow-ups", "none", "give one_at_a_time or all"),
         ("max-steps", "many", "'many' is not a valid value for max-steps"),
-        ("max-steps", "0", "give a whole number, 1 or more"),
+        ("max-steps", "0", "give a whole number from 1 to 10,000"),
+        ("max-steps", "10001", "give a whole number from 1 to 10,000"),
         ("budget", "lots", "is not a budget"),
         ("colour", "red", "invalid choice: 'colour'"),
     ],

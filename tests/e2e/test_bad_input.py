@@ -354,12 +354,16 @@ async def test_close_models_agents_and_tools_are_offered(
     for op, meant in (
         (SessionCreate(str(workspace), model="scriptd/main"), "scripted/main"),
         (SessionCreate(str(workspace), model="roomy"), "scripted/roomy"),
+        (SessionCreate(str(workspace), model="scripted/"), "scripted/roomy"),
         (SessionCreate(str(workspace), agent="biuld"), "build"),
         (_input(session_id, tools=("read", "bahs")), "bash"),
     ):
         refused = await frontend.refused(op)
         assert f"Did you mean `{meant}`" in refused.message
-    for op in (SessionCreate(str(workspace), agent="stranger"), _input(session_id, tools=("x",))):
+    for op in (
+        SessionCreate(str(workspace), agent="stranger"),
+        _input(session_id, tools=("x",)),
+    ):
         assert "Did you mean" not in (await frontend.refused(op)).message
 
 

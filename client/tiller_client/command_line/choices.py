@@ -3,10 +3,14 @@
 from argparse import Namespace
 from typing import Any
 
+from tiller_client.command_line.turn_arguments import NUMBER_MAX
 from tiller_client.errors import UsageError
-from tiller_protocol.settings import Budget, Settings, TurnOverrides
+from tiller_protocol.settings import MAX_STEPS_LIMIT, Budget, Settings, TurnOverrides
 
 BUDGET_HINT = "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600"
+
+STEPS_WANTED = f"a whole number from 1 to {MAX_STEPS_LIMIT:,}"
+"""The values of `max-steps`."""
 
 
 def read_settings(arguments: Namespace) -> Settings:
@@ -50,10 +54,16 @@ def _chosen(arguments: Namespace) -> dict[str, Any]:
         "agent": arguments.agent,
         "model": arguments.model,
         "variant": arguments.variant,
-        "max_steps": arguments.max_steps,
+        "max_steps": _read_steps(arguments.max_steps),
         "turn_budget": None if arguments.budget is None else read_budget(arguments.budget),
         "tools": None if arguments.tools is None else read_tools(arguments.tools),
     }
+
+
+def _read_steps(number: int | None) -> int | None:
+    if number is not None and number > MAX_STEPS_LIMIT:
+        raise UsageError(f"{number} is not a valid value for --max-steps; give {STEPS_WANTED}")
+    return number
 
 
 def _positive(text: str, whole: str) -> float:
@@ -61,6 +71,6 @@ def _positive(text: str, whole: str) -> float:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number < float("inf"):
+    if not 0 < number <= NUMBER_MAX:
         raise UsageError(f"{whole!r} is not a budget; {BUDGET_HINT}")
     return number

@@ -96,6 +96,8 @@ def read_schema(argument: str) -> dict[str, Any]:
     """Return the JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
     import json
 
+    if not argument:
+        raise UsageError("the name of the file with the output schema is empty; give its name")
     try:
         schema: object = json.loads(Path(argument).read_bytes())
     except OSError as error:

@@ -6,6 +6,9 @@ import re
 TIMEOUT_S_MAX = 31_536_000
 """A year, which every clock and timer can hold."""
 
+NUMBER_MAX = (1 << 62) - 1
+"""The largest number of a command line, which every encoding can hold."""
+
 SESSION_HELP = (
     "a session's id, a unique beginning or end of it (at least 4 characters), or last: the latest "
     "in this directory"
@@ -71,7 +74,9 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
         ("image", "FILE", "attach an image; may be repeated"),
         ("file", "PATH", "mention a file to the model; may be repeated"),
     ):
-        parser.add_argument(f"--{name}", metavar=metavar, action="append", default=[], help=text)
+        parser.add_argument(
+            f"--{name}", type=file_name, metavar=metavar, action="append", default=[], help=text
+        )
 
 
 def add_prompt(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +166,7 @@ def add_span(parser: argparse.ArgumentParser) -> None:
 def event_number(text: str) -> int:
     """Parse a `seq`, the number of an event: 0 or more."""
     number = int(text)
-    if not 0 <= number < 1 << 62:
+    if not 0 <= number <= NUMBER_MAX:
         raise ValueError(text)
     return number
 
@@ -173,9 +178,19 @@ event_number.__name__ = "event number"
 def positive(text: str) -> int:
     """Parse a whole number, 1 or more."""
     number = int(text)
-    if number < 1:
+    if not 1 <= number <= NUMBER_MAX:
         raise ValueError(text)
     return number
 
 
 positive.__name__ = "positive number"
+
+
+def file_name(text: str) -> str:
+    """Return the name of a file; an empty one would be the current directory."""
+    if not text:
+        raise ValueError(text)
+    return text
+
+
+file_name.__name__ = "file name"

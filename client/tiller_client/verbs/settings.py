@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 
 from tiller_client.command_line import choose
-from tiller_client.command_line.choices import read_budget, read_tools
+from tiller_client.command_line.choices import STEPS_WANTED, read_budget, read_tools
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.errors import UsageError
@@ -24,7 +24,7 @@ WANTED = {
     "approve": " or ".join(get_args(Approve)),
     "sandbox": " or ".join(get_args(SandboxMode)),
     "follow-ups": " or ".join(get_args(FollowUps)),
-    "max-steps": "a whole number, 1 or more",
+    "max-steps": STEPS_WANTED,
 }
 """The values that a setting accepts, unless it accepts any text."""
 
