@@ -452,6 +452,11 @@ def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) 
     path.parent.mkdir(parents=True)
     path.write_text('model = "p/m"\n')
     assert tiller("config")[1] == f'# {path}\nmodel = "p/m"\n'
+    path.unlink()
+    path.symlink_to(path)
+    status, _, err = tiller("config", "show")
+    assert status == 1
+    assert f"{path} can't be read: " in err
 
 
 def test_doctor_says_whether_the_search_tools_work(

@@ -132,6 +132,22 @@ def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path)
     assert "is not a regular file" in refused(project=project, trusted=True).message
 
 
+def test_a_link_that_leads_to_itself_is_an_error_and_one_that_leads_nowhere_is_no_file(
+    load, refused, places
+):
+    file = places.config / "config.toml"
+    file.symlink_to(file)
+    assert refused().code == "unreadable_file"
+    file.unlink()
+    file.symlink_to("nothing")
+    assert load().max_steps == Configuration().max_steps
+
+
+def test_a_byte_order_mark_is_no_text_of_the_file(load, refused):
+    assert load("\ufeffmax_steps = 5").max_steps == 5
+    assert "config.toml, line 2: max_steps: " in refused("\ufeff\nmax_steps = 0").message
+
+
 def test_a_file_that_is_named_replaces_the_usual_one(load, tmp_path):
     other = tmp_path / "other.toml"
     other.write_text("max_steps = 7")

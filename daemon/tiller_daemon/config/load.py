@@ -28,6 +28,7 @@ from tiller_daemon.config.schema import (
 )
 from tiller_daemon.config.semantics import KEY_FIELDS, SECRET_FIELDS, check_semantics
 from tiller_daemon.config.source import (
+    UTF_8_SIG,
     Key,
     Source,
     Table,
@@ -116,10 +117,12 @@ def _merge_layers(layers: Sequence[_Layer]) -> Table:
 
 
 def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Iterator[_Layer]:
-    look_at(path)
-    if not needed and not path.exists():
-        return
-    source = Source(str(path), _read_text(path, "configuration file"))
+    try:
+        source = Source(str(path), _read_text(path, "configuration file"))
+    except ConfigurationError as error:
+        if error.code == "missing_file" and not needed:
+            return
+        raise
     values = parse(source)
     check_complete(values, Configuration, (), source)
     check_semantics(values, source)
@@ -136,8 +139,8 @@ def _read_text(path: Path, what: str) -> str:
             raise ConfigurationError(
                 "unreadable_file", f"{what} {path} is larger than {FILE_BYTES_MAX} bytes"
             )
-        return data.decode().replace("\r\n", "\n")
-    except FileNotFoundError:
+        return data.decode(UTF_8_SIG).replace("\r\n", "\n")
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError("missing_file", f"{what} {path} does not exist") from None
     except UnicodeDecodeError:
         raise ConfigurationError("unreadable_file", f"{what} {path} is not UTF-8") from None

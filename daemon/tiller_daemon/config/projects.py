@@ -17,6 +17,7 @@ import msgspec
 from tiller_daemon.config.load import PROJECT_FILE
 from tiller_daemon.config.regular_files import read_regular
 from tiller_daemon.config.schema import Configuration, ConfigurationError
+from tiller_daemon.config.source import UTF_8_SIG
 from tiller_daemon.private import replace_private
 from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
 
@@ -169,7 +170,7 @@ def _read_project(workspace: str | Path) -> Project:
     if len(configuration) > CONFIG_BYTES_MAX:
         return Project(place, problem=CONFIG_TOO_LARGE)
     # The content of a link begins with its target and a NUL, which TOML can't contain.
-    text = configuration.rpartition(b"\0")[2].decode(errors="replace")
+    text = configuration.rpartition(b"\0")[2].decode(UTF_8_SIG, errors="replace")
     return Project(place, _digest(found), tuple(found), text=text)
 
 

@@ -19,6 +19,9 @@ from tiller_daemon.config.toml import TomlError, parse_toml
 Key = tuple[str | int, ...]
 Table = dict[str, Any]
 
+UTF_8_SIG = "utf-8-sig"
+"""The encoding of files. Some editors on Windows write a byte order mark, which is no text."""
+
 LINES_SEARCHED_MAX = 1_000
 SEARCHED_CHARS_MAX = 2 * 1024 * 1024
 """How much of a file is searched for the line of an error. The search takes quadratic time, but

@@ -53,12 +53,14 @@ def require_regular(path: Path) -> None:
 def _show(path: Path, *, json: bool) -> int:
     try:
         require_regular(path)
-        text = path.read_text(errors="replace") if path.exists() else ""
+        text, exists = path.read_text("utf-8-sig", errors="replace"), True
+    except (FileNotFoundError, NotADirectoryError):
+        text, exists = "", False
     except OSError as error:
         raise TillerError(f"{path} can't be read: {error.strerror}") from None
     if json:
-        print_json(ConfigurationFile(str(path), path.exists(), text))
-    elif path.exists():
+        print_json(ConfigurationFile(str(path), exists, text))
+    elif exists:
         say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
     else:
         shown = one_line(str(path))

@@ -132,7 +132,7 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     """The values of an existing configuration; `None` if there is none."""
     require_regular(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
