@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tiller_client.chat.frame import Parts, compose
 from tiller_client.chat.rows import (
+    PROMPT,
     answer_rows,
     completion_rows,
     hint,
@@ -18,7 +19,7 @@ from tiller_client.chat.terminal.notifying import Notifier
 from tiller_client.chat.terminal.pace import Pace
 from tiller_client.chat.terminal.painter import ASK, Painter
 from tiller_client.rendering.requests import request_block
-from tiller_client.rendering.text import on_screen
+from tiller_client.rendering.text import cells, cut, on_screen
 from tiller_protocol.items import Request
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Screen:
         shown = chat.editor.shown(width)
         editor = [on_screen(row) for row in shown.rows]
         if chat.editor.is_empty and chat.menu is None:
-            editor[0] += on_screen(paint.dim(hint(chat.snapshot, chat.asking)))
+            columns, _ = self.painter.size
+            shown_hint = cut(hint(chat.snapshot, chat.asking), columns - cells(PROMPT))
+            editor[0] += on_screen(paint.dim(shown_hint))
         return Parts(
             chat.conversation.live(now),
             queue_rows(chat.snapshot.queue, width, paint),

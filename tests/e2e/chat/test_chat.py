@@ -81,6 +81,19 @@ async def test_what_streams_is_laid_out_anew_when_the_terminal_gets_narrower(
     await chat.sees("to its end.")
 
 
+@pytest.mark.parametrize(
+    ("columns", "hint"), [(30, "steer with Enter, queue wit…"), (20, "steer with Enter,…")]
+)
+async def test_a_hint_that_does_not_fit_is_cut_with_an_ellipsis(
+    opens: Opens, daemon: Daemon, columns: int, hint: str
+) -> None:
+    chat = opens("-m", daemon.script(hang("Hanging now.")), size=(columns, 24))
+    await chat.shows("write a message")
+    chat.press("go\r")
+    await chat.until(lambda: f"{PROMPT}{hint}" in chat.rows)
+    assert chat.text == chat.text_of_a_wider_one, "no line is wider than the terminal"
+
+
 async def test_enter_steers_and_alt_enter_queues_while_a_turn_is_running(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
