@@ -521,3 +521,14 @@ async def test_what_a_terminal_does_is_shown(
     await frontend.must(SessionConfigure(session_id, Settings(agent="plan")))
     assert await editor.until_update("current_mode_update", currentModeId="plan")
     await frontend.refused(Interrupt(session_id))
+
+
+async def test_a_prompt_with_half_a_surrogate_pair_is_answered(
+    editor: Editor, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    """As `JSON.stringify` writes a text that was cut within an emoji."""
+    session_id = await editor.new(workspace)
+    await use(editor, daemon, session_id, text("Read."))
+    assert (await editor.prompt(session_id, "look \ud83d"))["stopReason"] == "end_turn"
+    items = (await frontend.snapshot(session_id)).items
+    assert [item.text for item in items if isinstance(item, UserMessage)] == ["look \ufffd"]

@@ -4,6 +4,7 @@ For one thread. `read` never blocks; writing blocks until the client has taken t
 """
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,11 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 """Codes of JSON-RPC and ACP."""
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
+"""An escape in JSON; `lone` is half of a surrogate pair, which is no character."""
 
 RequestId = int | str | None
 
@@ -83,6 +89,14 @@ Answered = Callable[[Raw | None, RpcError | None], None]
 
 _decode = msgspec.json.Decoder(Message).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def _character(escape: re.Match[bytes]) -> bytes:
+    r"""Return an escape, with U+FFFD for half of a pair.
+
+    A client in JavaScript sends `"\ud800"` for a text that it has cut within a pair.
+    """
+    return rb"\ufffd" if escape["lone"] else escape[0]
 
 
 class Peer:
@@ -156,7 +170,7 @@ class Peer:
         if not line.strip():
             return []
         try:
-            message = _decode(line)
+            message = _decode(_ESCAPE.sub(_character, line))
         except (msgspec.ValidationError, RecursionError) as error:
             self.fail(None, RpcError(INVALID_REQUEST, f"not a JSON-RPC message: {error}"))
             return []

@@ -94,6 +94,25 @@ def test_a_result_may_be_any_value(result: object) -> None:
     assert (json.loads(bytes(got)), error) == (result, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        (r"cut \ud83d", "cut \ufffd"),
+        (r"\udE00 cut", "\ufffd cut"),
+        (r"\uD83D\uD83D\uDE00!", "\ufffd\N{GRINNING FACE}!"),
+        (r"C:\\ud83d", r"C:\ud83d"),
+        (r"\\\ud83d\"", '\\\ufffd"'),
+        (r"\u00fc", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_a_replacement_character(text: str, means: str) -> None:
+    with Wire() as wire:
+        line = f'{{"id": 5, "method": "say", "params": {{"text": "{text}"}}}}\n'
+        (message,) = wire.send(line.encode())
+    assert message.id == 5
+    assert json.loads(bytes(message.params)) == {"text": means}
+
+
 def test_the_end_of_the_input_is_noted() -> None:
     with Wire() as wire:
         wire.send(b"{}")
