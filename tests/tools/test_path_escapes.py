@@ -193,3 +193,26 @@ async def test_b58_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_
     assert [text for text in told if SECRET in text] == []
     found = [text for text in told if "mine line" in text]
     assert found
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read", {"path": "~/zz"}),
+        ("write", {"path": "~/zz", "content": "x"}),
+        ("edit", {"path": "~/zz", "old": "a", "new": "b"}),
+        ("apply_patch", {"patch": "*** Begin Patch\n*** Add File: ~/zz\n+x\n*** End Patch"}),
+        ("ls", {"path": "~/zz"}),
+        ("glob", {"pattern": "*", "path": "~/zz"}),
+        ("grep", {"pattern": "x", "path": "~/zz"}),
+    ],
+)
+async def test_the_home_directory_is_not_a_directory_of_the_workspace(bench, name, arguments):
+    with pytest.raises(ToolFailure, match=r"begins with `~`.* Give the absolute path"):
+        await bench.call(name, **arguments)
+    assert not any(bench.workspace.iterdir())
+
+
+async def test_a_name_that_begins_with_a_tilde_can_be_written_with_its_directory(bench):
+    await bench.call("write", path="./~lock", content="x")
+    assert (bench.workspace / "~lock").read_text() == "x"

@@ -20,7 +20,15 @@ def tool_failures() -> Generator[None]:
 
 
 def resolve_path(workspace: Path, path: str) -> Location:
-    """Return where `path` leads. Raises `ToolFailure` for text that is not a path."""
+    """Return where `path` leads. Raises `ToolFailure` for text that is not a path.
+
+    A path never begins with `~`: only a shell would expand it, so it would be a directory here.
+    """
+    if path.startswith("~"):
+        raise ToolFailure(
+            f"The path {path} begins with `~`, which is not expanded here. Give the absolute path, "
+            f"or ./{path} if this is the name of a file in the workspace."
+        )
     with tool_failures():
         return locate(workspace, path)
 
