@@ -64,6 +64,9 @@ def test_completing_starts_no_daemon(places: Places) -> None:
     ("command_line", "hint"),
     [
         (("exce", "x"), "did you mean: tiller exec?"),
+        (("lgo",), "did you mean: tiller log?"),
+        (("service",), "did you mean: tiller daemon?"),
+        (("session",), "there is no verb 'session'; see: tiller --help"),
         (("exec", "--modle", "m", "x"), "there is no option --modle; did you mean --model?"),
         (("ls", "--archvied"), "did you mean --archived?"),
         (("ls", "more"), "unknown: more; see: tiller ls --help"),

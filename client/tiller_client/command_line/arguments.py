@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tiller_client.command_line.daemon_arguments import add_actions
-from tiller_client.command_line.parser import DESCRIPTION, EPILOG, RPC_EPILOG, Parser, similar
+from tiller_client.command_line.parser import (
+    DESCRIPTION,
+    EPILOG,
+    RPC_EPILOG,
+    Parser,
+    require_verb,
+    take_host,
+)
 from tiller_client.command_line.turn_arguments import (
     SESSION_HELP,
     add_amount,
@@ -53,14 +60,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         complete(_parser(""))
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
-    host = _take_host(words)
+    host = take_host(words)
     has_no_verb = bool(words) and words[0].startswith("-") and words[0] not in ABOUT_TILLER
     if has_no_verb:
         words.insert(0, "chat")
     parser = _parser(words[0] if words else "")
     if host == "" or (host or "").startswith("-"):
         parser.error("--host needs the name of a machine, as for ssh: tiller --host USER@BOX VERB")
-    _suggest_verb(parser, words)
+    known = [verb for verbs in _VERBS.values() for verb in verbs]
+    require_verb(parser, words, known, _helps)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
         verb = f" {parsed.verb}" if parsed.verb else ""
@@ -78,17 +86,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def _is_terminal() -> bool:
     """Whether stdin and stdout are a terminal, so that a person can chat."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
-def _take_host(words: list[str]) -> str | None:
-    """Remove the option `--host` before the verb; returns its value, "" if the value is missing."""
-    option, equals, value = words[0].partition("=") if words else ("", "", "")
-    if option != "--host":
-        return None
-    del words[0]
-    if equals:
-        return value
-    return words.pop(0) if words else ""
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -119,20 +116,17 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Exit with a suggestion if the first word is not a verb."""
-    word = next(iter(words), "-")
-    verbs = [verb for verbs in _VERBS.values() for verb in verbs]
-    if word in verbs or word.startswith("-"):
-        return
-    suggestion = similar(word, verbs)
-    if suggestion:
-        hint = f"did you mean: tiller {suggestion}?"
-    elif len(words) == 1 and " " in word:
-        hint = "to give it as a task: tiller exec PROMPT"
-    else:
-        hint = "see: tiller --help"
-    parser.error(f"there is no verb {word!r}; {hint}")
+def _helps() -> dict[str, str]:
+    """Return the help of each verb."""
+    helps: dict[str, str] = {}
+
+    def add(name: str, *, help: str, **_more: str) -> Parser:  # noqa: A002 - argparse's own name
+        helps[name] = help
+        return Parser()
+
+    for builder in _VERBS:
+        builder(add)
+    return helps
 
 
 def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
@@ -363,7 +357,7 @@ def _add_catalog(add: _AddParser) -> None:
 
 
 def _add_daemon(add: _AddParser) -> None:
-    parser = add("daemon", help="run, start, stop, inspect or install the daemon")
+    parser = add("daemon", help="run, start, stop or inspect the daemon; install a service")
     action = parser.add_subparsers(metavar="ACTION", dest="action", required=True).add_parser
     add_actions(partial(_verb, action))
 

@@ -5,7 +5,7 @@ Imports the standard library only, as every start needs this module.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from tiller_client.streams import put
@@ -22,6 +22,9 @@ stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
 stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
         {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
 one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
+
+VERB_SIMILARITY_MIN = 0.65
+"""Just so low that two letters of a verb with three letters may be exchanged."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,8 +63,44 @@ class Parser(argparse.ArgumentParser):
         super().error(sanitized(message))
 
 
-def similar(word: str, known: Sequence[str]) -> str:
+def take_host(words: list[str]) -> str | None:
+    """Remove the option `--host` before the verb; returns its value, "" if the value is missing."""
+    option, equals, value = words[0].partition("=") if words else ("", "", "")
+    if option != "--host":
+        return None
+    del words[0]
+    if equals:
+        return value
+    return words.pop(0) if words else ""
+
+
+def similar(word: str, known: Sequence[str], similarity_min: float = 0.6) -> str:
     """Return the known word that is most similar to `word`; empty if none is similar."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, 1)), "")
+    return next(iter(get_close_matches(word, known, 1, similarity_min)), "")
+
+
+def require_verb(
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    verbs: Sequence[str],
+    helps: Callable[[], Mapping[str, str]],
+) -> None:
+    """Exit with a suggestion if the first word is not a verb; `helps` returns each verb's help."""
+    word = next(iter(words), "-")
+    if word in verbs or word.startswith("-"):
+        return
+    if meant := _meant_verb(word, helps()):
+        hint = f"did you mean: tiller {meant}?"
+    elif len(words) == 1 and " " in word:
+        hint = "to give it as a task: tiller exec PROMPT"
+    else:
+        hint = "see: tiller --help"
+    parser.error(f"there is no verb {word!r}; {hint}")
+
+
+def _meant_verb(word: str, helps: Mapping[str, str]) -> str:
+    """Return the verb that is spelled like a word, or the only one whose help has the word."""
+    has = [verb for verb, text in helps.items() if word in text.replace(",", " ").split()]
+    return similar(word, list(helps), VERB_SIMILARITY_MIN) or (has[0] if len(has) == 1 else "")
