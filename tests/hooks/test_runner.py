@@ -90,6 +90,11 @@ async def test_output_and_status_decide(
     ("command", "problem"),
     [
         ("echo broken >&2; exit 1", "it ended with 1: broken"),
+        (
+            f"echo {'discarded ' * 40}{'word ' * 39}it could not start >&2; exit 1",
+            f"it ended with 1: … {'word ' * 36}it could not start",
+        ),
+        (f"echo {'x' * 300} >&2; exit 1", f"it ended with 1: … {'x' * 200}"),
         ("kill -9 $$", "it was killed by signal 9"),
         ("sleep 100", "stopped after its time limit of 0.3 s"),
         ('echo \'{"decision": "allow"}\'', "invalid JSON"),

@@ -30,6 +30,9 @@ DENY_STATUS: Final = 2
 
 NAME_CHARS_MAX: Final = 60
 
+REASON_CHARS_MAX: Final = 200
+"""How much of the end of a failed hook's output to report."""
+
 
 class HookProblem(Exception):
     """A hook failed; the message is a clause with the reason."""
@@ -131,7 +134,7 @@ def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
         return HookOutput(denies=True, reason=_decode(err) or _decode(out))
     if status != 0:
         how = f"was killed by signal {-status}" if status and status < 0 else f"ended with {status}"
-        reason = " ".join(_decode(err).split())[-200:]
+        reason = _end_of(" ".join(_decode(err).split()))
         raise HookProblem(f"it {how}" + (f": {reason}" if reason else ""))
     text = _decode(out)
     if not text.startswith("{"):
@@ -142,6 +145,14 @@ def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
         raise HookProblem(f"it printed invalid JSON: {error}") from error
     denies, reason = printed.decision == "deny", printed.reason.strip()
     return HookOutput(denies, reason, printed.context.strip(), printed.arguments)
+
+
+def _end_of(line: str) -> str:
+    """Return the end of a line, from the beginning of a word on if possible."""
+    if len(line) <= REASON_CHARS_MAX:
+        return line
+    end = line[-REASON_CHARS_MAX:]
+    return f"… {end.partition(' ')[2] or end}"
 
 
 def _decode(data: bytes) -> str:
