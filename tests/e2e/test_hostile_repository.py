@@ -211,8 +211,12 @@ async def test_b60_what_is_trusted_may_narrow_and_what_has_changed_is_not_truste
 
     assert await outcome(1) is None
     told = [e.body for e in frontend.events(session_id) if isinstance(e.body, WarningRaised)]
-    assert [(one.code, "tiller trust" in one.message) for one in told] == [
-        ("untrusted_project", True)
+    assert [(one.code, one.message) for one in told] == [
+        (
+            "untrusted_project",
+            "This project contains .tiller/config.toml. It takes effect only if you trust it. "
+            "Review it, then run: tiller trust.",
+        )
     ]
     await trust(frontend, workspace)
     assert await outcome(2) == "denied"

@@ -126,9 +126,11 @@ def untrusted_project_warning(project: Project) -> str:
     if project.problem:
         return f"The project's `.tiller` is ignored: {project.problem}."
     names = ", ".join(project.files[:5]) + (" …" if len(project.files) > 5 else "")
+    is_one = len(project.files) == 1
+    they, take, them = ("It", "takes", "it") if is_one else ("They", "take", "them")
     message = (
-        f"This project contains {names}. They take effect only if you trust them. Review them, "
-        "then run: tiller trust."
+        f"This project contains {names}. {they} {take} effect only if you trust {them}. "
+        f"Review {them}, then run: tiller trust."
     )
     return f"{message} Its hooks do not run until then." if _HOOKS.search(project.text) else message
 
