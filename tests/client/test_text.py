@@ -20,6 +20,7 @@ from tiller_client.rendering.text import (
     on_screen,
     one_line,
     pad,
+    quoted_path,
     sanitized,
     seconds,
     verbatim,
@@ -85,6 +86,32 @@ def test_whatever_is_written_no_escape_but_a_colour_of_ours_gets_out(text: str) 
 )
 def test_in_a_verbatim_text_nothing_looks_like_something_else(text: str, shown: str) -> None:
     assert verbatim(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("src/a b.py", "src/a b.py"),
+        ("über/日本", "über/日本"),
+        ("a\nb.txt", r'"a\nb.txt"'),
+        (" lead", '" lead"'),
+        ("two  blanks", '"two  blanks"'),
+        ('"', r'"\""'),
+        ('say "it"\\\t', r'"say \"it\"\\\t"'),
+        ("\u202egnp.exe", r'"\342\200\256gnp.exe"'),
+        ("a\u00a0b\x1b", r'"a\302\240b\033"'),
+    ],
+)
+def test_a_path_that_would_be_ambiguous_in_one_line_is_quoted(path: str, shown: str) -> None:
+    assert quoted_path(path) == shown
+
+
+@given(HOSTILE, HOSTILE)
+def test_different_paths_never_look_the_same(one: str, other: str) -> None:
+    shown = quoted_path(one)
+    assert "\n" not in shown
+    assert on_screen(shown) == shown
+    assert (shown == quoted_path(other)) == (one == other)
 
 
 @given(HOSTILE, st.integers(1, 20))

@@ -408,3 +408,17 @@ async def test_git_applies_what_diff_writes_to_a_pipe(
     await trio.run_process(["git", "apply", str(patch)], cwd=fresh)
     for path in ("binary", "greeting.txt", "a b/ü"):
         assert (fresh / path).read_bytes() == (workspace / path).read_bytes()
+
+
+async def test_a_name_that_would_be_ambiguous_in_one_line_is_quoted(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    steps = (calls(bash(r"""echo 1 > ' lead'; echo 1 > "$(printf 'a\nb')" """)), always("done"))
+    session_id = await frontend.session(workspace, *steps, approve="always")
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (turn_id,) = await turn_ids(frontend, session_id)
+    shown = await trio.to_thread.run_sync(tiller, daemon, "show", session_id)
+    assert r'± " lead", "a\nb"' in shown.stdout
+    back = await trio.to_thread.run_sync(tiller, daemon, "revert", session_id, turn_id)
+    assert back.stdout.splitlines()[1:] == ['removed: " lead"', r'removed: "a\nb"']

@@ -14,7 +14,7 @@ from tiller_client.chat.rows import explained_rows
 from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
-from tiller_client.rendering.text import one_line
+from tiller_client.rendering.text import one_line, quoted_path
 from tiller_protocol.answers import AnyResult, CatalogResult, Created, RevertResult
 from tiller_protocol.ops import (
     Answer,
@@ -230,7 +230,9 @@ class Actions:
 
     def _said(self, result: AnyResult | None) -> None:
         if isinstance(result, RevertResult) and result.conflicts:
-            self._chat.say(f"files left as they are: {', '.join(result.conflicts)}")
+            self._chat.say(
+                f"files left as they are: {', '.join(map(quoted_path, result.conflicts))}"
+            )
 
     def _failed(self, written: str, error: TillerError) -> None:
         if not written:

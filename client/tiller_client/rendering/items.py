@@ -15,6 +15,7 @@ from tiller_client.rendering.text import (
     cut,
     indent,
     one_line,
+    quoted_path,
     sanitized,
     seconds,
 )
@@ -240,7 +241,7 @@ def change_line(change: FileChange, paint: Paint) -> str:
     counts = ""
     if change.added_lines is not None and change.removed_lines is not None:
         counts = paint.dim(f"  +{change.added_lines} -{change.removed_lines}")
-    return f"{mark} {one_line(change.path)}{counts}"
+    return f"{mark} {quoted_path(change.path)}{counts}"
 
 
 def patch_title(patch: Patch) -> str:
@@ -248,7 +249,7 @@ def patch_title(patch: Patch) -> str:
     if not patch.tree_after:
         return "it is unknown which files this step changed"
     more = f" and {patch.more} more" if patch.more else ""
-    return ", ".join(map(one_line, patch.files)) + more
+    return ", ".join(map(quoted_path, patch.files)) + more
 
 
 def input_line(queued: QueuedInput) -> str:

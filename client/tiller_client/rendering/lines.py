@@ -13,6 +13,7 @@ from tiller_client.rendering.text import (
     cut,
     dollars,
     one_line,
+    quoted_path,
     seconds,
 )
 from tiller_client.rendering.wrap import INDENT, hanging
@@ -98,8 +99,8 @@ def queue_lines(body: QueueChanged, known: tuple[QueuedInput, ...], paint: Paint
 
 def _revert_line(body: HistoryReverted, columns: int) -> str:
     done = "the revert was undone" if body.undone else "history was reverted"
-    conflicts = f"; files left as they are: {', '.join(body.conflicts)}"
-    return hanging(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}", columns)
+    conflicts = f"; files left as they are: {', '.join(map(quoted_path, body.conflicts))}"
+    return hanging(f"⟲ {done}{conflicts if body.conflicts else ''}", columns)
 
 
 def _compaction_line(body: HistoryCompacted, paint: Paint) -> str:

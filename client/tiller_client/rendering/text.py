@@ -68,6 +68,16 @@ def one_line(text: str) -> str:
     return sanitized(_SPACE.sub(" ", text)).strip()
 
 
+def quoted_path(path: str) -> str:
+    """A path in one line; if it would be ambiguous there, it is quoted, as by git.
+
+    That is a path with characters that `one_line` would change, or with a quote at its beginning.
+    """
+    if path == one_line(path) and not path.startswith('"'):
+        return path
+    return f'"{"".join(map(_in_quotes, path))}"'
+
+
 def verbatim(text: str) -> str:
     """Show `text` unambiguously, character by character; lines stay lines.
 
@@ -288,6 +298,14 @@ def _in_verbatim(character: str) -> str:
     return character if visible and not ambiguous else _visible(character)
 
 
+def _in_quotes(character: str) -> str:
+    if escape := _PATH_ESCAPES.get(character):
+        return escape
+    if character == " " or (sanitized(character) == character and not character.isspace()):
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
 def _in_json(character: str) -> str:
     if _is_visible(character):
         return character
@@ -304,6 +322,7 @@ def _visible(character: str) -> str:
     return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
 
 
+_PATH_ESCAPES = {'"': r"\"", "\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _AS_IT_IS = {"\n": "\n", "\t": "\t"}
 _PROSE = _Table(_in_prose, _AS_IT_IS)
 _VERBATIM = _Table(_in_verbatim, {"\n": "\n"})

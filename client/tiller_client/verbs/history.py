@@ -18,7 +18,7 @@ from tiller_client.console import (
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.items import call_label, change_line, diff_lines
-from tiller_client.rendering.text import cut, one_line
+from tiller_client.rendering.text import cut, one_line, quoted_path
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import RevertResult, SessionDiffResult
@@ -82,11 +82,11 @@ def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
 def _print_reverted_files(result: RevertResult) -> None:
     """Print which files were put back; frontends that follow the session get a warning instead."""
     for path in result.files:
-        say(f"{'removed' if path in result.removed else 'put back'}: {one_line(path)}")
+        say(f"{'removed' if path in result.removed else 'put back'}: {quoted_path(path)}")
     for path in result.conflicts:
         unknown = path in result.without_snapshot
         reason = "there is no snapshot of it" if unknown else "something else has changed it"
-        complain(f"left as it is, because {reason}: {one_line(path)}")
+        complain(f"left as it is, because {reason}: {quoted_path(path)}")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:

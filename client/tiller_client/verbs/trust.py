@@ -8,7 +8,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import confirm, print_json, say, stdout_width
 from tiller_client.rendering.requests import block
-from tiller_client.rendering.text import one_line, sanitized, verbatim
+from tiller_client.rendering.text import one_line, quoted_path, sanitized, verbatim
 from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
 
@@ -39,13 +39,16 @@ def _is_agreed(project: ProjectResult) -> bool:
         path = Path(project.workspace, name)
         text = path.read_text(errors="replace") if path.is_file() else "(a dangling link)"
         more = " …" if len(text) > SHOWN_CHARS_MAX else ""
-        say(f"--- {one_line(name)}\n{sanitized(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
+        say(f"--- {quoted_path(name)}\n{sanitized(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
     if project.hooks:
         say("These hooks would run automatically, in the same sandbox as the model's commands:\n")
     for hook in project.hooks:
         tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
         say(f"{one_line(hook.on)}{tools}:\n{block(verbatim(hook.command), stdout_width())}\n")
-    return confirm(f"Trust these {len(project.files)} files as they are?")
+    many = len(project.files)
+    return confirm(
+        f"Trust these {many} files as they are?" if many > 1 else "Trust this file as it is?"
+    )
 
 
 def _print_project(project: ProjectResult, *, json: bool) -> int:
@@ -57,5 +60,5 @@ def _print_project(project: ProjectResult, *, json: bool) -> int:
         say(f"{one_line(project.workspace)} defines nothing that needs trust")
     else:
         word = "is trusted" if project.trusted else "is not trusted"
-        say(f"{one_line(project.workspace)} {word}: {', '.join(map(one_line, project.files))}")
+        say(f"{one_line(project.workspace)} {word}: {', '.join(map(quoted_path, project.files))}")
     return 1 if project.problem else 0
