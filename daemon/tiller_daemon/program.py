@@ -35,6 +35,9 @@ def run(arguments: Sequence[str]) -> int:
     0 means that the daemon was stopped, or that another daemon is already running.
     """
     parsed = _parser().parse_args(arguments)
+    if home := os.environ.get("TILLER_HOME"):
+        # Hooks and commands inherit it, and run in other directories.
+        os.environ["TILLER_HOME"] = str(Path(home).absolute())
     places = find_places(
         os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
     )
