@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from tiller_client.command_line.values import NEEDS_UTF8, as_utf8, shown_bytes
 from tiller_client.connecting.runtime import chosen_remote, stdin_is_piped
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
@@ -36,7 +37,7 @@ def read_text(argument: str) -> str:
     if argument == FROM_STDIN:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
     else:
-        data = _bytes_of(argument)
+        data = argument.encode()
     if len(data) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
@@ -68,8 +69,8 @@ def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
     With `--host`, they start at the user's home on the other machine.
     """
     if remote := chosen_remote():
-        return tuple(map(remote.path, arguments))
-    return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
+        return tuple(_to_send(remote.path(argument)) for argument in arguments)
+    return tuple(_to_send(os.path.abspath(argument)) for argument in arguments)  # noqa: PTH100 - no link is followed
 
 
 def read_workspace(argument: str) -> str:
@@ -79,12 +80,12 @@ def read_workspace(argument: str) -> str:
     checks that the directory exists.
     """
     if remote := chosen_remote():
-        return remote.path(argument)
+        return _to_send(remote.path(argument))
     path = Path(argument)
     if not path.is_dir():
         raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")
     try:
-        return str(path.resolve())
+        return _to_send(str(path.resolve()))
     except FileNotFoundError:
         raise UsageError(
             "the current directory no longer exists; change to another one, or name the workspace "
@@ -107,12 +108,14 @@ def read_schema(argument: str) -> dict[str, Any]:
     return cast("dict[str, Any]", schema)
 
 
-def _bytes_of(argument: str) -> bytes:
-    """Return a word of the command line as UTF-8, with undecodable bytes as they were typed."""
+def _to_send(path: str) -> str:
+    """Return a path as text for the protocol; raises `UsageError` if its bytes are not UTF-8."""
     try:
-        return argument.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(argument)
+        return as_utf8(path)
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"the path {shown_bytes(path)} {NEEDS_UTF8}; rename it, or use another path"
+        ) from None
 
 
 def _read_image(argument: str) -> Image:

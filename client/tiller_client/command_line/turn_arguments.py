@@ -3,6 +3,8 @@
 import argparse
 import re
 
+from tiller_client.command_line.values import path
+
 TIMEOUT_S_MAX = 31_536_000
 """A year, which every clock and timer can hold."""
 
@@ -21,6 +23,15 @@ def add_session(
     else:
         text = f"{SESSION_HELP}; default: {meaning or default}"
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
+
+
+def add_directory(
+    parser: argparse.ArgumentParser, default: str | None = ".", text: str = "workspace"
+) -> None:
+    """Add the option for the workspace."""
+    parser.add_argument(
+        "-C", dest="directory", metavar="DIR", type=path, default=default, help=text
+    )
 
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +82,9 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
         ("image", "FILE", "attach an image; may be repeated"),
         ("file", "PATH", "mention a file to the model; may be repeated"),
     ):
-        parser.add_argument(f"--{name}", metavar=metavar, action="append", default=[], help=text)
+        parser.add_argument(
+            f"--{name}", metavar=metavar, type=path, action="append", default=[], help=text
+        )
 
 
 def add_prompt(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +145,7 @@ def duration(text: str) -> float:
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """Add the options for which session a chat opens, and how the session is shown."""
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     parser.add_argument(
         "-c",
         "--continue",
