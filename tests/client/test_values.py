@@ -116,3 +116,20 @@ def test_an_empty_word_is_misuse_too(tiller: Tiller, words: tuple[str, ...]) -> 
 
 def test_an_empty_value_resets_a_setting() -> None:
     assert parse(["set", "last", "title", ""]).value == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (("daemon", "start", "-x"), "tiller daemon start"),
+        (("daemon", "run", "-x"), "tiller daemon run"),
+        (("ls", "-x"), "tiller ls"),
+    ],
+)
+def test_a_hint_names_a_command_line_that_exists(
+    tiller: Tiller, words: tuple[str, ...], program: str
+) -> None:
+    status, _, err = tiller(*words)
+    assert status == 2
+    assert f"see: {program} --help" in err
+    assert tiller(*program.split()[1:], "--help")[0] == 0

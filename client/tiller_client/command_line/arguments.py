@@ -65,9 +65,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     _suggest_verb(parser, words)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
-        verb = f" {parsed.verb}" if parsed.verb else ""
         order = "; give the verb before its options" if has_no_verb else ""
-        parser.error(f"unknown: {' '.join(unknown)}{order}; see: tiller{verb} --help")
+        parser.error(f"unknown: {' '.join(unknown)}{order}; see: {parsed.program} --help")
     if parsed.verb is None and _is_terminal():
         parsed = parser.parse_args(["chat"])
     if parsed.verb is None:
@@ -140,7 +139,7 @@ def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
 def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
     parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.set_defaults(family=family, verb=name, quiet=False)
+    parser.set_defaults(family=family, verb=name, program=parser.prog, quiet=False)
     return parser
 
 
