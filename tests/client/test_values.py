@@ -1,4 +1,4 @@
-"""Values on the command line, and the current directory: empty or not UTF-8."""
+"""Values on the command line, and the current directory: empty, not UTF-8, or a pipe."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from support.event_bodies import Tiller
 from support.fake_daemon import FakeDaemon
 from tiller_client.command_line.arguments import parse
+from tiller_client.command_line.prompt import read_images
 from tiller_protocol.ops import SessionCreate
 from tiller_protocol.places import Places
 
@@ -133,3 +134,24 @@ def test_a_hint_names_a_command_line_that_exists(
     assert status == 2
     assert f"see: {program} --help" in err
     assert tiller(*program.split()[1:], "--help")[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--image", "--output-schema"])
+def test_a_pipe_that_nobody_writes_to_is_misuse(
+    tiller: Tiller, tmp_path: Path, option: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    status, out, err = tiller("exec", option, str(pipe), "hi")
+    assert (status, out) == (2, "")
+    assert f"{pipe} is a pipe from which nothing comes" in err
+
+
+def test_what_another_program_prints_can_be_an_image() -> None:
+    """As with `--image <(program)` in a shell."""
+    reader, writer = os.pipe()
+    os.write(writer, b"picture")
+    os.close(writer)
+    (image,) = read_images([f"/dev/fd/{reader}"])
+    os.close(reader)
+    assert image.data == b"picture"

@@ -1,6 +1,7 @@
 """Reads text and files that the command line names, and checks them before anything is sent."""
 
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,10 +98,9 @@ def read_schema(argument: str) -> dict[str, Any]:
     """Return the JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
     import json
 
+    data = _read_file(argument)
     try:
-        schema: object = json.loads(Path(argument).read_bytes())
-    except OSError as error:
-        raise UsageError(f"{argument} can't be read: {error.strerror}") from None
+        schema: object = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{argument} is not JSON: {error}") from None
     if not isinstance(schema, dict):
@@ -121,9 +121,28 @@ def _to_send(path: str) -> str:
 def _read_image(argument: str) -> Image:
     import mimetypes
 
+    data = _read_file(argument, INPUT_BYTES_MAX + 1)
+    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)
+
+
+def _read_file(argument: str, bytes_max: int = -1) -> bytes:
+    """Read a file, or its first `bytes_max` bytes; raises `UsageError`.
+
+    A pipe may come from another program, as in `--image <(program)`. If nobody writes to it, this
+    does not wait.
+    """
     try:
-        with Path(argument).open("rb") as file:
-            data = file.read(INPUT_BYTES_MAX + 1)
+        with open(argument, "rb", opener=_open_at_once) as file:
+            os.set_blocking(file.fileno(), True)
+            data = file.read(bytes_max)
+            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise UsageError(f"{argument} can't be read: {error.strerror}") from None
-    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)
+    if is_pipe and not data:
+        raise UsageError(f"{argument} is a pipe from which nothing comes; name a file instead")
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; otherwise, opening a pipe would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
