@@ -81,3 +81,8 @@ class RejectedError(TillerError):
     def code(self) -> "RejectionCode":
         """The code of the rejection, for programs."""
         return self.answer.code
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a replay says that a turn has ended whose last events could not be stored yet."""
+        return bool(self.answer.data.get("turn_ended"))

@@ -46,6 +46,7 @@ from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.daemon_registry import register
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths, remove_abandoned
 from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_confiner
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
@@ -96,6 +97,9 @@ SPILL_FOLDER = "spill"
 JOURNALS_FOLDER = "journals"
 """The folder for journals of unfinished changes of several files."""
 
+TEMPORARY_PATHS_FOLDER = "temporary-paths"
+"""The folder for records of paths that exist in workspaces only while commands need them."""
+
 SNAPSHOTS_FOLDER = "snapshots"
 
 LOGINS_FOLDER = "mcp-logins"
@@ -124,6 +128,7 @@ async def serve(
         forbid_tracing()
         if not is_new:  # no process can have a new log's mark
             await sweep(opened.log_id)
+        _remove_abandoned(options.places.state / TEMPORARY_PATHS_FOLDER)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
@@ -157,6 +162,12 @@ async def serve(
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
+
+
+def _remove_abandoned(records: Path) -> None:
+    """Remove the placeholders in workspaces that a killed daemon has left there."""
+    if removed := remove_abandoned(records):
+        log.warning("placeholders_removed", paths=[*map(str, removed)])
 
 
 async def _restore_files(journals: Path) -> None:
@@ -215,7 +226,8 @@ class _LiveParts:
         self.languages = languages
         self.search_tools = SearchTools(os.environ)
         self.search_tools.configure(options.configuration, providers.secret_names)
-        self.confiner = make_confiner(options.places, options.configuration)
+        temporary_paths = TemporaryPaths(options.places.state / TEMPORARY_PATHS_FOLDER)
+        self.confiner = make_confiner(options.places, options.configuration, temporary_paths)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 
@@ -382,7 +394,9 @@ def _id_maker() -> Callable[[], str]:
 def _make_private(state: Path) -> None:
     """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
-    folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER)
+    folders = (
+        SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER, TEMPORARY_PATHS_FOLDER
+    )  # fmt: skip
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
     for name in (LOG_FILE, SEARCH_FILE):

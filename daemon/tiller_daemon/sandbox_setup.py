@@ -20,6 +20,7 @@ from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_quick_sandbox, find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
@@ -31,10 +32,12 @@ NO_SANDBOX = 1
 """The exit status if there is no sandbox for the command."""
 
 
-def make_confiner(places: Places, configuration: Configuration) -> Confiner:
+def make_confiner(
+    places: Places, configuration: Configuration, temporary_paths: TemporaryPaths
+) -> Confiner:
     """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys."""
     confiner = Confiner(
-        lambda: find_sandbox(sys.platform),
+        lambda: find_sandbox(sys.platform, temporary_paths=temporary_paths),
         home(),
         os.environ,
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
@@ -101,7 +104,8 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
 
     Returns the exit status, as a shell would.
     """
-    confiner = make_confiner(places, configuration)
+    # No records, which only the daemon may have.
+    confiner = make_confiner(places, configuration, TemporaryPaths())
     if problem := _problem(configuration, confiner):
         sys.stderr.write(f"tillerd: {problem}\n")
         return NO_SANDBOX

@@ -142,6 +142,15 @@ class Snapshot(Struct, omit_defaults=True):
     )
 
 
+def is_working(snapshot: Snapshot) -> bool:
+    """Whether a turn is running.
+
+    A turn that has ended stays open in the snapshot as long as its end can't be stored, for example
+    on a full disk. The session is then idle.
+    """
+    return snapshot.turn is not None and snapshot.status != "idle"
+
+
 class SessionSummary(Struct, frozen=True, omit_defaults=True):
     """One entry of a list of sessions."""
 

@@ -118,6 +118,33 @@ FAULTS = (
         "::test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap",
     ),
     Fault(
+        "B60 no command writes what is executed at the end of a link",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.confinement",
+        "filter(is_there, linked)",
+        "()",
+        "tests/sandbox/test_protected_links.py"
+        "::test_b60_no_command_writes_what_is_executed_at_the_end_of_a_link",
+    ),
+    Fault(
+        "B60 a build needs approval if it could replace a link to what is executed",
+        "daemon/tiller_daemon/sandbox/protected_links.py",
+        "linked_paths",
+        "root_of(A, writable) and not _is_in(A.parent, protected)",
+        "False",
+        "tests/sandbox/test_protected_links.py"
+        "::test_where_a_command_could_replace_a_link_only_reading_is_unasked",
+    ),
+    Fault(
+        "B60 permission to write does not cover what is executed at the end of a link",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.is_executed",
+        "(*self._linked(policy, root).targets, *git_paths(root).named)",
+        "()",
+        "tests/e2e/test_protected_links.py"
+        "::test_b60_permission_to_write_does_not_cover_such_a_hook",
+    ),
+    Fault(
         "a reaper runs the next command if the last command left no process",
         "daemon/tiller_daemon/processes/fork_server.py",
         "RunningProgram.close",
@@ -157,6 +184,60 @@ FAULTS = (
         "except ConnectionError:",
         "except BrokenPipeError:",
         "tests/processes/test_reaper.py::test_a_reaper_that_ends_with_an_unread_request_is_replaced",
+    ),
+    Fault(
+        "where nothing can be created, a command runs without placeholders",
+        "daemon/tiller_daemon/sandbox/bubblewrap.py",
+        "Bubblewrap._needs_placeholder",
+        "and not _is_read_only(A)",
+        "",
+        "tests/e2e/test_placeholders.py"
+        "::test_commands_and_builds_run_in_a_workspace_on_a_read_only_file_system",
+    ),
+    Fault(
+        "a command whose sandbox could not be set up does not count as run",
+        "daemon/tiller_daemon/processes/command.py",
+        "run_command",
+        "A._replace(has_run=False)",
+        "A",
+        "tests/tools/commands/test_bash.py"
+        "::test_a_command_whose_sandbox_can_not_be_set_up_did_not_run",
+    ),
+    Fault(
+        "a killed daemon's placeholders are removed at the next start",
+        "daemon/tiller_daemon/app.py",
+        "serve",
+        "_remove_abandoned(A / B)",
+        "pass",
+        "tests/e2e/test_placeholders.py"
+        "::test_a_killed_daemons_placeholders_are_removed_by_the_next_one",
+    ),
+    Fault(
+        "a placeholder is recorded before it is made",
+        "daemon/tiller_daemon/sandbox/temporary_paths.py",
+        "TemporaryPaths.used",
+        "self._record(A)",
+        "pass",
+        "tests/sandbox/test_temporary_paths.py"
+        "::test_a_path_has_a_record_before_it_exists_and_until_it_is_gone",
+    ),
+    Fault(
+        "what a user has made in place of a killed daemon's placeholder stays",
+        "daemon/tiller_daemon/sandbox/temporary_paths.py",
+        "remove_abandoned",
+        "_is_of(A, B)",
+        "os.path.lexists(B)",
+        "tests/sandbox/test_temporary_paths.py"
+        "::test_what_was_not_made_with_its_record_is_somebody_elses",
+    ),
+    Fault(
+        "processes that are still dying don't count as survivors",
+        "daemon/tiller_daemon/processes/process_tree.py",
+        "ProcessTree.end",
+        "A, B = len(C), trio.current_time()",
+        "A = len(C)",
+        "tests/processes/test_slow_deaths.py"
+        "::test_processes_that_die_one_after_the_other_are_no_survivors",
     ),
     Fault(
         "G9 no command removes a directory that another command may write to",

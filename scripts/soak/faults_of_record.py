@@ -69,6 +69,44 @@ OUTBOX = (
     ),
 )
 
+CUT_OFF = (
+    Fault(
+        "B51 who watches a turn is told that its end can't be stored",
+        SESSION + "queries.py",
+        "Queries._replay",
+        'raise RejectionError("unavailable", A, {"turn_ended": True})',
+        "pass",
+        "tests/session/test_errors.py"
+        "::test_a_turn_is_known_to_have_ended_while_its_end_can_not_be_stored",
+    ),
+    Fault(
+        "B51 a session whose turn was cut off is not shown as busy",
+        SESSION + "queries.py",
+        "Queries._readable",
+        'A.status = "idle"',
+        "pass",
+        "tests/session/test_errors.py"
+        "::test_a_turn_is_known_to_have_ended_while_its_end_can_not_be_stored",
+    ),
+    Fault(
+        "B51 history says why a turn was cut off, even if its end was lost",
+        SESSION + "loaded_sessions.py",
+        "LoadedSessions._run_session",
+        "A.is_working",
+        "A.snapshot.turn",
+        "tests/session/test_errors.py::test_a_turn_whose_last_events_could_not_be_stored_says_so",
+    ),
+    Fault(
+        "B51 the model is told that the log could not be written",
+        TURN + "closing.py",
+        "cause_of",
+        "A.code == LOG_FAILED",
+        "False",
+        "tests/session/test_errors.py"
+        "::test_the_model_is_told_that_the_log_failed_not_that_the_daemon_stopped",
+    ),
+)
+
 ENDING = (
     Fault(
         "G7 open requests are resolved when a turn ends",
@@ -315,4 +353,4 @@ REQUESTS = (
     ),
 )
 
-FAULTS = OUTBOX + ENDING + RECOVERY + RESUMING + HISTORY + REQUESTS
+FAULTS = OUTBOX + CUT_OFF + ENDING + RECOVERY + RESUMING + HISTORY + REQUESTS

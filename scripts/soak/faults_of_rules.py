@@ -1,4 +1,4 @@
-"""Faults in lasting rules, and in the message to the model when its agent changes."""
+"""Faults in the judgement of command lines, in lasting rules, and in notices about modes."""
 
 from fault import SESSION, Fault
 
@@ -6,6 +6,18 @@ RULES = "daemon/tiller_daemon/config/lasting_rules.py"
 OF_CONFIG = "tests/config/test_lasting_rules.py::"
 OF_SESSION = "tests/session/test_lasting_rules.py::"
 OF_MODE = "tests/session/test_mode_reminder.py::"
+
+LINES = (
+    Fault(
+        "a command line whose function may call itself without end needs approval",
+        "daemon/tiller_daemon/policy/shell/command_line.py",
+        "_parse",
+        'problem = problem or f"its function `{name}` may call itself without end"',
+        "pass",
+        "tests/policy/shell/test_enclosures.py"
+        "::test_a_fork_bomb_needs_approval_although_each_of_its_commands_is_harmless",
+    ),
+)
 
 LASTING = (
     Fault(
@@ -194,4 +206,4 @@ MODE = (
     ),
 )
 
-FAULTS = LASTING + MODE
+FAULTS = LINES + LASTING + MODE

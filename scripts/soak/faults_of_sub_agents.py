@@ -50,7 +50,7 @@ BACKGROUND = (
         "G7 the model is told which sub-agents were lost with the daemon",
         SESSION + "recovery.py",
         "recovery_of",
-        "A += lost_notices(B, C)",
+        "A += lost_notices(B, C, cause_of(D))",
         "pass",
         "tests/session/sub_agents/test_background_tasks.py"
         "::test_after_a_kill_it_is_lost_and_the_model_is_told_once",

@@ -1,4 +1,4 @@
-"""Faults in a turn's loop: responses without an answer, calls to the provider, loops, retries."""
+"""Faults in a turn's loop: what responses contain, calls to the provider, loops, retries."""
 
 from fault import SESSION, TURN, Fault
 
@@ -195,4 +195,41 @@ RETRIES = (
     ),
 )
 
-FAULTS = UNFINISHED + HOSTED + LOOPS + RETRIES
+RESPONSES = (
+    Fault(
+        "B10 no regular expression of an output schema is evaluated",
+        TURN + "output_schema.py",
+        "_with_few_references",
+        '{**fewer, "pattern": A}',
+        "fewer",
+        "tests/turn/test_output_schema.py::test_no_regular_expression_of_the_user_is_tried",
+    ),
+    Fault(
+        "B10 no valid message is refused because a regular expression is not evaluated",
+        TURN + "output_schema.py",
+        "value_problem",
+        "A(schema) and any(True for B in C(schema, D))",
+        "False",
+        "tests/turn/test_output_schema.py"
+        "::test_no_valid_value_is_refused_because_a_regular_expression_is_not_tried",
+    ),
+    Fault(
+        "B10 no regular expression of an output schema is compiled",
+        TURN + "output_schema.py",
+        "schema_problem",
+        "A(A.META_SCHEMA)",
+        "A(A.META_SCHEMA, format_checker=A.FORMAT_CHECKER)",
+        "tests/turn/test_output_schema.py::test_no_regular_expression_is_even_compiled",
+    ),
+    Fault(
+        "a token count that no response can have is unknown",
+        "daemon/tiller_daemon/models/base.py",
+        "UsageReported.__post_init__",
+        "0 <= A <= TOKENS_MAX",
+        "True",
+        "tests/session/test_implausible_usage.py"
+        "::test_a_turn_survives_any_counts_and_its_totals_stay_in_range",
+    ),
+)
+
+FAULTS = UNFINISHED + HOSTED + LOOPS + RETRIES + RESPONSES

@@ -243,6 +243,27 @@ async def test_a_failed_turn_is_an_error_with_its_code(
     assert raised.value.data == {"code": "authentication"}
 
 
+async def test_a_turn_whose_end_can_not_be_stored_is_an_error_and_the_session_goes_on(
+    editor: Editor, daemon: Daemon, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    session_id = await editor.new(workspace)
+    # A call that may write starts once the log says so.
+    await use(
+        editor, daemon, session_id, calls(bash(f"{gate.command} && true > new")), text("Yes.")
+    )
+    editor.choose = lambda params: selected("once")
+    prompt = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+    await gate.reached()
+    daemon.limit_files(0)
+    gate.open()
+    with pytest.raises(RpcError, match="its end could not be stored"):
+        await editor.answer(prompt)
+    daemon.limit_files()
+    assert (await editor.prompt(session_id, "go on"))["stopReason"] == "end_turn"
+    assert editor.said() == "Yes."
+
+
 async def test_a_turn_at_its_limit_says_so(
     daemon: Daemon, nursery: trio.Nursery, workspace: Path
 ) -> None:

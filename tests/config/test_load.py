@@ -1,6 +1,7 @@
 """The configuration: strict about its content, exact about the place of an error."""
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -121,6 +122,14 @@ def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path)
     file.unlink()
     file.mkdir()
     assert refused().code == "unreadable_file"
+    file.rmdir()
+    os.mkfifo(file)
+    assert refused().message == f"configuration file {file} is not a regular file"
+    project = project_with(tmp_path, "")
+    (project / ".tiller/config.toml").unlink()
+    os.mkfifo(project / ".tiller/config.toml")
+    file.unlink()
+    assert "is not a regular file" in refused(project=project, trusted=True).message
 
 
 def test_a_file_that_is_named_replaces_the_usual_one(load, tmp_path):
@@ -302,6 +311,18 @@ def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
     error = refused(EXAMPLE, project=project_with(tmp_path, text), trusted=True)
     assert error.code in ("not_allowed", "unknown_key", "invalid_value")
     assert str(tmp_path / "project") in error.message
+
+
+def test_a_file_that_would_take_long_to_parse_is_refused(refused):
+    long = "a" + ".a" * 32_000 + "=1\n"
+    assert "expected key=value" in refused(overrides=[long]).message
+    table = "max_steps = 3\n[permissions." + long.replace("=1", "]")
+    for text in (long, table, f"[[hooks.{long}"):
+        error = refused(text)
+        assert error.code == "syntax"
+        assert "has a key of more than 16 parts" in error.message
+        with pytest.raises(ConfigurationError, match="has a key of more than 16 parts"):
+            parse_project_hooks(text)
 
 
 @given(text=st.text(max_size=60), key=st.text(max_size=12))

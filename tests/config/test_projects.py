@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import Configuration, ConfigurationError, TrustedProjects, TrustError
-from tiller_daemon.config.projects import CONFIG_BYTES_MAX, CONFIG_TOO_LARGE
+from tiller_daemon.config.projects import CONFIG_BYTES_MAX, CONFIG_TOO_LARGE, UNREADABLE, Project
+from tiller_daemon.session.context.project_trust import untrusted_project_warning
 
 BASE = Configuration(max_steps=100)
 THEIRS = Configuration(max_steps=3)
@@ -91,6 +92,7 @@ def test_trust_survives_a_restart(workspace: Path, file: Path) -> None:
         lambda w: (w / ".tiller/hooks").mkdir() or (w / ".tiller/hooks/x").write_text(""),
         lambda w: (w / ".tiller/agents/n").mkdir() or (w / ".tiller/agents/n/x.md").write_text(""),
         lambda w: os.mkfifo(w / ".tiller/agents/fifo.md"),
+        lambda w: (w / ".tiller/agents/l.md").symlink_to(w),
         lambda w: (w / ".tiller/agents/big.md").write_bytes(b"x" * (1 << 21)),
     ],
 )
@@ -195,3 +197,22 @@ def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(
         (workspace / ".tiller/agents/b.md").write_text(second)
         found.add(projects(file).inspect(workspace).digest)
     assert len(found) == 3
+
+
+def test_a_link_to_a_directory_leaves_no_file_open(workspace: Path, file: Path) -> None:
+    def lowest_descriptor() -> int:
+        descriptor = os.dup(0)
+        os.close(descriptor)
+        return descriptor
+
+    (workspace / ".tiller/agents/l").symlink_to(workspace)
+    before = lowest_descriptor()
+    assert projects(file).inspect(workspace).problem == UNREADABLE
+    assert lowest_descriptor() == before
+
+
+def test_no_configuration_takes_long_to_search_for_hooks() -> None:
+    project = Project(Path("/w"), "digest", (".tiller/config.toml",), text="\n" * CONFIG_BYTES_MAX)
+    assert "hooks" not in untrusted_project_warning(project)
+    hooks = project._replace(text=project.text + ' [[ "hooks"]]')
+    assert "Its hooks do not run" in untrusted_project_warning(hooks)

@@ -1,5 +1,6 @@
 """After the configuration file changes, the running daemon uses it from the next turn on."""
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,18 @@ async def test_a_file_that_can_not_be_read_is_told_of_and_changes_nothing(
     await frontend.turn_ended(session_id, 3)
     assert len(warnings(frontend, session_id)) == 1
     assert limits(frontend, session_id) == [200, 200, 7]
+
+
+async def test_a_fifo_in_place_of_the_file_is_told_of_and_not_waited_for(
+    daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await frontend.session(workspace, always("hello"))
+    os.mkfifo(daemon.places.config / "fifo")
+    (daemon.places.config / "fifo").rename(daemon.places.config / "config.toml")
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    (said,) = warnings(frontend, session_id)
+    assert "config.toml is not a regular file" in said
 
 
 async def test_g13_the_variable_of_a_new_provider_is_kept_from_commands(

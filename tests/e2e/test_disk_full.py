@@ -4,7 +4,7 @@ Tested with a real full file system that holds only the log, and with a limit on
 file that the daemon writes, its own output included.
 """
 
-import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -18,7 +18,8 @@ from e2e.gates import Gate
 from e2e.words import always, bash, calls
 from support.daemon import Daemon, gone, marked
 from support.frontend import Frontend, new_id
-from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
+from tiller_protocol.answers import Accepted, AnyAnswer, Rejected, SessionListResult
+from tiller_protocol.items import Notice
 from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionList, UserInput
 
 DISK = "size=16m"
@@ -133,6 +134,45 @@ async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
     await _restart_and_compare(frontend, daemon, session_id)
 
 
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
+async def test_b51_exec_ends_when_the_end_of_its_turn_can_not_be_stored(
+    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk, number: signal.Signals | None
+) -> None:
+    """It says why and what to do, by itself or at once after a signal; lists agree with it."""
+    gate = Gate(workspace)
+    command = f"{gate.command}; head -c 3000000 /dev/zero | tr '\\0' x; sleep 100"
+    session_id = await frontend.session(workspace, calls(bash(command)), always("I see"))
+    executing = await _start(daemon, "exec", "--session", session_id, "go")
+    await gate.reached()
+    following = await _start(daemon, "attach", "--until-idle", session_id)
+    pids = marked(f"TILLER_DAEMON={frontend.log_id}")
+    if number:
+        executing.send_signal(signal.SIGSTOP)
+    disk.fill()
+    gate.open()
+    assert {gone(pid, timeout_s=10) for pid in pids} == {True}
+    if number:
+        executing.send_signal(number)
+        executing.send_signal(signal.SIGCONT)
+    status, said = await _ended(executing)
+    assert status == 1
+    assert "its end could not be stored" in said
+    assert "the disk is full: free some space" in said
+    assert f"tiller resume {session_id}" in said
+    status, said = await _ended(following)
+    assert (status, said.count("its end could not be stored")) == (0, 1)
+    listed = await frontend.must(SessionList(str(workspace)))
+    assert isinstance(listed, SessionListResult)
+    snapshot = await frontend.snapshot(session_id)
+    assert [one.status for one in (snapshot, *listed.sessions)] == ["idle", "idle"]
+    disk.free()
+    await _opens(frontend, session_id)
+    notice = next(
+        item for item in (await frontend.snapshot(session_id)).items if isinstance(item, Notice)
+    )
+    assert notice.text.startswith("The daemon could not write its log during this turn")
+
+
 async def test_b51_a_daemon_on_a_full_disk_says_so_or_starts(
     frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
 ) -> None:
@@ -156,14 +196,14 @@ async def test_b51_nothing_can_be_written_at_all(
     session_id = await frontend.session(workspace, always("fine"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
-    _limit_files(daemon, 0)
+    daemon.limit_files(0)
     for _ in range(3):
         answer = await frontend.ask(UserInput(session_id, "go"))
         assert isinstance(answer, Rejected)
         assert answer.code == "unavailable"
         assert (await frontend.refused(SessionCreate(str(workspace)))).code == "unavailable"
         await frontend.must(DaemonStatus())
-    _limit_files(daemon, resource.RLIM_INFINITY)
+    daemon.limit_files()
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
     await _restart_and_compare(frontend, daemon, session_id)
@@ -188,6 +228,25 @@ async def _reads(daemon: Daemon, *words: str) -> None:
     assert done.returncode == 0, (words, done.stderr)
 
 
+async def _start(daemon: Daemon, *words: str) -> trio.Process:
+    """Start `tiller`, with its stderr in a pipe."""
+    return await trio.lowlevel.open_process(
+        [sys.executable, "-m", "tiller_client", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=daemon.variables,
+    )
+
+
+async def _ended(process: trio.Process) -> tuple[int, str]:
+    """Wait for the process to end; return its status and what it said on stderr."""
+    assert process.stderr is not None
+    with trio.fail_after(10):
+        said = b"".join([piece async for piece in process.stderr])
+        return await process.wait(), " ".join(said.decode().split())
+
+
 def _check_full(answer: AnyAnswer) -> None:
     assert isinstance(answer, Rejected)
     assert answer.code == "unavailable"
@@ -200,11 +259,6 @@ async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: s
     daemon.restart()
     await frontend.reconnect()
     assert await frontend.log(session_id) == before
-
-
-def _limit_files(daemon: Daemon, size: int) -> None:
-    assert daemon.process is not None
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 async def test_b51_doctor_sees_a_full_disk_and_one_that_can_not_be_written(

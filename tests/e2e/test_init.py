@@ -197,3 +197,13 @@ async def test_a_file_that_is_no_toml_is_kept(home: Daemon) -> None:
     assert done.returncode == 1
     assert b"config.toml exists but is not TOML" in done.stderr
     assert path(home).read_text() == "model = \n"
+
+
+@pytest.mark.parametrize("verb", [("init",), ("config", "show"), ("config", "check")])
+async def test_a_fifo_in_place_of_the_file_is_said_and_not_waited_for(
+    home: Daemon, verb: tuple[str, ...]
+) -> None:
+    os.mkfifo(path(home))
+    done = await tiller(home, *verb)
+    assert done.returncode != 0
+    assert b"config.toml is not a regular file" in done.stderr

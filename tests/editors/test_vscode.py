@@ -293,6 +293,26 @@ async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(
     await code.until_shown("reconnecting")
 
 
+async def test_a_turn_whose_end_can_not_be_stored_is_said_and_the_session_is_followed_again(
+    open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    # A call that may write starts once the log says so.
+    steps = calls(bash(f"{gate.command} && true > new")), text("And on.")
+    session_id = await frontend.session(workspace, *steps, approve="always")
+    code = await open_code(daemon, workspace)
+    await code.type("first")
+    await gate.reached()
+    daemon.limit_files(0)
+    gate.open()
+    assert "its end could not be stored" in await code.until_report("error")
+    daemon.limit_files()
+    await frontend.snapshot(session_id)
+    await code.type("second")
+    shown = await code.until_shown("And on.\n── completed")
+    assert shown.count("── interrupted") == 1
+
+
 async def test_a_log_that_was_put_back_is_shown_from_its_first_event(
     open_code: Opening, new_daemon: Callable[..., Daemon], workspace: Path
 ) -> None:

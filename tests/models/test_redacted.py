@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.models.base import (
-    TOKENS_MAX,
     Cited,
     Finished,
     HostedCall,
@@ -162,11 +161,6 @@ async def test_what_waited_is_said_before_the_error_that_ends_it_but_no_half_key
 async def test_without_a_key_every_event_passes_as_it_is() -> None:
     outcomes: Outcomes = [TextDelta("s"), TextDelta(KEY), ReasoningDelta("", "o"), Finished("stop")]
     assert await collect(outcomes, key="") == outcomes
-
-
-async def test_impossible_counts_of_tokens_are_brought_into_range() -> None:
-    reported: Outcomes = [UsageReported(Usage(10**30, -5, 7)), Finished("stop")]
-    assert (await collect(reported))[0] == UsageReported(Usage(TOKENS_MAX, 0, 7))
 
 
 def pieces_of(text: str, cuts: list[int]) -> Iterator[str]:

@@ -365,3 +365,15 @@ def test_a_git_file_that_is_a_link_or_no_text_opens_nothing(main: Path, worktree
     (worktree / ".git").unlink()
     (worktree / ".git").write_bytes(b"gitdir: \xff\0\n" * 4000)
     assert git_paths(worktree).directories == ()
+
+
+def test_no_configuration_takes_long_to_search(submodule: Path) -> None:
+    config = Path(git(submodule, "rev-parse", "--absolute-git-dir"), "config")
+    settings = config.read_text()
+    assert git_paths(submodule).directories
+    config.write_text("\n" * 60_000 + settings)
+    assert git_paths(submodule).directories
+    config.write_text("\n" * 60_000 + settings + "worktree = elsewhere\n")
+    assert not git_paths(submodule).directories
+    config.write_text(f"{settings}worktree = a{' ' * 60_000}b\n")
+    assert not git_paths(submodule).directories

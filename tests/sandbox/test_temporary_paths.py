@@ -1,6 +1,7 @@
 """Paths that exist only while commands need them: none is removed under a command."""
 
 import os
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement
 from tiller_daemon.sandbox.detect import bubblewrap_program
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths, remove_abandoned
 
 NAMES = ("a", "a/b", "a/b/c", "d")
 
@@ -98,7 +99,6 @@ def test_a_directory_is_there_until_the_last_command_that_needs_it_has_ended(
     with ExitStack() as both:
         one = both.enter_context(ExitStack())
         one.enter_context(first(sandbox, workspace).wrap(["true"]))
-        new.mkdir(exist_ok=True)  # As bubblewrap makes a placeholder.
         both.enter_context(second(sandbox, workspace).wrap(["true"]))
         one.close()
         assert new.is_dir()
@@ -118,10 +118,69 @@ def test_exactly_the_paths_in_use_exist(steps: list[list[str] | int]) -> None:
                 used = sorted({Path(made, *n.split("/")[: i + 1]) for n in step for i in range(3)})
                 stack = ExitStack()
                 stack.enter_context(paths.used(used))
-                for path in used:
-                    path.mkdir(exist_ok=True)
                 uses.append((stack, {*used}))
             there = {path for path in (Path(made, name) for name in NAMES) if path.exists()}
             assert there == {path for _, used in uses for path in used}
         for stack, _ in uses:
             stack.close()
+
+
+@pytest.fixture
+def killed(tmp_path: Path, workspace: Path) -> Generator[tuple[Path, list[Path], Path]]:
+    """The records of a killed daemon, and the directories and the file that were in use."""
+    records = tmp_path / "records"
+    paths, directories = TemporaryPaths(records), [workspace / name for name in NAMES]
+    with paths.used(directories, [workspace / "HEAD"]):
+        yield records, directories, workspace / "HEAD"
+
+
+def test_what_a_killed_daemon_left_is_removed(killed, workspace: Path) -> None:
+    records, directories, file = killed
+    assert sorted(remove_abandoned(records)) == sorted([*directories, file])
+    assert [*workspace.iterdir(), *records.iterdir()] == []
+
+
+def test_what_has_got_content_stays(killed, workspace: Path) -> None:
+    records, (a, b, c, d), file = killed
+    (b / "mine").touch()
+    file.write_text("mine")
+    assert sorted(remove_abandoned(records)) == [c, d]
+    assert sorted(workspace.rglob("*")) == [file, a, b, b / "mine"]
+    assert [*records.iterdir()] == []
+
+
+def test_what_was_not_made_with_its_record_is_somebody_elses(killed, workspace: Path) -> None:
+    """The daemon died before it made them, and the user made them later."""
+    records, (*_, d), file = killed
+    for record in records.iterdir():
+        if record.read_bytes() in (os.fsencode(d), os.fsencode(file)):
+            os.utime(record, (0, record.stat().st_mtime - 2))
+    assert len(remove_abandoned(records)) == 3
+    assert sorted(workspace.iterdir()) == [file, d]
+    assert [*records.iterdir()] == []
+
+
+def test_a_record_is_kept_while_its_path_can_not_be_reached(killed, workspace: Path) -> None:
+    records, (*_, d), _ = killed
+    gone = workspace.rename(workspace.with_name("unplugged"))
+    assert remove_abandoned(records) == []
+    gone.rename(workspace)
+    assert d in remove_abandoned(records)
+    assert [*workspace.iterdir(), *records.iterdir()] == []
+
+
+def test_a_path_has_a_record_before_it_exists_and_until_it_is_gone(
+    tmp_path: Path, workspace: Path
+) -> None:
+    paths = TemporaryPaths(records := tmp_path / "records")
+    with pytest.raises(FileNotFoundError), paths.used([workspace / "none" / "a"]):
+        pass
+    assert [*records.iterdir()] == []
+    with paths.used([workspace / "a"]):
+        (record,) = records.iterdir()
+        assert record.read_bytes() == os.fsencode(workspace / "a")
+    records.rmdir()
+    with pytest.raises(FileNotFoundError), paths.used([workspace / "a"]):
+        pass
+    records.mkdir()
+    assert [*workspace.iterdir(), *records.iterdir()] == []

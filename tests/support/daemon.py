@@ -5,6 +5,7 @@ manager that it is ready, and a pidfd shows that a process has ended.
 """
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -156,6 +157,12 @@ class Daemon:
         assert self.process is not None
         self.process.kill()
         return self._ended()
+
+    def limit_files(self, size: int = resource.RLIM_INFINITY) -> None:
+        """Let the daemon write no file beyond this size; without a size, end the limit."""
+        assert self.process is not None
+        limits = (size, resource.RLIM_INFINITY)
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, limits)
 
     async def terminate(self) -> int:
         """Send SIGTERM and wait for the end; returns the exit status."""

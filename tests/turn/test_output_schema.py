@@ -1,5 +1,6 @@
 """JSON Schemas: what is refused, and that none takes longer than its size says."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ TREE = {
     "$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
     "$ref": "#/$defs/node",
 }
+NAMES = {"patternProperties": {"^(a+)+$": False}, "additionalProperties": False}
 HANGS = "a" * 60 + "!"
 
 
@@ -40,9 +42,7 @@ def test_references_to_what_contains_them_are_followed_as_far_as_a_value_goes() 
     assert value_problem(TREE, [[[] for _ in range(100)] for _ in range(50)]) is None
 
 
-@pytest.mark.parametrize(
-    "schema", [EVIL, {"patternProperties": {"^(a+)+$": False}, "additionalProperties": False}]
-)
+@pytest.mark.parametrize("schema", [EVIL, NAMES])
 def test_no_regular_expression_of_a_server_is_tried(schema: dict[str, Any]) -> None:
     value: object = HANGS if schema is EVIL else {HANGS: 1}
     assert schema_problem(schema) is None
@@ -51,8 +51,47 @@ def test_no_regular_expression_of_a_server_is_tried(schema: dict[str, Any]) -> N
     assert value_problem(named, {"pattern": 1}) == "at $.pattern: 1 is not of type 'string'"
 
 
-def test_those_of_the_user_are() -> None:
-    assert message_problem({"type": "string", "pattern": "^b$"}, '"b"') is None
-    assert (
-        message_problem({"type": "string", "pattern": "^b$"}, '"c"') == "'c' does not match '^b$'"
-    )
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [(EVIL, HANGS), ({"properties": {"a": EVIL}}, {"a": HANGS}), (NAMES, {HANGS: 1})],
+)
+def test_no_regular_expression_of_the_user_is_tried(schema: dict[str, Any], answer: object) -> None:
+    assert schema_problem(schema) is None
+    text = json.dumps(answer)
+    assert message_problem(schema, text) is None
+    assert (message_problem(schema, text[:-1]) or "").startswith("it is not JSON")
+
+
+def test_beside_a_regular_expression_everything_else_is_validated() -> None:
+    version = {"type": "string", "pattern": "^v(a+)+$"}
+    schema = {"properties": {"version": version, "count": {"type": "integer"}}}
+    schema |= {"required": ["count"], "additionalProperties": False}
+    assert value_problem(schema, {"version": HANGS, "count": 1}) is None
+    for value, problem in (
+        ({"version": 1, "count": 1}, "at $.version: 1 is not of type 'string'"),
+        ({"version": "x"}, "'count' is a required property"),
+        ({"count": 1, "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
+    ):
+        assert value_problem(schema, value) == problem
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"not": EVIL},
+        {"oneOf": [EVIL, {"minLength": 1}]},
+        {"if": EVIL, "then": False},
+        {"contains": EVIL, "maxContains": 0},
+        {"$schema": "http://json-schema.org/draft-03/schema#", "disallow": [EVIL]},
+    ],
+)
+def test_no_valid_value_is_refused_because_a_regular_expression_is_not_tried(
+    schema: dict[str, Any],
+) -> None:
+    assert value_problem(schema, ["b"] if "contains" in schema else "b") is None
+
+
+def test_no_regular_expression_is_even_compiled() -> None:
+    slow_to_compile = "(?i)" + "[\0-\U0010ffff]" * 1_000
+    assert schema_problem({"pattern": slow_to_compile}) is None
+    assert schema_problem({"patternProperties": {slow_to_compile: {}, "(": {}}}) is None

@@ -131,9 +131,11 @@ class Agent:
             try:
                 session.advance()
             except TillerError as error:
-                complain(f"session {session.id}: {error}")
                 session.fail(str(error))
-                self._drop(session.id)
+                # After a full disk, the session can go on.
+                if not (isinstance(error, RejectedError) and error.is_cut_off):
+                    complain(f"session {session.id}: {error}")
+                    self._drop(session.id)
 
     def handle(self, message: Message) -> None:
         """Handle a request or a notification."""

@@ -102,6 +102,9 @@ class Following:
             self._retry_at = time.monotonic() + RESTART_S
             return ReplayedEvents([])
         except RejectedError as error:
+            if error.is_cut_off:
+                self._last_at = self._replayed_at = time.monotonic()
+                self._follower.take_cut_off()
             if error.code != "shutting_down":
                 raise
             self._retry_at = time.monotonic() + SHUTDOWN_RETRY_S

@@ -188,7 +188,8 @@ class EventStream:
     Each event comes once, in order, even if the daemon restarts. A daemon that has crashed is
     started; if it was stopped, the iterator waits until someone starts it. You may go on iterating
     after any exception: `StartedOver` if the daemon has a new event log, whose events follow from
-    the first one; `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
+    the first one; `RejectedError` if there is no such session, or with `is_cut_off` if a turn has
+    ended whose last events follow once they can be stored; `StartFailed` or `NoAnswer`.
     """
 
     def __init__(self, client: Client, session_id: str, after: int) -> None:

@@ -39,7 +39,7 @@ from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
 from tiller_protocol.ops import Catalog
 from tiller_protocol.searching import InputHistory, InputHistoryResult
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, is_working
 
 TICK_S = 0.25
 """Time between two frames during a turn, so that its clocks advance."""
@@ -99,7 +99,7 @@ class Chat:
     @property
     def is_busy(self) -> bool:
         """Whether a turn is running."""
-        return self.snapshot.turn is not None
+        return is_working(self.snapshot)
 
     async def run(self) -> None:
         """Show the session until the user leaves it."""
@@ -152,6 +152,13 @@ class Chat:
         """Show why no events arrive; `text` is empty once they arrive again."""
         self.notes.away = one_line(text)
         self.app.invalidate()
+
+    def cut_off(self, reason: str) -> None:
+        """Show why the turn has ended without its last events, which may come later."""
+        self.snapshot.status = "idle"
+        self.snapshot.requests.clear()
+        self._ask()
+        self.away(reason)
 
     def beside(self, names: Sequence[str]) -> None:
         """Show which other frontends have the session open."""

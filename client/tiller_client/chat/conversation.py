@@ -18,7 +18,7 @@ from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Row, Span
 from tiller_client.chat.terminal.look import Look
 from tiller_client.rendering.activity import model_wait
-from tiller_client.rendering.items import citation_lines, is_shown
+from tiller_client.rendering.items import as_shown, citation_lines, is_shown
 from tiller_client.rendering.lines import Reporter, turn_end_line
 from tiller_client.rendering.text import on_screen, one_line, sanitized, seconds
 from tiller_protocol.events import (
@@ -43,7 +43,7 @@ from tiller_protocol.items import (
     Reasoning,
     ToolCall,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, is_working
 from tiller_protocol.turns import LAST_STEP
 
 HISTORY_ITEMS_MAX = 200
@@ -118,7 +118,7 @@ class Conversation:
         lines: list[str] = []
         is_compact = self._is_compact
         for item in self.snapshot.items[self._printed :]:
-            shown = self._live_item(item, now)
+            shown = self._live_item(as_shown(item, self.snapshot), now)
             compact = _is_grouped(item)
             goes_on = self._began and isinstance(item, AssistantMessage)
             if shown and not (goes_on or (compact and is_compact)):
@@ -250,7 +250,7 @@ class Conversation:
     def _waiting_line(self, now: float) -> str:
         """The line that says what the session waits for, while no other line changes."""
         snapshot = self.snapshot
-        if snapshot.turn is None or snapshot.open_items or snapshot.requests:
+        if not is_working(snapshot) or snapshot.open_items or snapshot.requests:
             return ""
         if self._retry_at is not None:
             return f"↻ trying again in {seconds(max(0.0, self._retry_at - now))}"

@@ -90,8 +90,10 @@ class LiveSession:
                     chat.end(NEW_LOG)
                     return
                 except RejectedError as error:
-                    chat.end(str(error))
-                    return
+                    if not error.is_cut_off:
+                        chat.end(str(error))
+                        return
+                    chat.cut_off(str(error))
                 except TillerError as error:
                     chat.away(str(error))
                 finally:

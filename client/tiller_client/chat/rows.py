@@ -13,7 +13,7 @@ from tiller_client.rendering.items import input_line
 from tiller_client.rendering.lines import fork_line
 from tiller_client.rendering.text import Paint, cells, cut, on_screen, one_line, pad, sanitized
 from tiller_protocol.items import Request
-from tiller_protocol.snapshot import QueuedInput, Snapshot
+from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import CompletionState
@@ -128,7 +128,7 @@ def hint(snapshot: Snapshot, asking: Asking) -> str:
         return "the reason, then Enter" if is_reason else "your answer, then Enter"
     if asking.request is not None:
         return ""
-    if snapshot.turn is not None:
+    if is_working(snapshot):
         return "steer with Enter, queue with Alt-Enter"
     goes_on = snapshot.queue or snapshot.last_outcome not in (None, "completed")
     return "write a message" + (", or /continue" if goes_on else "")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tiller_client.rendering.lines import BRANCH_COLUMNS
 from tiller_client.rendering.text import cells, cut, dollars, one_line, rows, seconds
 from tiller_client.rendering.wrap import wrapped
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, is_working
 
 SEPARATOR = " · "
 
@@ -93,7 +93,7 @@ def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
     model = context.model if context else settings.model or facts.model
     variant = context.variant if context else settings.variant
     parts: list[str] = []
-    if turn is not None:
+    if turn is not None and is_working(snapshot):
         parts.append(f"working {seconds(max(0.0, now - turn.started_at))}")
     parts.append(one_line(f"{model.rpartition('/')[2] or model} {variant or ''}"))
     parts.append(one_line(context.agent if context else settings.agent or facts.agent))

@@ -55,6 +55,11 @@ class Follower:
         """Require a replay, as after a silence, a reconnection or a stop events may be missing."""
         self._gap_suspected = True
 
+    def take_cut_off(self) -> None:
+        """Process a replay whose events can't be stored yet; none is wanted until `suspect_gap`."""
+        self.head = self.last
+        self._gap_suspected = False
+
     def take_live(self, events: Iterable[Event]) -> list[Event]:
         """Process published events; return the events to deliver now."""
         next_ones: list[Event] = []

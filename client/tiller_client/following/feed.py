@@ -61,7 +61,8 @@ class Feed:
     def wait(self) -> None:
         """Wait for events, at most about a second, if none are ready.
 
-        Raises `RejectedError` if there is no such session, and the errors of `DaemonConnection`.
+        Raises `RejectedError` if there is no such session or if its turn was cut off, and the
+        errors of `DaemonConnection`.
         """
         try:
             with self._waiting:
@@ -88,6 +89,9 @@ class Feed:
             self.caught_up = False
             self._await_daemon()
             return
+        if update.cut_off:
+            self._busy = False
+            raise update.cut_off
         self.caught_up = self._watch.caught_up
         if update.events or update.started_over:
             self._ready.append(update)

@@ -139,9 +139,16 @@ class InteractiveSession:
     def follow(self, session: SessionSummary, is_done: Callable[[], bool]) -> None:
         """Show the session from its present state on, until the user leaves or `is_done`."""
         self.start_from(session.requests, busy=session.status != "idle")
+        told = ""
         try:
             while True:
                 update = self.advance()
+                # The daemon is asked again from time to time.
+                if update.cut_off and told != str(update.cut_off):
+                    told = str(update.cut_off)
+                    self._console.complain(told)
+                elif update.events:
+                    told = ""
                 if update.interrupted or update.input_ended or is_done():
                     return
         finally:
@@ -157,6 +164,10 @@ class InteractiveSession:
             self._requests.clear()
             self._console.show(self._renderer.end_line())
             complain("the daemon has a new event log; following the session from its start")
+        if update.cut_off:
+            self.busy, self.idle = False, True
+            self._requests.clear()
+            self._console.show(self._renderer.cut_off())
         for event in update.events:
             self._note(event)
             self._show(event)

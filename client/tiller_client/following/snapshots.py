@@ -10,7 +10,7 @@ from tiller_client.errors import RejectedError
 from tiller_protocol.answers import ReplayResult, SessionResult
 from tiller_protocol.events import Event, SessionCreated
 from tiller_protocol.ops import Replay, SessionGet
-from tiller_protocol.snapshot import Snapshot, fork_base
+from tiller_protocol.snapshot import Snapshot, fork_base, is_working
 
 Ask = Callable[[Any, type[Any]], Any]
 """Submits an op and returns its result of the given type, like `DaemonConnection.ask`."""
@@ -24,6 +24,19 @@ def read_snapshot(ask: Ask, session_id: str) -> Snapshot:
         if error.code != "too_large":
             raise
     return _folded(ask, session_id)
+
+
+def why_cut_off(ask: Ask, snapshot: Snapshot) -> str:
+    """Return why the end of the open turn is not stored; empty unless the turn was cut off."""
+    if snapshot.turn is None or is_working(snapshot):
+        return ""
+    try:
+        ask(Replay(snapshot.session_id, snapshot.seq, limit=1), ReplayResult)
+    except RejectedError as error:
+        if error.is_cut_off:
+            return str(error)
+        raise
+    return ""
 
 
 def read_events(ask: Ask, session_id: str, after: int = 0) -> Iterator[Event]:

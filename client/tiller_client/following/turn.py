@@ -6,7 +6,13 @@ from typing import assert_never
 
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import Console, complain
-from tiller_client.errors import STATUS_INTERRUPTED, STATUS_TIMED_OUT, RejectedError, TimedOut
+from tiller_client.errors import (
+    STATUS_INTERRUPTED,
+    STATUS_TIMED_OUT,
+    RejectedError,
+    TillerError,
+    TimedOut,
+)
 from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.watch import Signals, Watch
 from tiller_client.rendering.items import NO_TURN_BEGAN
@@ -57,7 +63,10 @@ class RunningTurn:
         )
 
     def follow(self, begun: Started | Queued | Steered) -> int:
-        """Show the session until the turn has ended; return the exit status."""
+        """Show the session until the turn has ended; return the exit status.
+
+        Raises `TillerError` if the turn has ended but its end could not be stored.
+        """
         session = self._session
         session.start_from((), busy=True)
         if isinstance(begun, Started):
@@ -91,6 +100,11 @@ class RunningTurn:
                 raise
             if self._session.ended:
                 return self._session.ended
+            if update.cut_off:
+                raise TillerError(
+                    f"{update.cut_off}; when that is fixed, continue with: "
+                    f"tiller resume {self._op.session_id}"
+                )
             if update.interrupted:
                 self._interrupt()
             elif self._gives_up and self._is_stuck and not self._blocked:

@@ -62,6 +62,8 @@ class WatchUpdate(NamedTuple):
     """Whether a signal that ends a turn has arrived, such as Ctrl-C."""
     continued: bool = False
     """Whether this process was suspended and has been resumed."""
+    cut_off: RejectedError | None = None
+    """Why the turn has ended without its last events. They come once they can be stored."""
 
 
 class Wakeup:
@@ -207,7 +209,13 @@ class Watch:
         second Ctrl-C.
         """
         if self._follower.wanted is not None:
-            delivery = self._replay()
+            try:
+                delivery = self._replay()
+            except RejectedError as error:
+                if not error.is_cut_off:
+                    raise
+                self._follower.take_cut_off()
+                return self._update(())._replace(cut_off=error)
             return self._update(delivery.events, started_over=delivery.started_over)
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
         events = self._follower.take_live(self._socket.drain())
@@ -241,12 +249,12 @@ class Watch:
         line: str | None = None,
         input_ended: bool = False,
     ) -> WatchUpdate:
-        """Add the signals since the last update; after SIGCONT, also ask for a replay."""
+        """Add the signals since the last update, after which a replay shows whether a turn runs."""
         numbers = self._wakeup.take()
         continued = signal.SIGCONT in numbers
-        if continued:
-            self._follower.suspect_gap()
         interrupted = any(number in self._wakeup.numbers for number in numbers)
+        if continued or interrupted:
+            self._follower.suspect_gap()
         return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _is_lost(self) -> bool:
@@ -266,8 +274,10 @@ class Watch:
             self._follower.suspect_gap()
 
     def _replay(self) -> ReplayedEvents:
-        result = self._ask_replay()
-        self._last_event_at = self._replayed_at = time.monotonic()
+        try:
+            result = self._ask_replay()
+        finally:
+            self._last_event_at = self._replayed_at = time.monotonic()
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self) -> ReplayResult:

@@ -85,10 +85,14 @@ class Activity:
                 if body.status == "retry" and body.delay_s is not None:
                     self._retry = (f"↻ retry{which_attempt(body)} in ", time + body.delay_s)
             case TurnEnded():
-                self._calls.clear()
-                self._retry = None
+                self.end()
             case _:
                 pass
+
+    def end(self) -> None:
+        """Forget everything, because the turn has ended."""
+        self._calls.clear()
+        self._retry = self._model_since = None
 
     def moving_line(self, now: float, width: int) -> str:
         """One line about the activity at `now` (Unix seconds), without colours; often empty."""

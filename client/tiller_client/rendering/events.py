@@ -122,6 +122,11 @@ class Renderer:
         """Render a request that the user is to answer now."""
         return list(self._line(request_block(request, self._paint, self.width), "needed"))
 
+    def cut_off(self) -> list[Piece]:
+        """End the activity of a turn whose last events are missing."""
+        self._activity.end()
+        return self.end_line()
+
     def end_line(self) -> list[Piece]:
         """End an unfinished line, so that the next piece begins a new one."""
         return list(self._end_stream())

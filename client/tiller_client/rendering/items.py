@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, assert_never, cast
 
 import msgspec
+from msgspec import structs
 
 from tiller_client.rendering.text import (
     Paint,
@@ -33,6 +34,7 @@ from tiller_protocol.items import (
     ToolCall,
     UserMessage,
 )
+from tiller_protocol.snapshot import Snapshot, is_working
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
@@ -82,6 +84,20 @@ def is_shown(item: Item) -> bool:
             return not item.discarded
         case _:
             return True
+
+
+def as_shown(item: Item, snapshot: Snapshot) -> Item:
+    """Return an item as it will be once the end of a turn that was cut off is stored."""
+    if item.id not in snapshot.open_items or is_working(snapshot):
+        return item
+    match item:
+        case ToolCall():
+            kind = "aborted" if item.started_at is None else "lost"
+            return structs.replace(item, state="error", error_kind=kind)
+        case AssistantMessage() | Reasoning():
+            return structs.replace(item, state="interrupted")
+        case _:
+            return item
 
 
 def call_label(call: ToolCall) -> str:

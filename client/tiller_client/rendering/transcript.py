@@ -6,6 +6,7 @@ from functools import partial
 
 from tiller_client.rendering.items import (
     UNCUT,
+    as_shown,
     background_line,
     input_line,
     is_shown,
@@ -94,7 +95,7 @@ def _history(
             number, turn = turns.popleft()
             yield f"\n{paint.dim(_turn_line(number, turn))}"
         if at < len(snapshot.items):
-            yield show(snapshot.items[at])
+            yield show(as_shown(snapshot.items[at], snapshot))
     yield from _turn_end(turn, paint, columns)
 
 

@@ -163,6 +163,8 @@ class _Demo:
             turn_id = connection.ask(op, Started).turn_id
             while True:
                 update = watch.wait(busy=True)
+                if update.cut_off:
+                    raise update.cut_off
                 if update.interrupted:
                     return None
                 for event in update.events:

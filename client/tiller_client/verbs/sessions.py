@@ -11,6 +11,7 @@ from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import (
+    complain,
     confirm,
     is_piped,
     page,
@@ -21,7 +22,7 @@ from tiller_client.console import (
     stdout_width,
     tell,
 )
-from tiller_client.following.snapshots import read_events, read_snapshot
+from tiller_client.following.snapshots import read_events, read_snapshot, why_cut_off
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.text import (
     Paint,
@@ -200,10 +201,12 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
         if arguments.tail is not None:
             snapshot.items = snapshot.items[-arguments.tail :]
         print_json(SessionResult(snapshot))
-        return
-    paint, width = stdout_paint(), stdout_width()
-    columns = stdout_columns()
-    page(transcript(snapshot, paint, width, columns, whole=arguments.full, tail=arguments.tail))
+    else:
+        paint, width = stdout_paint(), stdout_width()
+        columns = stdout_columns()
+        page(transcript(snapshot, paint, width, columns, whole=arguments.full, tail=arguments.tail))
+    if reason := why_cut_off(connection.ask, snapshot):
+        complain(reason)
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:

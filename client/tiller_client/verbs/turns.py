@@ -196,6 +196,8 @@ def _await_rest(watch: Watch, signals: Signals) -> None:
         update = watch.wait(busy=True)
         if signals.timed_out:
             raise TimedOut("the time limit (--timeout) passed while the session was still busy")
+        if update.cut_off:
+            raise update.cut_off
         if update.interrupted:
             raise KeyboardInterrupt
         if any(event.body == StatusChanged("idle") for event in update.events):

@@ -14,6 +14,7 @@ from msgspec import structs
 from tiller_daemon.config.hosted_tools import hosted_tool_problem
 from tiller_daemon.config.model_families import BUILT_IN as BUILT_IN_FAMILIES
 from tiller_daemon.config.model_schema import Family, Provider
+from tiller_daemon.config.regular_files import read_regular
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
@@ -37,6 +38,7 @@ from tiller_daemon.config.source import (
     parse,
     suggest,
 )
+from tiller_daemon.config.toml import TomlError, parse_toml
 from tiller_daemon.stamps import failed, look_at
 from tiller_protocol.places import CONFIG_FILE, Places
 
@@ -127,8 +129,9 @@ def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Itera
 def _read_text(path: Path, what: str) -> str:
     look_at(path)
     try:
-        with path.open("rb") as opened:
-            data = opened.read(FILE_BYTES_MAX + 1)
+        data = read_regular(path, FILE_BYTES_MAX + 1)
+        if data is None:
+            raise ConfigurationError("unreadable_file", f"{what} {path} is not a regular file")
         if len(data) > FILE_BYTES_MAX:
             raise ConfigurationError(
                 "unreadable_file", f"{what} {path} is larger than {FILE_BYTES_MAX} bytes"
@@ -174,8 +177,8 @@ def _override_layer(text: str, environ: Mapping[str, str]) -> _Layer:
 def _key_of(text: str) -> tuple[str, ...]:
     """Return the parts of a dotted key; parts with dots or slashes are quoted, as in TOML."""
     try:
-        table: Any = msgspec.toml.decode(f"{text} = 0")
-    except msgspec.DecodeError:
+        table: Any = parse_toml(f"{text} = 0")
+    except TomlError:
         return ()
     key: list[str] = []
     while isinstance(table, dict) and table:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import NODEFAULT
 
 from tiller_daemon.config.schema import Configuration, ConfigurationCode, ConfigurationError
+from tiller_daemon.config.toml import TomlError, parse_toml
 
 Key = tuple[str | int, ...]
 Table = dict[str, Any]
@@ -56,10 +57,9 @@ def parse(source: Source, *, find_lines: bool = True) -> Table:
     that are not trusted.
     """
     try:
-        values = tomllib.loads(source.text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigurationError("syntax", f"{source.name}: not valid TOML: {reason}") from None
+        values = parse_toml(source.text)
+    except TomlError as error:
+        raise ConfigurationError("syntax", f"{source.name}: {error}") from None
     check(values, Configuration, (), source if find_lines else Source(source.name))
     return values
 
@@ -70,8 +70,8 @@ def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
     A TOML value of the wrong type is tried as a bare string as well, so that a name may be `4`.
     """
     try:
-        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
-    except (tomllib.TOMLDecodeError, RecursionError):
+        value = parse_toml(f"value = {text}")["value"] if "\n" not in text else text
+    except TomlError:
         value = text
     try:
         return _checked(key, value, source)

@@ -105,7 +105,8 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
         return None
     require_regular(before, location)
     if not os.access(name, os.W_OK, dir_fd=parent):
-        raise PathProblem(f"{location.text} is read-only: its mode does not allow changes.")
+        what = "file system" if os.fstatvfs(parent).f_flag & os.ST_RDONLY else "mode"
+        raise PathProblem(f"{location.text} is read-only: its {what} does not allow changes.")
     return before
 
 

@@ -7,7 +7,7 @@ An adapter builds a provider's request from a `ModelRequest` and decodes the pro
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.events import FinishReason
@@ -168,9 +168,17 @@ TOKENS_MAX = 2**40
 
 
 class UsageReported(Struct, frozen=True):
-    """The tokens of this response as counted by the provider. Only the last report is valid."""
+    """The tokens of this response as counted by the provider. Only the last report is valid.
+
+    A count below 0 or above `TOKENS_MAX` becomes 0, which means that it is not known.
+    """
 
     usage: Usage
+
+    def __post_init__(self) -> None:
+        counts = structs.astuple(self.usage)
+        known = (count if 0 <= count <= TOKENS_MAX else 0 for count in counts)
+        structs.force_setattr(self, "usage", Usage(*known))
 
 
 class Finished(Struct, frozen=True):

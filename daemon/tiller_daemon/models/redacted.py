@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 from msgspec import structs
 
 from tiller_daemon.models.base import (
-    TOKENS_MAX,
     Cited,
     Finished,
     HostedCall,
@@ -28,7 +27,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for
-from tiller_protocol.items import Citation, Usage
+from tiller_protocol.items import Citation
 
 KEY_CHARS_MIN: Final = 12
 """Shorter keys are placeholders for local servers, such as `lm-studio`. Models may write such words
@@ -112,7 +111,7 @@ class _Redaction:
                 # Earlier text may stay delayed, so that no key in it is missed.
                 return (Cited(_redacted(self._matcher, event.citation)),)
             case UsageReported():
-                return (UsageReported(_plausible(event.usage)),)
+                return (event,)
             case Finished():
                 return (*self.end(), event)
 
@@ -163,8 +162,3 @@ def _redacted_error(matcher: SecretMatcher, error: ModelError) -> ModelError:
         retry_after_s=error.retry_after_s,
         final=error.final,
     )
-
-
-def _plausible(usage: Usage) -> Usage:
-    counts = structs.asdict(usage)
-    return Usage(**{name: min(max(count, 0), TOKENS_MAX) for name, count in counts.items()})

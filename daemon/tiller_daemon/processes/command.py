@@ -66,6 +66,8 @@ class CommandEnd(NamedTuple):
     """How many processes could not be ended."""
     duration_s: float
     """Seconds from the start until all processes had ended."""
+    has_run: bool = True
+    """Whether the command itself was started, and not only its sandbox."""
 
 
 class CommandInput:
@@ -138,9 +140,11 @@ async def run_command(
             end = await _run(
                 helpers, enclosed, directory, variables, receive, timeout_s, command_input, secrets
             )
-            # If a path that the sandbox should hide has been removed since, nothing was run.
-            if not left or command_input or end.status != SETUP_FAILED or enclosed.has_started():
+            if end.status != SETUP_FAILED or enclosed.has_started():
                 return end
+            # Perhaps a path that the sandbox should hide has been removed meanwhile.
+            if not left or command_input:
+                return end._replace(has_run=False)
         finally:
             await _close_sandbox(stack, enclosed)
     raise AssertionError("the last start returns")

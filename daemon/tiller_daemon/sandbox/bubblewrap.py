@@ -22,6 +22,7 @@ from tiller_daemon.sandbox.confinement import (
     TEMPORARY,
     Confinement,
     WrappedCommand,
+    paths_made,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_overlay import GitOverlay
@@ -81,6 +82,7 @@ class Bubblewrap:
         root: bool | None = None,
         overlays: bool = True,
         scopes: bool = True,
+        temporary_paths: TemporaryPaths | None = None,
     ) -> None:
         """Run commands with the program `bwrap` at this path.
 
@@ -97,7 +99,7 @@ class Bubblewrap:
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._overlays: Final = overlays
         self._scopes: Final = scopes
-        self.temporary_paths: Final = TemporaryPaths()
+        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
         self._options_made: Final = StampedCache()
 
     @contextmanager
@@ -105,14 +107,12 @@ class Bubblewrap:
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended."""
-        absent = [
-            path
-            for path in (*confinement.absent, *confinement.absent_files)
-            if path.parent.is_dir() and (path in self.temporary_paths or not os.path.lexists(path))
-        ]
+        absent = list(filter(self._needs_placeholder, confinement.absent))
+        files = list(filter(self._needs_placeholder, confinement.absent_files))
         # If another command removed these, their mounts would disappear from this command as well.
         shared = [path for path in confinement.read_only if path in self.temporary_paths]
-        with self.temporary_paths.used([*absent, *shared]), ExitStack() as stack:
+        made = paths_made(self.temporary_paths, [*absent, *shared], files)
+        with made, ExitStack() as stack:
             overlays = self._enter_overlays(stack, confinement, report)
             if confinement.temporary:
                 make_directory(confinement.temporary)
@@ -122,7 +122,7 @@ class Bubblewrap:
             )
             filters = stack.enter_context(_readable(calls))
             status, status_end = stack.enter_context(_pipe())
-            chosen = [*self._options(confinement, overlays, tuple(absent))]
+            chosen = [*self._options(confinement, overlays, (*absent, *files))]
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
             scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
@@ -132,6 +132,11 @@ class Bubblewrap:
                 has_started=lambda: b"exit-code" in _read_status(status),
                 merges_back=bool(overlays),
             )
+
+    def _needs_placeholder(self, path: Path) -> bool:
+        """Whether a command could create the path, which is missing or a placeholder already."""
+        is_missing = path in self.temporary_paths or not os.path.lexists(path)
+        return is_missing and path.parent.is_dir() and not _is_read_only(path.parent)
 
     def _options(
         self,
@@ -159,6 +164,11 @@ class Bubblewrap:
         own = confinement.worktree_state
         entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
         return {git: stack.enter_context(overlay).options for git, overlay in entered}
+
+
+def _is_read_only(directory: Path) -> bool:
+    """Whether nobody can write to the directory, because of its file system."""
+    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ command does, so nothing here examines the command itself.
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -278,13 +278,21 @@ def _missing_made(confinement: Confinement, temporary: TemporaryPaths) -> Genera
         for path in (*[*between(confinement.workspace, place)][::-1], place)
         if path in temporary or not path.is_dir()
     ]
-    with temporary.used(missing):
-        for path in missing:
-            try:
-                path.mkdir(exist_ok=True)
-            except OSError as error:
-                problem = f"The writable directory {path} can't be created: {error.strerror}."
-                raise NotConfined(problem) from error
+    with paths_made(temporary, missing):
+        yield
+
+
+@contextmanager
+def paths_made(
+    temporary: TemporaryPaths, directories: Sequence[Path], files: Sequence[Path] = ()
+) -> Generator[None]:
+    """Make the missing paths, parents first, for the time of the block. Raises `NotConfined`."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(temporary.used(directories, files))
+        except OSError as error:
+            problem = f"Its sandbox needs {error.filename}, which can't be created"
+            raise NotConfined(f"The command did not run. {problem}: {error.strerror}.") from error
         yield
 
 

@@ -35,8 +35,12 @@ from tiller_daemon.sandbox.known_paths import (
     root_of,
     tool_directories,
 )
+from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths
 from tiller_daemon.sandbox.scan import Scanner
 from tiller_daemon.stamps import StampedCache, look_along
+
+GIT_EXECUTED: Final = ("hooks", "config", "config.worktree", "info")
+"""The parts of a git directory that make git execute something."""
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -75,6 +79,7 @@ class Confiner:
         self._tools: tuple[Path, ...] | None = None
         self._closed: tuple[Path, ...] | None = None
         self._confinements: Final = StampedCache()
+        self._links: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
 
     def scanner(
@@ -119,13 +124,23 @@ class Confiner:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        # A mount can't keep a command from replacing the link with the command's own repository.
-        is_link = (workspace / ".git").is_symlink()
+        root = workspace.resolve()
         # In a home, a shell, a desktop or one of the user's programs may execute any file.
-        holds_home = self._home.is_relative_to(workspace.resolve())
-        if policy.mode == "read_only" or is_link or holds_home:
+        if policy.mode == "read_only" or self._home.is_relative_to(root):
+            return Enclosure.READ_ONLY
+        # A mount can't keep a command from replacing such a link, for example `.git`.
+        if self._linked(policy, root).is_replaceable:
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
+
+    def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
+        """Whether git, an editor or an agent executes the file at `path` (without links).
+
+        Its own path does not show that: a link or git's configuration leads there.
+        """
+        root = workspace.resolve()
+        executed = (*self._linked(policy, root).targets, *git_paths(root).named)
+        return any(path.is_relative_to(one) for one in executed)
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -274,15 +289,17 @@ class Confiner:
         commits = enclosure is Enclosure.SESSION and scope is None
         private = git.directories if commits else ()
         writable = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
+        linked = self._linked(policy, root).targets
         no_files = () if git.directories or git.is_link else (root / "HEAD",)
         return Confinement(
             root,
             writable=writable,
             read_only=(
                 *self._read_only(root, git, private),
+                *filter(is_there, linked),
                 *(() if root in writable else (root,)),
             ),
-            absent=tuple(_inside(_absent(root, git), writable)),
+            absent=tuple(_inside(_absent(root, git, linked), writable)),
             # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
             absent_files=tuple(_inside(no_files, writable)),
             git=private,
@@ -312,9 +329,24 @@ class Confiner:
         named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
         return tuple(path for path in existing((root, *named)) if path != Path("/"))
 
+    def _linked(self, policy: SandboxPolicy, root: Path) -> LinkedPaths:
+        """Return what the links lead to that are among the paths that a workspace protects."""
+
+        def read() -> LinkedPaths:
+            git = git_paths(root)
+            parts = (one / name for one in git.directories for name in GIT_EXECUTED)
+            mark = (git.mark,) if git.is_link else ()
+            tops = (*mark, *git.named, *_executed(root), *parts)
+            return linked_paths(
+                filter(is_there, tops),
+                self._read_only(root, git, ()),
+                self._writable(policy, root),
+            )
+
+        return self._links.get((policy.writable, root), read)
+
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
-        folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-        paths = (git.mark, *git.directories, *git.named, *folders, *self._protected())
+        paths = (git.mark, *git.directories, *git.named, *_executed(root), *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
 
@@ -350,7 +382,13 @@ def _first_missing(path: Path) -> Path:
     return path
 
 
-def _absent(root: Path, git: GitPaths) -> Sequence[Path]:
+def _executed(root: Path) -> Iterator[Path]:
+    """Yield the paths in a workspace that editors and agents execute, whether they exist or not."""
+    return (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
+
+
+def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Sequence[Path]:
     """Return the missing directories that would make programs execute something."""
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
-    return [path for path in (*folders, *git.named) if not is_there(path)]
+    missing = [path for path in (*folders, *git.named) if not is_there(path)]
+    return [*missing, *(_first_missing(path) for path in linked if not is_there(path))]

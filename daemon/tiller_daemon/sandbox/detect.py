@@ -15,6 +15,7 @@ from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
 from tiller_daemon.sandbox.launcher import version as landlock_version
 from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
 from tiller_daemon.sandbox.seccomp import ARCHITECTURES
+from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 PROBE_S: Final = 5.0
 """How long a sandbox may take to prove that it works; it takes a hundredth of a second."""
@@ -25,16 +26,24 @@ NO_BUBBLEWRAP: Final = (
 NO_NAMESPACES: Final = "Perhaps the system does not let this user create namespaces."
 
 
-def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
+def find_sandbox(
+    system: str, path: str | None = None, temporary_paths: TemporaryPaths | None = None
+) -> SandboxSearchResult:
     """Return the sandbox for `system` (`sys.platform`); programs are searched for in `path`."""
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            first = try_out(_bubblewrap(program)) if program else _missing(NO_BUBBLEWRAP)
-            return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
+            made = _bubblewrap(program, temporary_paths) if program else None
+            first = try_out(made) if made else _missing(NO_BUBBLEWRAP)
+            if first.sandbox:
+                return first
+            second = try_out_landlock(temporary_paths=temporary_paths)
+            return _or_landlock(first.problem, second)
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
-            return try_out(Seatbelt(program)) if program else _missing(f"There is no {PROGRAM}.")
+            if program is None:
+                return _missing(f"There is no {PROGRAM}.")
+            return try_out(Seatbelt(program, temporary_paths))
         case _:
             return _missing(f"There is no sandbox for {system} that tiller supports.")
 
@@ -48,7 +57,7 @@ def _missing(problem: str) -> SandboxSearchResult:
     return SandboxSearchResult(None, problem)
 
 
-def _bubblewrap(program: str) -> Bubblewrap:
+def _bubblewrap(program: str, temporary_paths: TemporaryPaths | None) -> Bubblewrap:
     """Return bubblewrap with the features that it and the kernel report."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
     try:
@@ -56,8 +65,10 @@ def _bubblewrap(program: str) -> Bubblewrap:
             (program, "--help"), capture_output=True, check=False, text=True, timeout=PROBE_S
         )
     except (OSError, subprocess.SubprocessError):
-        return Bubblewrap(program, overlays=False, scopes=scopes)
-    return Bubblewrap(program, overlays="--tmp-overlay" in asked.stdout, scopes=scopes)
+        overlays = False
+    else:
+        overlays = "--tmp-overlay" in asked.stdout
+    return Bubblewrap(program, overlays=overlays, scopes=scopes, temporary_paths=temporary_paths)
 
 
 def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
@@ -76,7 +87,9 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
-def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
+def try_out_landlock(
+    launcher: Sequence[str] = LAUNCHER, temporary_paths: TemporaryPaths | None = None
+) -> SandboxSearchResult:
     """Return Landlock if it denies what it must; its version alone proves nothing.
 
     `launcher` ends with a Python, two options for it, and the launcher program.
@@ -90,7 +103,7 @@ def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
         return _missing(
             f"Landlock needs version {VERSION_NEEDED} (Linux 6.12), but the kernel has {present}."
         )
-    sandbox = Landlock(launcher)
+    sandbox = Landlock(launcher, temporary_paths)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
     confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))

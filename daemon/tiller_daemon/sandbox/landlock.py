@@ -100,14 +100,16 @@ class _Made:
 class Landlock:
     """The sandbox on Linux without namespaces."""
 
-    def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
+    def __init__(
+        self, launcher: Sequence[str] = LAUNCHER, temporary_paths: TemporaryPaths | None = None
+    ) -> None:
         """Use `launcher`. If it is the default, reapers restrict commands without running it."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
         self.loosest_unasked: Final = Enclosure.READ_ONLY
-        self.temporary_paths: Final = TemporaryPaths()
+        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
         self._launcher: Final = tuple(launcher)
         self._made: Final = StampedCache()
 

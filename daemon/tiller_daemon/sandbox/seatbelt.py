@@ -33,13 +33,13 @@ jobs are denied, because they would escape the sandbox."""
 class Seatbelt:
     """The sandbox on macOS."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, temporary_paths: TemporaryPaths | None = None) -> None:
         self.name: Final = PROGRAM
         self.helpers: Final = 0
         self.limits: Final = ""
         self.denials: Final = DENIALS
         self.loosest_unasked: Final = Enclosure.BUILD
-        self.temporary_paths: Final = TemporaryPaths()
+        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
         self._program: Final = program
 
     @contextmanager

@@ -129,6 +129,16 @@ class Session:
         """Whether a turn is active, even if only its last comparison of files is still running."""
         return self._state.turn is not None
 
+    @property
+    def is_working(self) -> bool:
+        """Whether the session has a turn or background work, even if its tasks were cancelled.
+
+        The snapshot may already have the end of a turn that could not be stored.
+        """
+        return self.turn_is_running or any(
+            entry.state == "running" for entry in self.snapshot.background
+        )
+
     def awaits(self, request_id: str) -> bool:
         """Whether a task of this session waits for an answer to this request."""
         return request_id in self._state.requests

@@ -174,10 +174,12 @@ class LoadedSessions:
             await session.run(resumes=resumes)
         except* LogError as errors:
             reason = str(errors.exceptions[0])
-            if session.snapshot.turn:
+            # Later attempts to store the turn's end fail for the same reason.
+            if session_id not in self._log_failures:
+                log.error("session_closed_by_log", session_id=session_id, reason=reason)
+            if session.is_working:
                 message = f"This turn was ended because its events could not be stored: {reason}"
                 self._log_failures[session_id] = ErrorInfo(LOG_FAILED, message)
-            log.error("session_closed_by_log", session_id=session_id, reason=reason)
         except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:

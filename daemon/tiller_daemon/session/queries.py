@@ -3,6 +3,8 @@
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.actor import Session
+from tiller_daemon.session.background.listing import lost_entries
 from tiller_daemon.session.followers import Followers
 from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.recovery import load_snapshot
@@ -19,6 +21,8 @@ from tiller_protocol.snapshot import SessionSummary, Snapshot
 
 UNWRITABLE: tuple[LogErrorKind, ...] = ("full", "read_only", "io")
 """Errors with which a log can perhaps still be read."""
+
+END_NOT_STORED = "The session's turn has ended, but its end could not be stored: {reason}"
 
 Query = SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | RulesList | Replay
 """An op that changes nothing."""
@@ -114,28 +118,51 @@ class Queries:
         An unfinished turn is closed first. If its end can't be written because the disk is full,
         the session can still be read, with the turn as it was cut off.
         """
+        settled = await self._settled(session_id)
+        if isinstance(settled, Session):
+            return settled.snapshot
+        cut_off = await load_snapshot(self._services.log, session_id)
+        # All tasks have ended, so nobody waits for an answer, although the log can't say so yet.
+        cut_off.status = "idle"
+        cut_off.requests.clear()
+        cut_off.background = lost_entries(cut_off) or cut_off.background
+        return cut_off
+
+    async def _settled(self, session_id: str) -> Session | LogError:
+        """Return the session, with its unfinished turn closed and all its events published.
+
+        Returns the error if the log can't be written, but can perhaps be read; raises others.
+        """
         try:
             session = await self._sessions.find(session_id)
-            # Frontends continue from this snapshot's number, so all its events must be published.
+            # Frontends continue from the snapshot's number, so all its events must be published.
             while not session.outbox.is_committed:
                 await session.outbox.committed()
         except LogError as error:
             if error.kind not in UNWRITABLE:
                 raise
-            return await load_snapshot(self._services.log, session_id)
-        return session.snapshot
+            return error
+        return session
 
     async def _replay(self, op: Replay, client: str) -> AnyResult:
         row = await self._services.log.session(op.session_id)
         if row is None:
             raise unknown_session(op.session_id)
-        # Loading closes the unfinished turn, so that the frontend sees its end.
-        if row.unfinished and self._sessions.get(op.session_id) is None:
-            await self._readable(op.session_id)
+        # Closing the unfinished turn lets the frontend see its end.
+        settled = await self._settled(op.session_id) if self._is_cut_off(row) else None
         bodies = await self._services.log.events(
             op.session_id, op.after, op.limit, REPLAY_BYTES_MAX
         )
         events = tuple(decode_event(body) for body in bodies)
         head = await self._services.log.head(op.session_id)
+        if isinstance(settled, LogError) and op.after == head:
+            # An empty answer would mean that the turn is still running.
+            message = END_NOT_STORED.format(reason=settled.message)
+            raise RejectionError("unavailable", message, {"turn_ended": True})
         upto = events[-1].seq if events else min(op.after, head)
         return ReplayResult(events, upto, head, self._followers.note(op, client))
+
+    def _is_cut_off(self, row: SessionRow) -> bool:
+        """Whether the log has an unfinished turn for which no task is running."""
+        session = self._sessions.get(row.session_id)
+        return row.unfinished and (session is None or not session.turn_is_running)

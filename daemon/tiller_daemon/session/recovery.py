@@ -7,7 +7,7 @@ from tiller_daemon.session.background.listing import lost_entries
 from tiller_daemon.session.inputs.input_queue import InputQueue
 from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.store.base import Log, LogError
-from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
+from tiller_daemon.turn.closing import DAEMON_STOPPED, cause_of, closing_bodies
 from tiller_daemon.turn.context import Ending
 from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage, ErrorInfo
@@ -81,7 +81,7 @@ def recovery_of(
     """
     lost = lost_entries(snapshot)
     of_session: list[AnyBody] = [] if lost is None else [BackgroundChanged(lost)]
-    of_session += lost_notices(snapshot, new_id)
+    of_session += lost_notices(snapshot, new_id, cause_of(reason))
     if snapshot.turn is None:
         return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", reason)

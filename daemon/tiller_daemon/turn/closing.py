@@ -40,13 +40,13 @@ INTERRUPTED_NOTICE = (
     "This turn was interrupted. Running commands were stopped and may have done part of their "
     "work. Check before you rely on anything, and follow the user's next message."
 )
-STOPPED_NOTICE = (
-    "The daemon stopped during this turn. Calls without a result may have done all, part or none "
-    "of their work and were not repeated. Check before you rely on anything."
+CUT_OFF_NOTICE = (
+    "{cause} during this turn. Calls without a result may have done all, part or none of their "
+    "work and were not repeated. Check before you rely on anything."
 )
 LOST_OUTPUT = (
-    "The daemon stopped while this call was running. It may have done all, part or none of its "
-    "work, and was not repeated."
+    "{cause} while this call was running. It may have done all, part or none of its work, and was "
+    "not repeated."
 )
 RESUMED_NOTICE = (
     "The daemon stopped during this turn and has restarted. Continue what you were doing. Calls "
@@ -64,6 +64,14 @@ DAEMON_STOPPED = ErrorInfo(
 
 LOG_FAILED = "store"
 """Code of the error for a log that could not be written."""
+
+
+def cause_of(reason: ErrorInfo | None) -> str:
+    """Return the beginning of a sentence that says why work was cut off; by default, by a stop."""
+    if reason and reason.code == LOG_FAILED:
+        return "The daemon could not write its log"
+    return "The daemon stopped"
+
 
 FATAL = frozenset({"authentication", "quota", "not_found", "bad_request", "context_full"})
 """Codes of errors that would also end the next turn, unless the user changes something first."""
@@ -93,7 +101,8 @@ def closing_bodies(
         return ()
     files, more_files = changed_files(_items_of_turn(snapshot, turn))
     more_files = more_files or unrecorded or (lost and _may_have_written(snapshot))
-    bodies = _errors(ending) + _close_requests_and_items(snapshot, now, new_id, lost=lost)
+    lost_by = cause_of(ending.error) if lost else ""
+    bodies = _errors(ending) + _close_requests_and_items(snapshot, now, new_id, lost_by)
     is_interrupted = ending.outcome == "interrupted"
     if turn.step_open:
         reason = "interrupted" if is_interrupted else "error"
@@ -101,7 +110,7 @@ def closing_bodies(
     else:
         step_usage, cost = Usage(), None
     if is_interrupted:
-        text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
+        text = CUT_OFF_NOTICE.format(cause=lost_by) if lost else INTERRUPTED_NOTICE
         bodies += notice_events("interrupted", text, new_id())
     ended = TurnEnded(
         outcome=ending.outcome,
@@ -129,7 +138,7 @@ def resuming_bodies(
     The notice comes first, so that its time shows how long the daemon was down.
     """
     bodies = [*notice_events(RESUMED, RESUMED_NOTICE, new_id())]
-    bodies += _close_requests_and_items(snapshot, now, new_id, lost=True)
+    bodies += _close_requests_and_items(snapshot, now, new_id, cause_of(None))
     if snapshot.turn and snapshot.turn.step_open:
         bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
     return tuple(bodies)
@@ -150,14 +159,17 @@ def _errors(ending: Ending) -> list[AnyBody]:
 
 
 def _close_requests_and_items(
-    snapshot: Snapshot, now: float, new_id: Callable[[], str], *, lost: bool
+    snapshot: Snapshot, now: float, new_id: Callable[[], str], lost_by: str
 ) -> list[AnyBody]:
-    """Return events that close open requests and items."""
+    """Return events that close open requests and items; `lost_by` says why running calls are lost.
+
+    If it is empty, the calls are not lost but aborted.
+    """
     bodies: list[AnyBody] = [RequestResolved(r.id, "cancelled") for r in snapshot.requests]
     for item in snapshot.items:
         if item.id in snapshot.open_items:
-            bodies += _close_item(item, now, lost=lost)
-    if lost and _may_have_written(snapshot):
+            bodies += _close_item(item, now, lost_by)
+    if lost_by and _may_have_written(snapshot):
         # A patch without trees, as the changes of the step are unknown.
         patch = Patch(ItemId(new_id()), ())
         bodies += [ItemStarted(patch), ItemCompleted(patch)]
@@ -177,22 +189,22 @@ def _may_have_written(snapshot: Snapshot) -> bool:
     ) and not any(isinstance(item, Patch) for item in last)
 
 
-def _close_item(item: Item, now: float, *, lost: bool) -> list[AnyBody]:
+def _close_item(item: Item, now: float, lost_by: str) -> list[AnyBody]:
     match item:
         case AssistantMessage() | Reasoning():
             return [ItemCompleted(structs.replace(item, state="interrupted"))]
         case ToolCall():
-            return _close_call(item, now, lost=lost)
+            return _close_call(item, now, lost_by)
         case _:
             return [ItemCompleted(item)]
 
 
-def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
+def _close_call(call: ToolCall, now: float, lost_by: str) -> list[AnyBody]:
     kind: ToolErrorKind
     if call.started_at is None:
         kind, output = "aborted", "aborted before it ran"
-    elif lost:
-        kind, output = "lost", LOST_OUTPUT
+    elif lost_by:
+        kind, output = "lost", LOST_OUTPUT.format(cause=lost_by)
     else:
         kind, output = "aborted", f"aborted after {max(0.0, now - call.started_at):.1f} s"
     if call.sub_agent:
@@ -205,6 +217,6 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
         state="error",
         error_kind=kind,
         output=output,
-        duration_s=None if lost or call.started_at is None else max(0.0, now - call.started_at),
+        duration_s=None if lost_by or call.started_at is None else max(0.0, now - call.started_at),
     )
     return [ToolCallUpdated(call.id, "error", kind), ItemCompleted(closed)]

@@ -1,7 +1,8 @@
 """Checks JSON Schemas from outside, and validates messages and arguments against them. Pure.
 
-A turn's output schema comes from the user. MCP servers' schemas come from strangers, who could
-write a schema that keeps the daemon busy for years.
+A schema could keep the daemon busy for years. Therefore a validation follows few references, and
+the daemon compiles and evaluates no regular expression of a schema: some take exponential time with
+some texts. Every text matches a `pattern` here.
 
 The validator is imported when a schema is first used, because most turns have no schema and the
 import takes longer than the rest of such a turn.
@@ -29,23 +30,28 @@ _LEFT: ContextVar[int] = ContextVar("_LEFT")
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
+_STRICTER = ("not", "oneOf", "if", "maxContains", "disallow", "patternProperties")
+"""Keywords that may refuse a value because a part of the schema matches it. Beside regular
+expressions, which match every text here, such a keyword could refuse a valid value."""
+
 _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
 
 def schema_problem(schema: dict[str, Any]) -> str | None:
     """Return why `schema` is not a usable JSON Schema, or `None` if it is.
 
-    References must resolve within the schema, because nothing is ever fetched.
+    References must resolve within the schema, because nothing is ever fetched. Regular expressions
+    are not checked.
     """
     draft = _draft(schema)
     try:
-        described = draft(draft.META_SCHEMA, format_checker=draft.FORMAT_CHECKER)
-        if problem := _first_problem(described, schema):
+        if problem := _first_problem(draft(draft.META_SCHEMA), schema):
             return problem
         for reference in _values(schema, _REFERENCES):
             if isinstance(reference, str) and not _resolves(schema, reference):
                 return f"the reference {reference!r} does not resolve within the schema"
-        # The validation of any value reveals endless references.
+        # The validation of any value reveals endless references. The validation of `None` evaluates
+        # no regular expressions, since these are only for texts and for the keys of objects.
         _mismatch(schema, None)
     except RecursionError:
         return "its references form a loop, or expand too far"
@@ -53,9 +59,12 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 
 
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
-    """Return why `text` is not JSON that matches `schema`, or `None` if it matches."""
+    """Return why `text` is not JSON that matches `schema`, or `None` if it matches.
+
+    See `value_problem` for schemas with regular expressions.
+    """
     try:
-        return _mismatch(schema, msgspec.json.decode(without_fences(text)))
+        return value_problem(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
         return f"it is not JSON: {_one_line(str(error))}"
     except RecursionError:
@@ -63,12 +72,12 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
 
 
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
-    """Return why and where `value` does not match a server's schema, or `None` if it does.
+    """Return why and where `value` does not match `schema`, or `None` if it does.
 
-    Also returns `None` for a schema with regular expressions, which take exponential time with some
-    texts. The server itself will then say what does not match.
+    Every text matches a regular expression. If `schema` also has one of the keywords `_STRICTER`,
+    nothing is validated. For a tool's arguments, the server will then say what does not match.
     """
-    if _has_expressions(schema):
+    if _has_expressions(schema) and any(True for _ in _values(schema, _STRICTER)):
         return None
     try:
         return _mismatch(schema, value)
@@ -126,7 +135,10 @@ def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no 
 
 @cache
 def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has no types
-    """Return the validator class, changed to raise `RecursionError` when `_LEFT` is used up."""
+    """Return the validator class, changed to ignore `pattern` and to follow few references.
+
+    It raises `RecursionError` when `_LEFT` is used up.
+    """
     from jsonschema import validators
 
     def counted(follow: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
@@ -140,7 +152,11 @@ def _with_few_references(draft: Any) -> Any:  # noqa: ANN401 - the package has n
 
     known = cast("dict[str, Any]", draft.VALIDATORS)
     fewer = {name: counted(known[name]) for name in _REFERENCES if name in known}
-    return cast("Any", validators).extend(draft, fewer)
+    return cast("Any", validators).extend(draft, {**fewer, "pattern": _matches_always})
+
+
+def _matches_always(*_: object) -> Iterator[Any]:
+    return iter(())
 
 
 def _without_drafts(schema: object) -> object:

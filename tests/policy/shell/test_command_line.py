@@ -93,6 +93,40 @@ def test_the_names_that_a_line_defines_are_known():
 @pytest.mark.parametrize(
     "text",
     [
+        "f() { f | f & }; f",
+        "function f { echo $(f); }",
+        "f() ( f )",
+        "f() { time -p f; }",
+        "f() { eval f; }",
+        "f() { trap f EXIT; }",
+        "sh -c 'f() { f; }; f'",
+        "f() { g; }; f; g() { eval 'ls; f'; }; g",
+        "f() { g() { f; }; g; }; f",
+        "f() { x=$(f); }",
+    ],
+)
+def test_a_function_that_may_call_itself_is_not_understood(text):
+    assert "may call itself without end" in parse(text).problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { ls; }; f | f; g() { f; f; }; g",
+        "f() { g; }; g() { ls; }; f",
+        "f() { g() { ls; }; g; }; f; g",
+        "check() { npm run check; }; check",
+        "check() { timeout 60 npm run check; }; check",
+        "f() { ls; }; sh -c f",
+    ],
+)
+def test_functions_that_end_are_understood(text):
+    assert not parse(text).problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "ls",
         "ls -la 'a b' \"c d\" e\\ f",
         "a && b || c; d | e\nf",

@@ -115,6 +115,14 @@ def test_a_rule_that_allows_more_never_causes_a_question(text, rules, more, most
         assert judged(text, *rules, more, most=most).action == "allow"
 
 
+@pytest.mark.parametrize("rules", [(), (Rule("bash", ":*", "allow"),)])
+def test_a_fork_bomb_needs_approval_although_each_of_its_commands_is_harmless(rules):
+    verdict = judged(":(){ :|:& };: ; sleep 1", *rules)
+    assert verdict.action == "ask"
+    assert verdict.reason.endswith("its function `:` may call itself without end.")
+    assert not seems_to_read(":(){ :|:& };:")
+
+
 def test_an_unknown_program_is_named_with_the_reason_for_the_question():
     found = judged("make test && ./deploy.sh")
     assert found.reason == "`./deploy.sh` needs approval: it may do more than read and build."

@@ -8,9 +8,22 @@ import msgspec
 import pytest
 import trio
 
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
+from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement
+from tiller_daemon.sandbox.detect import bubblewrap_program
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.commands.bash import BashArguments
+from tiller_daemon.tools.commands.sandbox_notes import NOT_RUN
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
+
+
+@pytest.fixture
+def bubblewrap() -> Bubblewrap:
+    program = bubblewrap_program()
+    if program is None:
+        pytest.skip("no bwrap: pip install 'tillerd[sandbox]'")
+    return Bubblewrap(program)
 
 
 async def test_output_and_errors_come_together_with_the_exit_status(bench):
@@ -34,6 +47,24 @@ async def test_a_command_runs_in_the_workspace_without_input_or_terminal(bench):
 async def test_a_death_by_signal_is_said(bench):
     result = await bench.call("bash", command="kill -SEGV $$")
     assert (result.output, result.failed) == ("[Ended by signal 11.]", True)
+
+
+async def test_a_command_whose_sandbox_can_not_be_set_up_did_not_run(bench, bubblewrap):
+    gone = bench.workspace / "gone"
+    held = Confinement(bench.workspace, writable=(bench.workspace,), read_only=(gone,))
+    bench.confined = CommandSandbox(bubblewrap, held, Enclosure.SESSION, [])
+    result = await bench.call("bash", command="touch ran")
+    assert str(gone) in result.output
+    assert result.output.endswith(f"\n[{NOT_RUN}]")
+    assert (result.failed, result.exit_status) == (True, None)
+    assert list(bench.workspace.iterdir()) == []
+
+
+async def test_the_status_of_a_sandboxed_command_is_its_own(bench, bubblewrap, tmp_path):
+    held = Confinement(bench.workspace, temporary=tmp_path / "spill" / "tmp")
+    bench.confined = CommandSandbox(bubblewrap, held, Enclosure.READ_ONLY, [])
+    result = await bench.call("bash", command="echo bwrap: no; exit 1")
+    assert (result.output, result.exit_status) == ("bwrap: no\n[Exit status 1.]", 1)
 
 
 async def test_output_comes_while_the_command_runs(bench):

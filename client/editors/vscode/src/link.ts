@@ -78,7 +78,13 @@ export class Link {
       const client = await this.#connected();
       if (op.type === "user_input") this.#lend();
       try {
-        return await client.submit(op, id);
+        const result = await client.submit(op, id);
+        // After a failure, such as a full disk, the session in view can be followed again.
+        const session = this.session;
+        if (session && "session_id" in op && op.session_id === session.id && this.#followed !== session) {
+          void this.#follow(session);
+        }
+        return result;
       } catch (error) {
         if (error instanceof NoAnswer) await pause();
         else if (error instanceof Ended) this.#lose(client);

@@ -1,7 +1,7 @@
 """Notifies a user who looks elsewhere that a turn has ended or a request is open."""
 
 from tiller_client.rendering.text import one_line
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, is_working
 
 BELL = "\a"
 TITLE_CHARS_MAX = 80
@@ -38,7 +38,7 @@ def _title(snapshot: Snapshot) -> str:
     """The window's title: the session's status and name."""
     if snapshot.requests:
         mark = "? "
-    elif snapshot.turn is not None:
+    elif is_working(snapshot):
         mark = "● "
     else:
         mark = ""

@@ -44,8 +44,15 @@ def run(arguments: Namespace) -> int:
             return _check(json=arguments.json)
 
 
+def require_regular(path: Path) -> None:
+    """Raise `TillerError` if the path exists but is not a file, which might block the reader."""
+    if path.exists() and not path.is_file():
+        raise TillerError(f"{path} is not a regular file; move it away")
+
+
 def _show(path: Path, *, json: bool) -> int:
     try:
+        require_regular(path)
         text = path.read_text(errors="replace") if path.exists() else ""
     except OSError as error:
         raise TillerError(f"{path} can't be read: {error.strerror}") from None

@@ -24,6 +24,7 @@ from tiller_client.differences import RESTART
 from tiller_client.errors import RejectedError, TillerError, UsageError
 from tiller_client.first_configuration import configuration_text, missing_text
 from tiller_client.rendering.text import one_line, sanitized
+from tiller_client.verbs.machine.config import require_regular
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
     CatalogResult,
@@ -129,6 +130,7 @@ def _is_set(variable: str) -> bool:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     """The values of an existing configuration; `None` if there is none."""
+    require_regular(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

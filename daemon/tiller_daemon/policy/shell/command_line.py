@@ -13,7 +13,8 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, NamedTuple
 
 import tree_sitter_bash
@@ -80,6 +81,9 @@ _NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
 _TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
 """Every enclosure has a private `/tmp`."""
 
+_WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
+"""Arguments of a wrapper that can't be the name of the wrapped command."""
+
 
 class Word(NamedTuple):
     """A word's value if it is `fixed`, otherwise its source, as the shell computes the value."""
@@ -99,6 +103,9 @@ class SimpleCommand(NamedTuple):
     fed: bool = False
     """Whether the command's input is redirected from a file."""
 
+    function: str = ""
+    """The innermost function whose body contains the command; empty outside of functions."""
+
     @property
     def text(self) -> str:
         """The text that rules match: the words without quotes, separated by blanks."""
@@ -115,6 +122,11 @@ class SimpleCommand(NamedTuple):
         if find_program(self.name).wraps:
             for start in range(1, len(self.words)):
                 yield SimpleCommand(self.words[start:])
+
+    def wrapped(self) -> "SimpleCommand | None":
+        """Return the command that a wrapper most likely runs; None if there is none."""
+        named = (one for one in self.inner() if not _WRAPPER_ARGUMENT.match(one.words[0].text))
+        return next(named, None)
 
 
 class CommandLine(NamedTuple):
@@ -170,11 +182,14 @@ def _parse(text: str, depth: int) -> CommandLine:
         inner = _parse(script, depth + 1) if depth < SCRIPTS_NESTED_MAX else None
         problem = problem or (inner.problem if inner else "it is nested too deeply")
         if inner:
-            commands += inner.commands
+            function = command.function
+            commands += (one._replace(function=one.function or function) for one in inner.commands)
             writes += inner.writes
             functions |= inner.functions
     if not commands and not problem and not reader.evaluates:
         problem = "it contains no command"
+    if name := _recursive_function(commands, functions):
+        problem = problem or f"its function `{name}` may call itself without end"
     return CommandLine(tuple(commands), tuple(writes), frozenset(functions), problem, plain)
 
 
@@ -194,6 +209,22 @@ def _script(command: SimpleCommand) -> str | None:
     return None
 
 
+def _recursive_function(commands: Iterable[SimpleCommand], functions: set[str]) -> str:
+    """Return the name of a function that may call itself, even through others; empty if none."""
+    calls: dict[str, list[str]] = {}
+    for command in commands:
+        run: SimpleCommand | None = command
+        while run and command.function:
+            if run.name in functions:
+                calls.setdefault(command.function, []).append(run.name)
+            run = run.wrapped()
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        return error.args[1][0]
+    return ""
+
+
 class _Reader:
     """Walks the syntax tree once and collects the commands, redirections and functions."""
 
@@ -204,6 +235,7 @@ class _Reader:
         self.problem = ""
         self.plain = True
         self.evaluates = False
+        self._function = ""
         self._data = data
 
     def is_blank(self, start: int, end: int | None) -> bool:
@@ -215,6 +247,7 @@ class _Reader:
             self.problem = self.problem or "it is nested too deeply"
             return
         self._check_plain(node)
+        outer = self._function
         match node.type:
             case "command":
                 self._command(node, depth)
@@ -225,7 +258,8 @@ class _Reader:
                 self._heredoc(node)
             case "function_definition":
                 name = node.child_by_field_name("name")
-                self.functions.add(self._source(name) if name else "")
+                self._function = self._source(name) if name else ""
+                self.functions.add(self._function)
             case "variable_assignment" | "declaration_command" | "unset_command" | "test_command":
                 self.evaluates = True
             case _:
@@ -233,6 +267,7 @@ class _Reader:
         first = len(self.commands)
         for child in node.children:
             self.visit(child, depth + 1)
+        self._function = outer
         if any(map(_feeds, node.children)):
             self.commands[first:] = [one._replace(fed=True) for one in self.commands[first:]]
             # `$(< file)` reads a file without a command.
@@ -276,7 +311,7 @@ class _Reader:
                 self.plain = False
             assigns = assigns or child.type == "variable_assignment"
         if words:
-            command = SimpleCommand(tuple(words), assigns, fed)
+            command = SimpleCommand(tuple(words), assigns, fed, self._function)
             self.plain = self.plain and bool(command.name)
             self.commands.append(command)
         for child in node.children:

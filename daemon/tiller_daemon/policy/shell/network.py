@@ -19,7 +19,7 @@ from tiller_daemon.policy.shell.enclosures import (
     strict_rule,
 )
 from tiller_daemon.policy.shell.programs import find_program, word_set
-from tiller_daemon.policy.shell.purposes import purpose_of, subcommands, wrapped_command
+from tiller_daemon.policy.shell.purposes import purpose_of, subcommands
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Rule
 
@@ -99,7 +99,7 @@ def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
 def needs_network(command: SimpleCommand) -> bool:
     """Whether the table says that a command needs the network, even in a wrapper such as `sudo`."""
     wraps = find_program(command.name).wraps and command.name != "find"
-    inner = wrapped_command(command) if wraps else None
+    inner = command.wrapped() if wraps else None
     return is_known(command) or (inner is not None and is_known(inner))
 
 

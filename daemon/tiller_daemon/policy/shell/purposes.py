@@ -20,9 +20,6 @@ _TASK: Final = re.compile(
 )
 """Usual names of tasks that build or test, unless a part of the name suggests other changes."""
 
-_WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
-"""Arguments of a wrapper that can't be the name of the wrapped command."""
-
 _OPTIONS_WITH_VALUE: Final = word_set(
     """-C -c --prefix --cwd --dir --directory --filter -F --workspace --git-dir --work-tree -f
     --file"""
@@ -47,7 +44,7 @@ def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) 
         return "reads"  # The commands in a function's body are judged where it is defined.
     program = find_program(name)
     if program.use == "runs_command" and [word.text for word in command.words[1:2]] != ["-v"]:
-        inner = wrapped_command(command)
+        inner = command.wrapped()
         return purpose_of(inner, functions) if inner else "reads"
     if name == "command":
         return "reads"  # `command -v` looks a program up.
@@ -68,14 +65,6 @@ def _passes_on(program: Program, command: SimpleCommand) -> bool:
         return False
     options = command.text.removeprefix(command.name)
     return re.fullmatch(program.filter_options, options) is not None
-
-
-def wrapped_command(command: SimpleCommand) -> SimpleCommand | None:
-    """Return the command in a wrapper; None if the wrapper has no command."""
-    for one in command.inner():
-        if not _WRAPPER_ARGUMENT.match(one.words[0].text):
-            return one
-    return None
 
 
 def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:

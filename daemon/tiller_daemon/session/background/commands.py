@@ -206,6 +206,7 @@ class Background:
         # The end to report if the scope below is cancelled.
         state: BackgroundState = "killed"
         status: int | None = None
+        has_run = True
         try:
             with command.scope:
                 end = await run_command(
@@ -219,7 +220,7 @@ class Background:
                     secrets=start.secrets,
                     confined=start.confined,
                 )
-                state, status = "exited", end.status
+                state, status, has_run = "exited", end.status, end.has_run
                 await command.capture.spill()
         except CommandProblem as problem:
             state = "exited"
@@ -228,7 +229,10 @@ class Background:
             command.capture.close()
             printed = command.capture.result()
             command.sandbox_notes = sandbox_notes(
-                start.confined, status or 0, f"{printed.head}\n{printed.tail}"
+                start.confined,
+                status or 0,
+                f"{printed.head}\n{printed.tail}",
+                has_run=has_run,
             )
             command.listed = structs.replace(
                 command.listed, state=state, exit_status=status, ended_at=self._time()

@@ -33,11 +33,12 @@ _PARTS = re.compile(r"[=:]")
 
 
 def further_requirements(
-    requirements: Sequence[Requirement], workspace: Path, is_own: Callable[[Path], bool]
+    requirements: Sequence[Requirement], workspace: Path, is_guarded: Callable[[Path], bool]
 ) -> tuple[Requirement, ...]:
     """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    `is_own` returns whether a path leads to the daemon's own files.
+    `is_guarded` returns whether writing a path (without links) needs a separate permission although
+    its name does not show that.
     """
     reading = [
         line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
@@ -45,7 +46,7 @@ def further_requirements(
     return (
         *_outside_requirements(reading, workspace),
         *_file_requirements(reading, workspace),
-        *_protected_path_requirements(requirements, workspace, is_own),
+        *_protected_path_requirements(requirements, workspace, is_guarded),
     )
 
 
@@ -94,7 +95,7 @@ def command_lines(requirements: Iterable[Requirement]) -> list[str]:
 
 
 def _protected_path_requirements(
-    requirements: Iterable[Requirement], workspace: Path, is_own: Callable[[Path], bool]
+    requirements: Iterable[Requirement], workspace: Path, is_guarded: Callable[[Path], bool]
 ) -> tuple[Requirement, ...]:
     """Return the permission to write files that make git, an editor or an agent run something.
 
@@ -106,7 +107,7 @@ def _protected_path_requirements(
         text
         for requirement in written
         for text in requirement.subjects
-        if is_protected(text) or is_own((workspace / text).resolve())
+        if is_protected(text) or is_guarded((workspace / text).resolve())
     ]
     title = f"Write files that may make other programs run something: {', '.join(protected)}"
     return _path_requirements(PROTECTED_PATH, protected, title)

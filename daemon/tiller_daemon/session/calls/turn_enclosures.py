@@ -81,6 +81,12 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox = self.context.permissions.sandbox
         return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
 
+    def is_guarded(self, path: Path) -> bool:
+        """Whether a path is the daemon's own, or another program executes the file there."""
+        sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)
+        own = self.confiner.is_own(path)
+        return own or self.confiner.is_executed(sandbox, workspace, path)
+
     @property
     def asks(self) -> bool:
         """Whether commands that do more than read need approval, whatever the rules allow."""

@@ -61,8 +61,8 @@ class TurnTools(Struct, frozen=True):
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         """Return the permissions that a call needs with the present files; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
-        is_own = self.enclosures.confiner.is_own
-        further = further_requirements(requirements, self.workspace, is_own)
+        is_guarded = self.enclosures.is_guarded
+        further = further_requirements(requirements, self.workspace, is_guarded)
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements

@@ -25,8 +25,9 @@ from tiller_daemon.turn.context import Permissions, TurnContext
 from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.ops import Project as ProjectOp
 
-_HOOKS: Final = re.compile(r"""^\s*(\[\[\s*)?["']?hooks\b""", re.MULTILINE)
-"""The start of hooks in TOML. Untrusted text is searched with this, never parsed."""
+_HOOKS: Final = re.compile(r"""^[ \t]*(\[\[[ \t]*)?["']?hooks\b""", re.MULTILINE)
+"""The start of hooks in TOML. Untrusted text is searched with this, never parsed. `\\s` would match
+line breaks too, and so take quadratic time for empty lines."""
 
 
 def configuration_for(services: Services, workspace: str) -> Configuration:

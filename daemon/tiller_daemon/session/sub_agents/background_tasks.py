@@ -43,8 +43,8 @@ REPORT = (
 )
 ENDED = "The background sub-agent {id} ({title}) was ended before it had finished.\n{report}"
 LOST = (
-    "The daemon stopped while the background sub-agent {id} ({title}) was running. It is lost, and "
-    "there is no report. To continue from there, `resume` {session_id}."
+    "{cause} while the background sub-agent {id} ({title}) was running. It is lost, and there is "
+    "no report. To continue from there, `resume` {session_id}."
 )
 WAITS = (
     "The background sub-agent {id} waits for an answer: {title}. Answer it with "
@@ -308,13 +308,16 @@ def end_notice(task: BackgroundTask, item_id: str) -> tuple[AnyBody, ...]:
     return notice_events("background_ended", report_text(task), item_id)
 
 
-def lost_notices(snapshot: Snapshot, new_id: Callable[[], str]) -> tuple[AnyBody, ...]:
-    """Return the events that tell the model which sub-agents were lost when the daemon stopped."""
+def lost_notices(snapshot: Snapshot, new_id: Callable[[], str], cause: str) -> tuple[AnyBody, ...]:
+    """Return the events that tell the model which sub-agents were lost, and by what `cause`."""
     bodies: tuple[AnyBody, ...] = ()
     for entry in snapshot.background:
         if entry.state == "running" and entry.sub_agent:
             text = LOST.format(
-                id=entry.id, title=entry.command, session_id=entry.sub_agent.session_id
+                cause=cause,
+                id=entry.id,
+                title=entry.command,
+                session_id=entry.sub_agent.session_id,
             )
             bodies += notice_events("background_lost", text, new_id())
     return bodies

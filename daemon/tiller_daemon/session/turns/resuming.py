@@ -12,7 +12,7 @@ from tiller_daemon.session.state import SessionState
 from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.starting import CONTINUED
-from tiller_daemon.turn.closing import DAEMON_STOPPED, resuming_bodies
+from tiller_daemon.turn.closing import DAEMON_STOPPED, cause_of, resuming_bodies
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_turn
 from tiller_protocol.errors import ErrorInfo
@@ -66,7 +66,7 @@ def resume(state: SessionState) -> ErrorInfo | None:
     state.outbox.put(*bodies, StatusChanged("busy"), turn_id=turn.turn_id)
     lost = lost_entries(snapshot)
     if lost is not None:
-        notices = lost_notices(snapshot, services.new_id)
+        notices = lost_notices(snapshot, services.new_id, cause_of(DAEMON_STOPPED))
         state.outbox.put(BackgroundChanged(lost), *notices)
     # The history must include the items that `resuming_bodies` closed.
     snapshot = state.outbox.fold_pending()

@@ -40,7 +40,7 @@ def _state(report: BackgroundReport) -> str:
         case "killed":
             return f"{command.id} was ended"
         case "lost":
-            return f"{command.id} ended when the daemon stopped"
+            return f"{command.id} ended when the daemon stopped or could not write its log"
 
 
 def _state_of_task(task: BackgroundCommand) -> str:
@@ -55,7 +55,7 @@ def _state_of_task(task: BackgroundCommand) -> str:
         case "killed":
             return f"{task.id} was ended {steps}. To continue, `resume` {sub_agent.session_id}"
         case "lost":
-            lost = f"{task.id} was lost when the daemon stopped"
+            lost = f"{task.id} was lost when the daemon stopped or could not write its log"
             return f"{lost}. To continue, `resume` {sub_agent.session_id}"
 
 

@@ -139,14 +139,14 @@ async def _run_in(
         )
     finally:
         capture.close()
-    sandbox = sandbox_notes(confined, end.status, output)
+    sandbox = sandbox_notes(confined, end.status, output, has_run=end.has_run)
     notes = [*_notes(end, arguments.timeout_s), *sandbox.notes]
     return ToolResult(
         _with_notes(output, notes),
         title=_title(arguments.command),
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
-        exit_status=None if end.timed_out else end.status,
+        exit_status=None if end.timed_out or not end.has_run else end.status,
         stopped_by=sandbox.stopped_by,
     )
 
@@ -206,7 +206,7 @@ def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
         notes.append(f"Killed after {timeout_s:g} s: it timed out. Ask for more with timeout_s.")
     elif end.status < 0:
         notes.append(f"Ended by signal {-end.status}.")
-    elif end.status > 0:
+    elif end.status > 0 and end.has_run:
         notes.append(f"Exit status {end.status}.")
     if end.leftovers:
         noun, were = ("process", "was") if end.leftovers == 1 else ("processes", "were")

@@ -15,10 +15,20 @@ class SandboxNotes(NamedTuple):
 NO_SANDBOX_NOTES = SandboxNotes()
 
 
-def sandbox_notes(confined: CommandSandbox | None, status: int, output: str) -> SandboxNotes:
-    """Return the notes on a command that ended with `status` after printing `output`."""
+NOT_RUN = "The command did not run, because its sandbox could not be set up. Tell the user."
+
+
+def sandbox_notes(
+    confined: CommandSandbox | None, status: int, output: str, *, has_run: bool
+) -> SandboxNotes:
+    """Return the notes on a command that ended with `status` after printing `output`.
+
+    If not `has_run`, status and output are those of the sandbox's program.
+    """
     if confined is None:
         return NO_SANDBOX_NOTES
     stopped_by = confined.was_denied(status, output)
+    if not has_run:
+        return SandboxNotes((NOT_RUN,), stopped_by)
     explanation = [confined.explain()] if stopped_by else []
     return SandboxNotes((*explanation, *confined.notices), stopped_by)

@@ -33,6 +33,7 @@ function M.new(command, handlers)
     order = {}, -- tags in the order of their submission
     connected = false, -- the process has said that it is
     followed = {}, -- by session: the last event that was handed over
+    failed = {}, -- by session that could not be followed any more: the last event that was handed over
     leaving = {}, -- sessions whose last events may still be on their way
     next_tag = 1,
     rest = {}, -- pieces of a line that has not ended
@@ -89,6 +90,7 @@ end
 
 --- Hand over the events of a session after `after`.
 function Rpc:follow(session_id, after)
+  self.failed[session_id] = nil
   self.followed[session_id] = after
   if self.connected then
     self:_send({ follow = session_id, after = after })
@@ -102,7 +104,7 @@ function Rpc:unfollow(session_id)
     self:_send({ unfollow = session_id })
     self.leaving[session_id] = true
   end
-  self.followed[session_id] = nil
+  self.followed[session_id], self.failed[session_id] = nil, nil
 end
 
 --- End the process; what is followed and submitted goes on with the next start.
@@ -185,7 +187,8 @@ function Rpc:_handle(line)
   elseif line.unfollowed then
     self.leaving[line.unfollowed.session_id] = nil
     if line.unfollowed.message then
-      self.followed[line.unfollowed.session_id] = nil
+      local id = line.unfollowed.session_id
+      self.failed[id], self.followed[id] = self.followed[id], nil
       handlers.failed(line.unfollowed.message)
     end
   elseif line.error then
@@ -198,6 +201,11 @@ function Rpc:_answered(tag, answer)
   if not pending then
     return
   elseif answer.type == 'accepted' then
+    -- After a failure, such as a full disk, the session can be followed again.
+    local id = pending.line.submit.op.session_id
+    if id and self.failed[id] then
+      self:follow(id, self.failed[id])
+    end
     if pending.on_result then
       pending.on_result(answer.result or {})
     end
