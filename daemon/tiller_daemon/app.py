@@ -75,8 +75,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
-from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_daemon.transport.state_directory import StateDirectory
+from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE
@@ -117,10 +116,7 @@ async def serve(
     """
     async with AsyncExitStack() as stack:
         _make_private(options.places.state)
-        state = stack.enter_context(StateDirectory(options.places.state, options.places.runtime))
-        runtime = stack.enter_context(
-            RuntimeDirectory(options.places.runtime, options.after_crash, state.previous)
-        )
+        held = stack.enter_context(hold_directories(options.places, options.after_crash))
         register(home(), (options.places.runtime, options.places.state))
         file = options.places.state / LOG_FILE
         is_new = not file.exists()
@@ -138,8 +134,8 @@ async def serve(
             options.places.state / CATALOG_FILE,
         )
         stack.push_async_callback(providers.aclose)
-        transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
-        runtime.note_sockets()
+        transport = stack.enter_context(NngTransport(held.runtime.path, MESSAGE_BYTES_MAX))
+        held.runtime.note_sockets()
         servers = _mcp_servers(options, opened, providers)
         definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(
@@ -158,7 +154,6 @@ async def serve(
             server_nursery.start_soon(live.refresh_on_signal)
             supervisor = Supervisor(services, search)
             server_nursery.start_soon(search.run)
-            held = (state, runtime)
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
@@ -179,7 +174,7 @@ async def _restore_files(journals: Path) -> None:
 async def _serve_sessions(
     services: Services,
     supervisor: Supervisor,
-    held: tuple[StateDirectory, RuntimeDirectory],
+    held: HeldDirectories,
     transport: NngTransport,
     live: "_LiveParts",
     task_status: trio.TaskStatus[None],
@@ -187,7 +182,7 @@ async def _serve_sessions(
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
-    server = SubmissionServer(services, supervisor, held[1].token, live.providers.survey)
+    server = SubmissionServer(services, supervisor, held.runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -198,7 +193,7 @@ async def _serve_sessions(
         async with trio.open_nursery() as socket_nursery:
             await socket_nursery.start(stop_on_signal, server)
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
-            socket_nursery.start_soon(stop_when_unreachable, server, *held)
+            socket_nursery.start_soon(stop_when_unreachable, server, held)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")
             task_status.started()

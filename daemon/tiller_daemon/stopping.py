@@ -1,8 +1,6 @@
 """Stops the daemon on a signal, or if no frontend can reach it; ends its turns."""
 
 import signal
-from collections.abc import Iterable
-from pathlib import Path
 
 import structlog
 import trio
@@ -10,8 +8,7 @@ import trio
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import notify_service_manager
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_daemon.transport.state_directory import StateDirectory
+from tiller_daemon.transport.state_directory import HeldDirectories
 
 log = structlog.get_logger()
 
@@ -51,21 +48,12 @@ async def stop_on_signal(
             server.stop(drain=False)
 
 
-async def stop_when_unreachable(
-    server: SubmissionServer, *directories: StateDirectory | RuntimeDirectory
-) -> None:
+async def stop_when_unreachable(server: SubmissionServer, held: HeldDirectories) -> None:
     """Stop when a lock or a socket is removed, as the next frontend starts another daemon."""
-    while not (path := _missing(directories)):  # noqa: ASYNC110 - files tell nobody
+    while not (path := held.missing()):  # noqa: ASYNC110 - files tell nobody
         await trio.sleep(RUNTIME_CHECK_S)
     log.error("runtime_file_removed", file=str(path))
     server.stop(drain=False)
-
-
-def _missing(directories: Iterable[StateDirectory | RuntimeDirectory]) -> Path | None:
-    for directory in directories:
-        if name := directory.missing():
-            return directory.path / name
-    return None
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

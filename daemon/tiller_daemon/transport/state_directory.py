@@ -2,12 +2,18 @@
 
 import os
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from tiller_daemon.transport.lock_file import LockFile, LockTaken
-from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
-from tiller_protocol.places import LOCK_FILE, STATE_LOCK_FILE
+from tiller_daemon.transport.runtime import (
+    AlreadyRunning,
+    RuntimeDirectory,
+    RuntimeDirectoryError,
+)
+from tiller_protocol.places import LOCK_FILE, STATE_LOCK_FILE, Places
 
 LEAVING_S = 10.0
 """How long to wait for a daemon whose runtime directory was removed; it notices that and ends."""
@@ -55,6 +61,30 @@ class StateDirectory:
     def missing(self) -> str:
         """Return the name of the lock file if it was removed, or ""."""
         return "" if self._lock.is_current() else STATE_LOCK_FILE
+
+
+class HeldDirectories(NamedTuple):
+    """The state directory and the runtime directory, both locked."""
+
+    state: StateDirectory
+    runtime: RuntimeDirectory
+
+    def missing(self) -> Path | None:
+        """Return a missing file that frontends need to find this daemon."""
+        for directory in self:
+            if name := directory.missing():
+                return directory.path / name
+        return None
+
+
+@contextmanager
+def hold_directories(places: Places, after_crash: str) -> Generator[HeldDirectories]:
+    """Lock both directories; raises the errors of `StateDirectory` and `RuntimeDirectory`."""
+    with (
+        StateDirectory(places.state, places.runtime) as state,
+        RuntimeDirectory(places.runtime, after_crash, state.previous) as runtime,
+    ):
+        yield HeldDirectories(state, runtime)
 
 
 def _is_leaving(holder: LockTaken) -> bool:
