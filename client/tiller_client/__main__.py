@@ -124,10 +124,6 @@ def _is_sound(arguments: Namespace) -> bool:
 
     if stdin_is_piped():
         return False
-    try:
-        arguments.prompt.encode()
-    except UnicodeEncodeError:
-        return False
     return os.path.isdir(arguments.directory)  # noqa: PTH112 - pathlib is not imported yet
 
 

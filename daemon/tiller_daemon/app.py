@@ -75,7 +75,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
-from tiller_daemon.transport.runtime import RuntimeDirectory
+from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE
@@ -115,8 +115,8 @@ async def serve(
     for turns.
     """
     async with AsyncExitStack() as stack:
-        runtime = stack.enter_context(RuntimeDirectory(options.places.runtime, options.after_crash))
         _make_private(options.places.state)
+        held = stack.enter_context(hold_directories(options.places, options.after_crash))
         register(home(), (options.places.runtime, options.places.state))
         file = options.places.state / LOG_FILE
         is_new = not file.exists()
@@ -134,8 +134,8 @@ async def serve(
             options.places.state / CATALOG_FILE,
         )
         stack.push_async_callback(providers.aclose)
-        transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
-        runtime.note_sockets()
+        transport = stack.enter_context(NngTransport(held.runtime.path, MESSAGE_BYTES_MAX))
+        held.runtime.note_sockets()
         servers = _mcp_servers(options, opened, providers)
         definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(
@@ -154,7 +154,7 @@ async def serve(
             server_nursery.start_soon(live.refresh_on_signal)
             supervisor = Supervisor(services, search)
             server_nursery.start_soon(search.run)
-            await _serve_sessions(services, supervisor, runtime, transport, live, task_status)
+            await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
 
@@ -174,7 +174,7 @@ async def _restore_files(journals: Path) -> None:
 async def _serve_sessions(
     services: Services,
     supervisor: Supervisor,
-    runtime: RuntimeDirectory,
+    held: HeldDirectories,
     transport: NngTransport,
     live: "_LiveParts",
     task_status: trio.TaskStatus[None],
@@ -182,7 +182,7 @@ async def _serve_sessions(
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
-    server = SubmissionServer(services, supervisor, runtime.token, live.providers.survey)
+    server = SubmissionServer(services, supervisor, held.runtime.token, live.providers.survey)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -193,7 +193,7 @@ async def _serve_sessions(
         async with trio.open_nursery() as socket_nursery:
             await socket_nursery.start(stop_on_signal, server)
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
-            socket_nursery.start_soon(stop_when_unreachable, server, runtime)
+            socket_nursery.start_soon(stop_when_unreachable, server, held)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")
             task_status.started()

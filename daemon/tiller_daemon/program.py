@@ -35,6 +35,9 @@ def run(arguments: Sequence[str]) -> int:
     0 means that the daemon was stopped, or that another daemon is already running.
     """
     parsed = _parser().parse_args(arguments)
+    if home := os.environ.get("TILLER_HOME"):
+        # Hooks and commands inherit it, and run in other directories.
+        os.environ["TILLER_HOME"] = str(Path(home).absolute())
     places = find_places(
         os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
     )
@@ -110,11 +113,17 @@ class _StandardError:
         """Do nothing: lines are not buffered."""
 
 
+def _absolute(path: str) -> Path:
+    return Path(path).absolute()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tillerd", description="The daemon that owns coding-agent sessions."
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
+    parser.add_argument(
+        "--config", type=_absolute, metavar="FILE", help="read this configuration file"
+    )
     parser.add_argument("--state", type=Path, metavar="DIR", help="keep the log in this directory")
     parser.add_argument(
         "--runtime", type=Path, metavar="DIR", help="make the sockets in this directory"

@@ -8,7 +8,7 @@ import trio
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import notify_service_manager
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.transport.runtime import RuntimeDirectory
+from tiller_daemon.transport.state_directory import HeldDirectories
 
 log = structlog.get_logger()
 
@@ -16,8 +16,8 @@ STOP_S = 5.0
 """How long a daemon that is stopped `now` takes at most to exit."""
 
 RUNTIME_CHECK_S = 2.0
-"""How often the daemon checks its socket files. Another daemon waits longer than this for the log
-before it gives up."""
+"""How often the daemon checks its socket files. Another daemon waits longer than this for the state
+directory before it gives up."""
 
 
 async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
@@ -48,11 +48,11 @@ async def stop_on_signal(
             server.stop(drain=False)
 
 
-async def stop_when_unreachable(server: SubmissionServer, runtime: RuntimeDirectory) -> None:
-    """Stop when the lock or a socket is removed, as the next frontend starts another daemon."""
-    while not (name := runtime.missing()):  # noqa: ASYNC110 - files tell nobody
+async def stop_when_unreachable(server: SubmissionServer, held: HeldDirectories) -> None:
+    """Stop when a lock or a socket is removed, as the next frontend starts another daemon."""
+    while not (path := held.missing()):  # noqa: ASYNC110 - files tell nobody
         await trio.sleep(RUNTIME_CHECK_S)
-    log.error("runtime_file_removed", file=str(runtime.path / name))
+    log.error("runtime_file_removed", file=str(path))
     server.stop(drain=False)
 
 

@@ -203,7 +203,7 @@ class StepEnded(Body, frozen=True, tag="step_ended"):
 
 
 class ItemStarted(Body, frozen=True, tag="item_started"):
-    """A new item in history. Items are in the order of these events."""
+    """A new item in history. History has its items in the order of the `item_started` events."""
 
     item: Annotated[Item, doc("The item, with its content so far.")]
 
@@ -220,7 +220,7 @@ class ItemDelta(Body, frozen=True, tag="item_delta"):
 
 
 class ItemCompleted(Body, frozen=True, tag="item_completed"):
-    """An item is complete. Tool calls complete in the order in which they finish."""
+    """An item is complete. The events of parallel tool calls come as the calls end."""
 
     item: Annotated[Item, doc("The whole item, which replaces the text from deltas.")]
 

@@ -14,6 +14,10 @@ OPS_SOCKET = "ops.sock"
 EVENTS_SOCKET = "events.sock"
 TOKEN_FILE = "token"  # noqa: S105 - a file name
 LOCK_FILE = "daemon.lock"
+STATE_LOCK_FILE = "state.lock"
+"""File in the state directory that its daemon locks. It contains the daemon's pid, which is missing
+after the daemon's end, and in the next line the path of its runtime directory."""
+
 CONFIG_FILE = "config.toml"
 ENVIRONMENT_FILE = "environment"
 """File next to the configuration with variables, such as keys, for a daemon that is a service."""

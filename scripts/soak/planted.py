@@ -21,6 +21,7 @@ import faults_of_chat
 import faults_of_hooks
 import faults_of_input
 import faults_of_permission
+import faults_of_places
 import faults_of_record
 import faults_of_rules
 import faults_of_search
@@ -37,6 +38,7 @@ FAULTS = (
     + faults_of_hooks.FAULTS
     + faults_of_input.FAULTS
     + faults_of_permission.FAULTS
+    + faults_of_places.FAULTS
     + faults_of_record.FAULTS
     + faults_of_rules.FAULTS
     + faults_of_search.FAULTS

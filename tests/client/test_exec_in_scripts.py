@@ -137,7 +137,7 @@ def test_times_are_numbers_with_units(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "m", "1d", "1m2h", "9" * 20, "1e3", "nan"])
+@pytest.mark.parametrize("text", ["0", "-1", "m", "1d", "1m2h", "9" * 20, "1e3", "nan"])
 def test_a_bad_time_is_misuse(tiller: Tiller, text: str) -> None:
     status, _, said = tiller("exec", f"--timeout={text}", "x")
     assert (status, "such as 90s, 10m, 2h or 1h30m" in said) == (2, True)

@@ -73,7 +73,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 def test_a_late_answer_to_an_earlier_request_is_dropped(places: Places, peer: PlainPeer) -> None:
-    with contextlib.closing(RequestSocket(places.runtime)) as ops:
+    with contextlib.closing(RequestSocket(places)) as ops:
         assert ops.connect()
         ops.send(b"first")
         with peer.accept() as other:
@@ -91,7 +91,7 @@ def test_a_late_answer_to_an_earlier_request_is_dropped(places: Places, peer: Pl
 def test_g3_a_new_connection_gets_the_unanswered_request_again(
     places: Places, peer: PlainPeer
 ) -> None:
-    with contextlib.closing(RequestSocket(places.runtime)) as ops:
+    with contextlib.closing(RequestSocket(places)) as ops:
         assert ops.connect()
         ops.send(b"op")
         with peer.accept() as other:
@@ -114,7 +114,7 @@ def test_g3_an_unanswered_request_is_sent_again_after_a_while(
     places: Places, peer: PlainPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets_module, "RESEND_S", 0.01)
-    with contextlib.closing(RequestSocket(places.runtime)) as ops:
+    with contextlib.closing(RequestSocket(places)) as ops:
         assert ops.connect()
         ops.send(b"op")
         with peer.accept() as other:
@@ -130,7 +130,7 @@ def test_g3_an_unanswered_request_is_sent_again_after_a_while(
 def test_an_answer_without_a_number_ends_the_connection(
     places: Places, peer: PlainPeer, answer: bytes
 ) -> None:
-    with contextlib.closing(RequestSocket(places.runtime)) as ops:
+    with contextlib.closing(RequestSocket(places)) as ops:
         assert ops.connect()
         ops.send(b"op")
         with peer.accept() as other:
@@ -166,7 +166,7 @@ def test_many_frontends_at_once_are_all_answered(places: Places) -> None:
 
         answering = threading.Thread(target=answer)
         answering.start()
-        frontends = [RequestSocket(places.runtime) for _ in range(FRONTENDS)]
+        frontends = [RequestSocket(places) for _ in range(FRONTENDS)]
         for number, ops in enumerate(frontends):
             stack.callback(ops.close)
             assert ops.connect()
@@ -209,7 +209,7 @@ def drained(events: EventSocket, count: int) -> list[Event]:
 
 
 def test_only_events_of_the_topic_come_though_the_daemon_sends_all(places: Places) -> None:
-    with FakeDaemon(places.runtime) as daemon, EventSocket(places.runtime, "s1") as events:
+    with FakeDaemon(places.runtime) as daemon, EventSocket(places, "s1") as events:
         join(daemon, events)
         for session_id in ("s1", "s", "s10", "daemon", "s1"):
             daemon.add(session_id, [SessionTitled(session_id)])
@@ -217,7 +217,7 @@ def test_only_events_of_the_topic_come_though_the_daemon_sends_all(places: Place
 
 
 def test_an_event_that_can_not_be_decoded_is_dropped(places: Places) -> None:
-    with FakeDaemon(places.runtime) as daemon, EventSocket(places.runtime, "s1") as events:
+    with FakeDaemon(places.runtime) as daemon, EventSocket(places, "s1") as events:
         join(daemon, events)
         daemon._pub.send(b"s1\0not an event")
         daemon._pub.send(b"no topic")
@@ -228,7 +228,7 @@ def test_an_event_that_can_not_be_decoded_is_dropped(places: Places) -> None:
 def test_events_come_again_after_the_daemon_has_come_back(places: Places) -> None:
     with contextlib.ExitStack() as stack:
         with FakeDaemon(places.runtime):
-            events = stack.enter_context(EventSocket(places.runtime, "s1"))
+            events = stack.enter_context(EventSocket(places, "s1"))
             assert not events.take_joined()
             assert events.sources
         wait_until(lambda: not events.drain() and not events.sources)
@@ -246,5 +246,5 @@ def test_a_daemon_that_does_not_listen_yet_is_joined_late(
 ) -> None:
     monkeypatch.setattr(sockets_module, "JOIN_DEADLINE_S", 0.01)
     places.runtime.mkdir(mode=0o700, parents=True)
-    with EventSocket(places.runtime, "s1") as events, FakeDaemon(places.runtime):
+    with EventSocket(places, "s1") as events, FakeDaemon(places.runtime):
         wait_until(lambda: not events.drain() and events.take_joined())

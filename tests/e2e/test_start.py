@@ -51,6 +51,15 @@ def test_a_configuration_that_is_wrong_is_named_with_its_place(
         assert word in ended.value.said
 
 
+def test_a_configuration_file_that_is_missing_is_named(new_daemon: NewDaemon) -> None:
+    """Also by a path that is relative to the current directory, here `/`."""
+    daemon = new_daemon()
+    with daemon.spawn("--config", "missing.toml") as process:
+        assert process.wait(START_S) == 2
+    assert "/missing.toml" in daemon.said
+    assert "Traceback" not in daemon.said
+
+
 def test_a_second_daemon_leaves_with_a_sentence_and_harms_nothing(new_daemon: NewDaemon) -> None:
     """A second daemon in the same place → it exits with 0, names the first, and the first stays."""
     daemon = new_daemon()

@@ -27,7 +27,7 @@ NEEDED = [
     "CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOPROXY", "JAVA_HOME", "GRADLE_USER_HOME", "NVM_DIR",
     "NODE_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "GEM_HOME", "CC", "CFLAGS", "CI",
     "LD_LIBRARY_PATH", "NO_PROXY", "no_proxy", "https_proxy", "SSL_CERT_FILE", "ANDROID_HOME",
-    "DOTNET_ROOT", "SSH_AUTH_SOCK", "GIT_AUTHOR_NAME",
+    "DOTNET_ROOT", "SSH_AUTH_SOCK", "GIT_AUTHOR_NAME", "TILLER_HOME",
 ]  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def test_nothing_of_a_key_is_anywhere_in_it(environ):
 
 def test_the_marks_are_there_and_the_daemons_own_variables_are_not():
     environ = {
-        "TILLER_HOME": "/x",
+        "TILLER_MODEL": "x",
         "TILLER_CALL": "old",
         "NOTIFY_SOCKET": "/run/x",
         "TERM": "xterm",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tiller_client.connecting.runtime import token_stamp
-from tiller_daemon.transport import runtime
+from tiller_daemon.transport import lock_file
 from tiller_daemon.transport.runtime import (
     AlreadyRunning,
     NotNeeded,
@@ -211,7 +211,7 @@ def test_a_frontend_that_asks_whether_a_daemon_runs_keeps_none_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To ask it takes the lock for a moment; the daemon waits for that moment to pass."""
-    monkeypatch.setattr(runtime, "LOCK_TIMEOUT_S", 10.0)
+    monkeypatch.setattr(lock_file, "LOCK_TIMEOUT_S", 10.0)
     path = tmp_path / "runtime"
     tried = threading.Event()
     path.mkdir(mode=0o700)

@@ -27,7 +27,7 @@ class EditorFiles:
         """Listen for questions, until `close`."""
         self._connection = connection
         self._peer = peer
-        self._socket = EventSocket(connection.places.runtime, lender_topic(lender))
+        self._socket = EventSocket(connection.places, lender_topic(lender))
 
     @property
     def sources(self) -> list[int]:

@@ -26,7 +26,7 @@ class Following:
         self._connection = connection
         self._session_id = session_id
         self._follower = Follower(connection.hello.log_id)
-        self._socket = EventSocket(connection.places.runtime, session_id)
+        self._socket = EventSocket(connection.places, session_id)
         self._last_at = self._replayed_at = time.monotonic()
         self._retry_at = 0.0
         self._was_connected = True

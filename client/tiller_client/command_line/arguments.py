@@ -24,6 +24,7 @@ from tiller_client.command_line.turn_arguments import (
     add_amount,
     add_attachments,
     add_choices,
+    add_directory,
     add_ending,
     add_opening,
     add_prompt,
@@ -34,6 +35,7 @@ from tiller_client.command_line.turn_arguments import (
     event_number,
     positive,
 )
+from tiller_client.command_line.values import any_text, path, program_word
 from tiller_protocol import VERSION
 
 _AddParser = Callable[..., Parser]
@@ -71,9 +73,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     require_verb(parser, words, known, _helps)
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
-        verb = f" {parsed.verb}" if parsed.verb else ""
         order = "; give the verb before its options" if has_no_verb else ""
-        parser.error(f"unknown: {' '.join(unknown)}{order}; see: tiller{verb} --help")
+        parser.error(f"unknown: {' '.join(unknown)}{order}; see: {parsed.program} --help")
     if parsed.verb is None and _is_terminal():
         parsed = parser.parse_args(["chat"])
     if parsed.verb is None:
@@ -132,7 +133,7 @@ def _helps() -> dict[str, str]:
 def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
     parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.set_defaults(family=family, verb=name, quiet=False)
+    parser.set_defaults(family=family, verb=name, program=parser.prog, quiet=False)
     return parser
 
 
@@ -143,15 +144,14 @@ def _add_turns(add: _AddParser) -> None:
     add_rules(parser)
     add_session(parser, default="", meaning="a new one")
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     add_choices(parser)
     add_rules(parser)
     parser.add_argument(
         "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
     )
-    parser.add_argument(
-        "--output-schema", metavar="F", help="file with a JSON Schema for the final message"
-    )
+    text = "file with a JSON Schema for the final message"
+    parser.add_argument("--output-schema", metavar="F", type=path, help=text)
     add_attachments(parser)
     add_amount(parser)
     add_ending(parser)
@@ -176,13 +176,11 @@ def _add_turns(add: _AddParser) -> None:
 
 def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "new", "create a session without a turn")
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
-    parser.add_argument(
-        "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
-    )
+    add_directory(parser, None, "only sessions of this workspace")
     parser.add_argument("--archived", action="store_true", help="list archived sessions instead")
     parser.add_argument("--of", metavar="SESSION", help="list this session's sub-agents instead")
     parser.add_argument(
@@ -195,7 +193,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--all", action="store_true", help="list all sessions")
     text = "find sessions by the text in them"
     parser = _verb(add, "search", "search", text)
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     parser.add_argument("--all", action="store_true", help="search all workspaces")
     parser.add_argument("--archived", action="store_true", help="include archived sessions")
     parser.add_argument(
@@ -228,7 +226,8 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
     add_session(parser)
     parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
-    parser.add_argument("value", metavar="VALUE", help='the new value; "" resets it')
+    text = 'the new value; "" resets it'
+    parser.add_argument("value", metavar="VALUE", type=any_text, help=text)
 
 
 def _add_inputs(add: _AddParser) -> None:
@@ -281,7 +280,7 @@ def _add_requests(add: _AddParser) -> None:
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
     parser.add_argument("rules", metavar="RULE", nargs="*", help="the id of a rule to revoke")
-    parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
+    add_directory(parser, None, "only rules of this workspace")
     parser.add_argument("--session", metavar="SESSION", help="include the rules of this session")
 
 
@@ -319,7 +318,7 @@ def _add_catalog(add: _AddParser) -> None:
         ("commands", "list the custom commands (typed as /NAME)"),
     ):
         parser = _verb(add, "catalog", name, text)
-        parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        add_directory(parser)
         if name == "models":
             parser.add_argument(
                 "--all", action="store_true", help="include every model that providers list"
@@ -337,7 +336,7 @@ def _add_catalog(add: _AddParser) -> None:
         ("untrust", "stop trusting a project's .tiller"),
     ):
         parser = _verb(add, "trust", name, text)
-        parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        add_directory(parser)
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
     parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to a server, or out")
@@ -351,9 +350,10 @@ def _add_catalog(add: _AddParser) -> None:
     parser.add_argument("--online", action="store_true", help="contact the providers, too")
     text = "run a command in the sandbox, or describe the sandbox"
     parser = _verb(add, "machine.sandbox", "sandbox", text)
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     add_sandbox(parser)
-    parser.add_argument("command", metavar="CMD", nargs="*", help="command and arguments, after --")
+    text = "command and arguments, after --"
+    parser.add_argument("command", metavar="CMD", type=program_word, nargs="*", help=text)
 
 
 def _add_daemon(add: _AddParser) -> None:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from tiller_client.command_line.turn_arguments import positive
+from tiller_client.command_line.values import path
 
 AddVerb = Callable[[str, str, str], argparse.ArgumentParser]
 """Adds the parser of an action, from its family, its name and its help."""
@@ -12,7 +13,7 @@ AddVerb = Callable[[str, str, str], argparse.ArgumentParser]
 def add_actions(add: AddVerb) -> None:
     """Add the actions of `tiller daemon`."""
     run = add("machine.daemon", "run", "run the daemon here, in the foreground")
-    run.add_argument("--config", metavar="F", help="configuration file")
+    run.add_argument("--config", metavar="F", type=path, help="configuration file")
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     add("machine.daemon", "start", "start the daemon in the background")
     for name, text in (

@@ -1,4 +1,4 @@
-"""An argument parser that suggests corrections, and whose messages are safe to print.
+"""An argument parser that suggests corrections, checks values, and prints messages safely.
 
 Imports the standard library only, as every start needs this module.
 """
@@ -8,6 +8,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from tiller_client.command_line.values import (
+    MAY_BE_BYTES,
+    MAY_BE_EMPTY,
+    NEEDS_UTF8,
+    as_utf8,
+    shown_bytes,
+)
 from tiller_client.streams import put
 
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
@@ -50,6 +57,26 @@ class Parser(argparse.ArgumentParser):
             ):
                 self.error(f"there is no option {option}; did you mean {suggestion}?")
         return parsed, unknown
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
+        """Convert the words of one option or operand; exit if a word is empty or not UTF-8."""
+        if action.nargs not in (argparse.PARSER, argparse.REMAINDER):
+            arg_strings = [self._checked(action, word) for word in arg_strings]
+        return super()._get_values(action, arg_strings)  # type: ignore[misc] - not in the stubs
+
+    def _checked(self, action: argparse.Action, word: str) -> str:
+        name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+        if not word and action.type not in MAY_BE_EMPTY:
+            self.error(
+                f"the value of {name} is empty; if it comes from a shell variable, check that the "
+                "variable is set"
+            )
+        if action.type in MAY_BE_BYTES:
+            return word
+        try:
+            return as_utf8(word)
+        except UnicodeDecodeError:
+            self.error(f"the value of {name}, {shown_bytes(word)}, {NEEDS_UTF8}")
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Write help or an error; argparse would ignore a failure to write."""

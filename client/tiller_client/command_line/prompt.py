@@ -1,11 +1,13 @@
 """Reads text and files that the command line names, and checks them before anything is sent."""
 
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from tiller_client.command_line.values import NEEDS_UTF8, as_utf8, shown_bytes
 from tiller_client.connecting.runtime import chosen_remote, stdin_is_piped
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
@@ -36,7 +38,7 @@ def read_text(argument: str) -> str:
     if argument == FROM_STDIN:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
     else:
-        data = _bytes_of(argument)
+        data = argument.encode()
     if len(data) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
@@ -68,8 +70,8 @@ def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
     With `--host`, they start at the user's home on the other machine.
     """
     if remote := chosen_remote():
-        return tuple(map(remote.path, arguments))
-    return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
+        return tuple(_to_send(remote.path(argument)) for argument in arguments)
+    return tuple(_to_send(os.path.abspath(argument)) for argument in arguments)  # noqa: PTH100 - no link is followed
 
 
 def read_workspace(argument: str) -> str:
@@ -79,12 +81,12 @@ def read_workspace(argument: str) -> str:
     checks that the directory exists.
     """
     if remote := chosen_remote():
-        return remote.path(argument)
+        return _to_send(remote.path(argument))
     path = Path(argument)
     if not path.is_dir():
         raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")
     try:
-        return str(path.resolve())
+        return _to_send(str(path.resolve()))
     except FileNotFoundError:
         raise UsageError(
             "the current directory no longer exists; change to another one, or name the workspace "
@@ -96,12 +98,9 @@ def read_schema(argument: str) -> dict[str, Any]:
     """Return the JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
     import json
 
-    if not argument:
-        raise UsageError("the name of the file with the output schema is empty; give its name")
+    data = _read_file(argument)
     try:
-        schema: object = json.loads(Path(argument).read_bytes())
-    except OSError as error:
-        raise UsageError(f"{argument} can't be read: {error.strerror}") from None
+        schema: object = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{argument} is not JSON: {error}") from None
     if not isinstance(schema, dict):
@@ -109,20 +108,41 @@ def read_schema(argument: str) -> dict[str, Any]:
     return cast("dict[str, Any]", schema)
 
 
-def _bytes_of(argument: str) -> bytes:
-    """Return a word of the command line as UTF-8, with undecodable bytes as they were typed."""
+def _to_send(path: str) -> str:
+    """Return a path as text for the protocol; raises `UsageError` if its bytes are not UTF-8."""
     try:
-        return argument.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(argument)
+        return as_utf8(path)
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"the path {shown_bytes(path)} {NEEDS_UTF8}; rename it, or use another path"
+        ) from None
 
 
 def _read_image(argument: str) -> Image:
     import mimetypes
 
+    data = _read_file(argument, INPUT_BYTES_MAX + 1)
+    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)
+
+
+def _read_file(argument: str, bytes_max: int = -1) -> bytes:
+    """Read a file, or its first `bytes_max` bytes; raises `UsageError`.
+
+    A pipe may come from another program, as in `--image <(program)`. If nobody writes to it, this
+    does not wait.
+    """
     try:
-        with Path(argument).open("rb") as file:
-            data = file.read(INPUT_BYTES_MAX + 1)
+        with open(argument, "rb", opener=_open_at_once) as file:
+            os.set_blocking(file.fileno(), True)
+            data = file.read(bytes_max)
+            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise UsageError(f"{argument} can't be read: {error.strerror}") from None
-    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)
+    if is_pipe and not data:
+        raise UsageError(f"{argument} is a pipe from which nothing comes; name a file instead")
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; otherwise, opening a pipe would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

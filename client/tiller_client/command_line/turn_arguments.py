@@ -3,6 +3,8 @@
 import argparse
 import re
 
+from tiller_client.command_line.values import path
+
 TIMEOUT_S_MAX = 31_536_000
 """A year, which every clock and timer can hold."""
 
@@ -24,6 +26,15 @@ def add_session(
     else:
         text = f"{SESSION_HELP}; default: {meaning or default}"
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
+
+
+def add_directory(
+    parser: argparse.ArgumentParser, default: str | None = ".", text: str = "workspace"
+) -> None:
+    """Add the option for the workspace."""
+    parser.add_argument(
+        "-C", dest="directory", metavar="DIR", type=path, default=default, help=text
+    )
 
 
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +86,7 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
         ("file", "PATH", "mention a file to the model; may be repeated"),
     ):
         parser.add_argument(
-            f"--{name}", type=file_name, metavar=metavar, action="append", default=[], help=text
+            f"--{name}", metavar=metavar, type=path, action="append", default=[], help=text
         )
 
 
@@ -137,7 +148,7 @@ def duration(text: str) -> float:
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """Add the options for which session a chat opens, and how the session is shown."""
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    add_directory(parser)
     parser.add_argument(
         "-c",
         "--continue",
@@ -184,13 +195,3 @@ def positive(text: str) -> int:
 
 
 positive.__name__ = "positive number"
-
-
-def file_name(text: str) -> str:
-    """Return the name of a file; an empty one would be the current directory."""
-    if not text:
-        raise ValueError(text)
-    return text
-
-
-file_name.__name__ = "file name"

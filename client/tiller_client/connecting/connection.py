@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from typing import ClassVar, Self, TypeVar
 
 from tiller_client.connecting.daemons import POLL_S, daemon_at
-from tiller_client.connecting.runtime import check_runtime
+from tiller_client.connecting.runtime import check_runtime, runtime_of
 from tiller_client.connecting.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
 from tiller_client.connecting.sockets import RequestSocket
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
@@ -68,7 +68,7 @@ class DaemonConnection:
         self._only_crashed = only_crashed
         self.environ = environ
         self._daemon = daemon_at(places, environ)
-        self._socket = RequestSocket(places.runtime)
+        self._socket = RequestSocket(places)
         self._token = ""
         self._ulids = Ulids()
         self._searches_model = False
@@ -205,7 +205,7 @@ class DaemonConnection:
         if self._socket.connected:
             return True
         try:
-            check_runtime(self.places.runtime)
+            check_runtime(runtime_of(self.places))
         except NoDaemon:
             return False
         return self._socket.connect(self._daemon.greeting_s)
@@ -238,10 +238,8 @@ class DaemonConnection:
         was_said = self._silence_was_said
         if isinstance(op, NEED_MODEL) and self._searches_model:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
-        runtime, program = self.places.runtime, self.program
-        return Silence(
-            lambda: f"{waits_for(op, runtime, program)}; {self.leave}", was_said=was_said
-        )
+        places, program = self.places, self.program
+        return Silence(lambda: f"{waits_for(op, places, program)}; {self.leave}", was_said=was_said)
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:

@@ -4,7 +4,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tiller_client.connecting.runtime import chosen_remote, lock_is_held, read_token, token_stamp
+from tiller_client.connecting.runtime import (
+    check_runtime,
+    chosen_remote,
+    crash_stamp,
+    daemon_pid,
+    is_running,
+    read_token,
+    runtime_of,
+)
 from tiller_client.connecting.silence import not_listening
 from tiller_client.connecting.starting import start_daemon
 from tiller_client.errors import NoAnswer, NoDaemon
@@ -41,7 +49,7 @@ class LocalDaemon:
 
     def token(self) -> str:
         """Read the token; raises `NoDaemon` or `NotPrivate`."""
-        return read_token(self._places.runtime)
+        return read_token(runtime_of(self._places))
 
     def reach(
         self, connect: Callable[[], bool], *, may_start: bool, only_crashed: bool = False
@@ -52,25 +60,38 @@ class LocalDaemon:
         daemon has crashed. A daemon that holds its lock but does not listen starts or stops.
         """
         deadline = time.monotonic() + CONNECT_DEADLINE_S
-        silence = not_listening(self._places.runtime)
+        silence = not_listening(self._places)
 
         def is_connected() -> bool:
             silence.check()
             return connect()
 
         while not is_connected():
-            if not lock_is_held(self._places.runtime):
-                stamp = token_stamp(self._places.runtime) if only_crashed else ""
+            if not is_running(self._places):
+                stamp = crash_stamp(self._places) if only_crashed else ""
                 if not may_start or (only_crashed and not stamp):
                     raise NoDaemon("no daemon is running; start one with: tiller daemon start")
                 start_daemon(self._places, self._environ, is_connected, stamp)
             elif time.monotonic() > deadline:
-                raise NoAnswer(
-                    "a daemon is running but has accepted no connection for "
-                    f"{CONNECT_DEADLINE_S:g} s; see its log: tiller daemon logs"
-                )
+                raise NoAnswer(self._unreachable())
             else:
                 time.sleep(POLL_S)
+
+    def _unreachable(self) -> str:
+        """Why the running daemon can't be reached, and what to do."""
+        pid, runtime = daemon_pid(self._places), runtime_of(self._places)
+        who = f"the daemon with pid {pid}" if pid else "a daemon"
+        try:
+            check_runtime(runtime)
+        except NoDaemon:
+            return (
+                f"{who} is running, but its sockets can't be reached: there is no directory "
+                f"{runtime} here; stop that daemon, or use it where that directory exists"
+            )
+        return (
+            f"{who} is running but has accepted no connection in {runtime} for "
+            f"{CONNECT_DEADLINE_S:g} s; see its log: tiller daemon logs"
+        )
 
 
 def daemon_at(places: Places, environ: Mapping[str, str]) -> "LocalDaemon | RemoteDaemon":

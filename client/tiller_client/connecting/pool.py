@@ -52,7 +52,7 @@ class ConnectionPool:
         time, only one daemon is started.
         """
         with self._starting:
-            if not has_crashed(self.places.runtime):
+            if not has_crashed(self.places):
                 return False
             try:
                 # An idle connection would notice the crash only when it is used.

@@ -83,7 +83,8 @@ class RemoteDaemon:
         if len(os.fsencode(directory)) > DIRECTORY_BYTES_MAX:
             digest = zlib.crc32(os.fsencode(directory))
             directory = Path(f"/tmp/tiller-{os.getuid()}-ssh-{digest:08x}")  # noqa: S108 - its owner and mode are checked
-        self.places = local._replace(runtime=directory)
+        # The state stays on that machine; the state here belongs to another daemon.
+        self.places = local._replace(state=directory, runtime=directory)
         self._address: Address | None = None
         self._is_token_used = False
         self._lock = threading.Lock()

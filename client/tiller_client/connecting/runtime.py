@@ -1,4 +1,4 @@
-"""Checks the runtime directory (owner, mode, token, whether a daemon runs), and stdin.
+"""Finds the runtime directory and checks it (owner, mode, token, whether a daemon runs); and stdin.
 
 Nothing here opens a socket or starts a process.
 """
@@ -8,16 +8,19 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.errors import NoDaemon, NotPrivate
-from tiller_protocol.places import LOCK_FILE, TOKEN_FILE, Places, find_places
+from tiller_protocol.places import LOCK_FILE, STATE_LOCK_FILE, TOKEN_FILE, Places, find_places
 
 if TYPE_CHECKING:
     from tiller_client.connecting.remote import RemoteDaemon
 
 TOKEN_BYTES_MAX = 4096
 """Far more than a token needs."""
+
+RECORD_BYTES_MAX = 8192
+"""Far more than a pid and a path need."""
 
 STDIN = 0
 
@@ -46,6 +49,66 @@ def my_places() -> Places:
     if _chosen:
         return _chosen[0].places
     return find_places(os.environ, sys.platform, os.getuid())
+
+
+class _Record(NamedTuple):
+    """What the last daemon has written into the lock of its state directory."""
+
+    pid: int | None
+    runtime: Path
+    is_locked: bool
+    """Whether this daemon is still running."""
+
+
+def runtime_of(places: Places) -> Path:
+    """The runtime directory of the running daemon.
+
+    The daemon that has locked `places.state` counts, wherever its sockets are. If there is none,
+    this is `places.runtime`.
+    """
+    record = _read_record(places.state)
+    return record.runtime if record and record.is_locked else places.runtime
+
+
+def is_running(places: Places) -> bool:
+    """Whether a daemon has locked the state directory or the runtime directory."""
+    return _is_locked(places.state / STATE_LOCK_FILE) or lock_is_held(places.runtime)
+
+
+def daemon_pid(places: Places) -> int | None:
+    """The pid of the daemon, which may end at any moment, or `None` if no daemon is running."""
+    record = _read_record(places.state)
+    return record.pid if record and record.is_locked else lock_holder(places.runtime)
+
+
+def crash_stamp(places: Places) -> str:
+    """The stamp of the token that the last daemon has left; empty if it was stopped."""
+    record = _read_record(places.state)
+    return token_stamp(record.runtime if record else places.runtime)
+
+
+def _read_record(state: Path) -> _Record | None:
+    """Read the lock of the state directory; raises `NotPrivate` if others can write it."""
+    path = state / STATE_LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.getuid() or status.st_mode & FOR_OTHERS:
+            raise NotPrivate(
+                f"{path} belongs to another user or is open to other users, so it may not name "
+                "your daemon; check who owns it, then remove it"
+            )
+        pid, _, runtime = file.read(RECORD_BYTES_MAX).partition(b"\n")
+        if not runtime.endswith(b"\n"):  # a daemon is just writing it
+            return None
+        return _Record(
+            int(pid) if pid.isdigit() else None,
+            Path(os.fsdecode(runtime[:-1])),
+            _is_locked_by_other(descriptor),
+        )
 
 
 def check_runtime(directory: Path) -> None:
@@ -97,10 +160,10 @@ def lock_holder(runtime: Path) -> int | None:
     return int(text) if text.isdecimal() and lock_is_held(runtime) else None
 
 
-def has_crashed(runtime: Path) -> bool:
+def has_crashed(places: Places) -> bool:
     """Whether the last daemon has ended and left its token; a stopped daemon removes the token."""
     # In this order: a daemon that stops removes its token before it releases the lock.
-    return not lock_is_held(runtime) and bool(token_stamp(runtime))
+    return not is_running(places) and bool(crash_stamp(places))
 
 
 def token_stamp(runtime: Path) -> str:
@@ -113,21 +176,31 @@ def token_stamp(runtime: Path) -> str:
 
 
 def lock_is_held(runtime: Path) -> bool:
-    """Whether a daemon is running; it holds the lock from its start to its end.
+    """Whether a daemon runs in this directory; it holds the lock from its start to its end.
 
     To find out by connecting would cost the next frontend 100 ms, as nng then waits before it
     accepts again.
     """
+    return _is_locked(runtime / LOCK_FILE)
+
+
+def _is_locked(path: Path) -> bool:
     try:
-        descriptor = os.open(runtime / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
+    try:
+        return _is_locked_by_other(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked_by_other(descriptor: int) -> bool:
+    """Whether a daemon has locked the file; if not, this locks it until `descriptor` is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(descriptor)
     return False
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from tiller_client.connecting.runtime import lock_holder
+from tiller_client.connecting.runtime import daemon_pid
 from tiller_protocol.ops import AnyOp, Catalog, SessionCreate, TurnContinue, UserInput
+from tiller_protocol.places import Places
 
 SAID_AFTER_S = 3.0
 """Silence after which the user is told: the daemon usually answers within milliseconds."""
@@ -59,13 +60,13 @@ class Silence:
             Silence.say(self._describe())
 
 
-def not_listening(runtime: Path) -> Silence:
+def not_listening(places: Places) -> Silence:
     """The wait for a daemon that starts or stops."""
     text = "the daemon is still starting or stopping; see its log: tiller daemon logs"
-    return Silence(lambda: f"{_stopped(runtime) or text}; {LEAVE}")
+    return Silence(lambda: f"{_stopped(places) or text}; {LEAVE}")
 
 
-def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
+def waits_for(op: AnyOp, places: Places, program: str) -> str:
     """The text about what an op waits for, with advice that begins with `program`."""
     match op:
         case Catalog(start_servers=True):
@@ -73,15 +74,15 @@ def waits_for(op: AnyOp, runtime: Path, program: str) -> str:
         case Catalog(ask=True):
             return "still waiting for providers to list their models"
         case _:
-            return _stopped(runtime) or (
+            return _stopped(places) or (
                 f"the daemon has not answered for {SAID_AFTER_S:g} s; still waiting for it; see "
                 f"its log: {program} daemon logs; if it hangs: {program} daemon restart"
             )
 
 
-def _stopped(runtime: Path) -> str:
+def _stopped(places: Places) -> str:
     """The text about a daemon that a signal has suspended; empty if the daemon runs."""
-    pid = lock_holder(runtime)
+    pid = daemon_pid(places)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:  # there is no /proc, or no daemon on this machine

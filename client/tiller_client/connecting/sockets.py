@@ -10,15 +10,15 @@ import math
 import os
 import select
 import time
-from pathlib import Path
 from typing import Self
 
 from tiller_client.connecting.nng_pipe import PUB, REP, REQ, SUB, ConnectionLost, NngPipe
+from tiller_client.connecting.runtime import runtime_of
 from tiller_client.errors import TillerError
 from tiller_protocol.codec import TOPIC_END, decode_event
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
-from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
+from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, Places
 
 RESEND_S = 10.0
 """Time after which an unanswered request is sent again; a new connection gets it at once."""
@@ -39,9 +39,9 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class RequestSocket:
     """REQ socket for ops. Has one request at a time: a new request replaces the previous one."""
 
-    def __init__(self, runtime: Path) -> None:
-        """Prepare the socket; `connect` connects it."""
-        self._path = runtime / OPS_SOCKET
+    def __init__(self, places: Places) -> None:
+        """Prepare the socket; `connect` connects it to the daemon that then runs."""
+        self._places = places
         self._pipe: NngPipe | None = None
         self._number = int.from_bytes(os.urandom(REQUEST_ID_BYTES), "big")
         self._id = b""
@@ -60,7 +60,7 @@ class RequestSocket:
         listening. A new connection gets the unanswered request again.
         """
         if self._pipe is None:
-            self._pipe = _open(self._path, REQ, REP)
+            self._pipe = _open(self._places, OPS_SOCKET, REQ, REP)
             if self._pipe and greeting_s and not _is_greeted(self._pipe, greeting_s):
                 self.close()
             self._send()
@@ -118,12 +118,12 @@ class EventSocket:
     If `select` says that one of `sources` is readable, `drain` may have events.
     """
 
-    def __init__(self, runtime: Path, topic: str) -> None:
+    def __init__(self, places: Places, topic: str) -> None:
         """Subscribe, and wait at most `JOIN_DEADLINE_S` for the connection.
 
         Events that arrive while connecting are dropped, so ask for a replay after this.
         """
-        self._path = runtime / EVENTS_SOCKET
+        self._places = places
         self._prefix = topic.encode() + TOPIC_END
         self._pipe: NngPipe | None = None
         self._tried_at = -math.inf
@@ -180,7 +180,7 @@ class EventSocket:
         now = time.monotonic()
         if self._pipe is None and now - self._tried_at > RECONNECT_S:
             self._tried_at = now
-            self._pipe = _open(self._path, SUB, PUB)
+            self._pipe = _open(self._places, EVENTS_SOCKET, SUB, PUB)
         if self._pipe is None:
             return []
         was_greeted = self._pipe.greeted
@@ -214,10 +214,10 @@ def _is_greeted(pipe: NngPipe, timeout_s: float) -> bool:
     return pipe.greeted
 
 
-def _open(path: Path, own: int, peer: int) -> NngPipe | None:
+def _open(places: Places, name: str, own: int, peer: int) -> NngPipe | None:
     """Connect; return `None` if no daemon listens, or if too many connections wait."""
     try:
-        return NngPipe(path, own, peer)
+        return NngPipe(runtime_of(places) / name, own, peer)
     except OSError as error:
         if error.errno in _EXHAUSTED:
             raise TillerError(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiller_client.connecting.runtime import check_runtime, lock_is_held
+from tiller_client.connecting.runtime import check_runtime, is_running
 from tiller_client.errors import NoDaemon, NotPrivate, StartFailed
 from tiller_client.service import start_command
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
@@ -88,7 +88,7 @@ class DaemonStart:
                     f"{_failure(status)}; its output:\n{_tail(self._output, self._offset)}"
                 )
             if self.process.returncode == 0:
-                if self._after_crash and not lock_is_held(self.places.runtime):
+                if self._after_crash and not is_running(self.places):
                     raise NoDaemon(STOPPED_SINCE)
                 ended_at = ended_at or now
                 if now - ended_at > SPAWN_AGAIN_S:
@@ -110,7 +110,7 @@ def begin(places: Places, environ: Mapping[str, str]) -> None:
     with suppress(OSError, NotPrivate):
         with suppress(NoDaemon):
             check_runtime(places.runtime)
-        if not lock_is_held(places.runtime):
+        if not is_running(places):
             _begun[:] = [DaemonStart(places, environ)]
 
 

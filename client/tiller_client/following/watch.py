@@ -168,7 +168,7 @@ class Watch:
         self._session_id = session_id
         self._wakeup = wakeup
         self._follower = Follower(connection.hello.log_id, after)
-        self._socket = EventSocket(connection.places.runtime, session_id)
+        self._socket = EventSocket(connection.places, session_id)
         self._last_event_at = self._replayed_at = self._connected_at = time.monotonic()
 
     def __enter__(self) -> Self:

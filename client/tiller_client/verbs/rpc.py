@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> int:
         hello = connection.hello
     rpc = _Rpc(pool)
     rpc.writer.write(RpcOutput(state="connected", hello=hello))
-    with EventSocket(pool.places.runtime, LIFECYCLE_TOPIC) as socket:
+    with EventSocket(pool.places, LIFECYCLE_TOPIC) as socket:
         rpc.start(_Monitor(rpc, socket).run)
         rpc.serve(sys.stdin.fileno())
     rpc.loans.take_back()

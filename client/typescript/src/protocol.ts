@@ -1234,7 +1234,7 @@ export interface StepEnded {
   time_to_first_token_s?: number | null;
 }
 
-/** A new item in history. Items are in the order of these events. */
+/** A new item in history. History has its items in the order of the `item_started` events. */
 export interface ItemStarted {
   type: "item_started";
   /** The item, with its content so far. */
@@ -1254,7 +1254,7 @@ export interface ItemDelta {
   item_type?: "assistant_message" | "reasoning" | "tool_call" | null;
 }
 
-/** An item is complete. Tool calls complete in the order in which they finish. */
+/** An item is complete. The events of parallel tool calls come as the calls end. */
 export interface ItemCompleted {
   type: "item_completed";
   /** The whole item, which replaces the text from deltas. */

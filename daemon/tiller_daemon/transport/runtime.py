@@ -4,16 +4,15 @@ A daemon is alive if the lock file is locked; socket files may be leftovers. Thi
 sockets.
 """
 
-import fcntl
 import os
 import secrets
 import stat
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.transport.lock_file import LockFile, LockTaken
 from tiller_protocol.places import (
     EVENTS_SOCKET,
     LOCK_FILE,
@@ -27,19 +26,6 @@ SOCKETS = (OPS_SOCKET, EVENTS_SOCKET)
 TOKEN_BYTES = 32
 """How many random bytes the token has; it is written as 43 characters of URL-safe base64."""
 
-LOCK_TRIES_MAX = 100
-"""How often to try to lock a file that another process keeps removing."""
-
-LOCK_TIMEOUT_S = 0.05
-"""How long to try to lock a file that is locked.
-
-A frontend that checks whether a daemon is running takes the lock for some microseconds if no daemon
-is running.
-"""
-
-LOCK_POLL_S = 0.001
-PID_CHARS_MAX = 32
-
 
 class RuntimeDirectoryError(Exception):
     """The runtime directory can't be used; the message says why and what to do."""
@@ -50,12 +36,15 @@ class UnsafeDirectory(RuntimeDirectoryError):
 
 
 class AlreadyRunning(RuntimeDirectoryError):
-    """Another daemon has locked the directory; `pid` is None if it has not written its pid yet."""
+    """Another daemon has locked the directory; `pid` is None if it has not written its pid yet.
 
-    def __init__(self, path: Path, pid: int | None) -> None:
+    `option` names the option with which a daemon gets another directory.
+    """
+
+    def __init__(self, path: Path, pid: int | None, option: str = "--runtime") -> None:
         who = "another tillerd" if pid is None else f"tillerd with pid {pid}"
         super().__init__(
-            f"{who} is running in {path}: use it, stop it, or give another --runtime directory"
+            f"{who} is running in {path}: use it, stop it, or give another {option} directory"
         )
         self.pid = pid
 
@@ -71,15 +60,17 @@ class RuntimeDirectory:
     and writes a new token (0600). Leaving unlocks the directory; leave it after every socket is
     closed. So at most one daemon uses the directory at a time.
 
-    `after_crash` is the stamp of the token that a crashed daemon has left. If the token has another
-    stamp or is gone, the daemon was replaced since, so entering raises `NotNeeded`.
+    `after_crash` is the stamp of the token that a crashed daemon has left in `previous`, by default
+    in `path`. If the token has another stamp or is gone, the daemon was replaced since, so entering
+    raises `NotNeeded`.
     """
 
-    def __init__(self, path: Path, after_crash: str = "") -> None:
+    def __init__(self, path: Path, after_crash: str = "", previous: Path | None = None) -> None:
         self.path = path
         self._after_crash = after_crash
+        self._previous = previous or path
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._lock = -1
+        self._lock = LockFile(path / LOCK_FILE)
         self._sockets: dict[str, tuple[int, int] | None] = {}
 
     def __enter__(self) -> Self:
@@ -87,12 +78,14 @@ class RuntimeDirectory:
         _check_length(self.path)
         try:
             _make_directory(self.path)
-            self._lock = _take_lock(self.path)
+            self._lock.take()
             try:
                 self._initialize()
             except BaseException:
-                self._release()
+                self._lock.release()
                 raise
+        except LockTaken as taken:
+            raise AlreadyRunning(self.path, taken.pid) from None
         except OSError as error:
             raise RuntimeDirectoryError(
                 f"cannot use the runtime directory {self.path}: {error.strerror};"
@@ -104,7 +97,7 @@ class RuntimeDirectory:
         """Remove the token and unlock the directory."""
         with suppress(OSError):
             (self.path / TOKEN_FILE).unlink(missing_ok=True)
-        self._release()
+        self._lock.release()
 
     def note_sockets(self) -> None:
         """Remember the sockets for `missing`; call this when both are listening."""
@@ -115,8 +108,7 @@ class RuntimeDirectory:
 
         A missing token is written again.
         """
-        lock = os.fstat(self._lock)
-        if _identity(self.path / LOCK_FILE) != (lock.st_dev, lock.st_ino):
+        if not self._lock.is_current():
             return LOCK_FILE
         for name, identity in self._sockets.items():
             if _identity(self.path / name) != identity:
@@ -127,19 +119,14 @@ class RuntimeDirectory:
         return ""
 
     def _initialize(self) -> None:
-        if self._after_crash and _stamp(self.path / TOKEN_FILE) != self._after_crash:
+        if self._after_crash and _stamp(self._previous / TOKEN_FILE) != self._after_crash:
             raise NotNeeded(
-                f"another daemon has already replaced the daemon that crashed in {self.path},"
+                f"another daemon has already replaced the daemon that crashed in {self._previous},"
                 " and has ended since: nothing is left to replace, so this daemon does not start"
             )
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
-
-    def _release(self) -> None:
-        os.ftruncate(self._lock, 0)
-        os.close(self._lock)  # the file is kept, as otherwise two daemons could lock two files
-        self._lock = -1
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -185,58 +172,6 @@ def _make_directory(path: Path) -> None:
         )
     if status.st_mode & 0o077:
         path.chmod(0o700)
-
-
-def _take_lock(directory: Path) -> int:
-    """Lock the lock file in `directory`, and return its descriptor."""
-    path = directory / LOCK_FILE
-    for _ in range(LOCK_TRIES_MAX):
-        lock = open_private(path, os.O_RDWR | os.O_CREAT)
-        try:
-            _lock(lock)
-            # If the file was removed meanwhile, another daemon may lock a new one.
-            if _is_current(lock, path):
-                # At once: until then, a frontend reads the pid of a daemon that crashed.
-                _write_pid(lock)
-                return lock
-        except BlockingIOError:
-            pid = _read_pid(lock)
-            os.close(lock)
-            raise AlreadyRunning(directory, pid) from None
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
-    raise RuntimeDirectoryError(f"another program keeps removing {path}: find and stop it")
-
-
-def _lock(lock: int) -> None:
-    """Lock the open file; raises `BlockingIOError` if another daemon has locked it."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(LOCK_POLL_S)
-
-
-def _is_current(lock: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(lock), path.lstat())
-    except FileNotFoundError:
-        return False
-
-
-def _write_pid(lock: int) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-
-
-def _read_pid(lock: int) -> int | None:
-    text = os.pread(lock, PID_CHARS_MAX, 0).strip()
-    return int(text) if text.isdigit() else None
 
 
 def _remove_stale_socket(path: Path) -> None:

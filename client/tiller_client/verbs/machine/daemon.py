@@ -10,7 +10,7 @@ from typing import NoReturn
 import msgspec
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import lock_holder, lock_is_held, my_places
+from tiller_client.connecting.runtime import daemon_pid, is_running, my_places, runtime_of
 from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.console import complain, flush, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
@@ -87,7 +87,7 @@ def stop(places: Places, *, drain: bool) -> bool:
 
     With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
     """
-    if not lock_is_held(places.runtime):
+    if not is_running(places):
         return False
     try:
         with DaemonConnection(places, NAME, may_start=False) as connection:
@@ -101,7 +101,7 @@ def stop(places: Places, *, drain: bool) -> bool:
     begun = time.monotonic()
     told = not drain
     deadline = None if drain else begun + STOP_DEADLINE_S
-    while lock_is_held(places.runtime):
+    while is_running(places):
         if not told and time.monotonic() > begun + SAID_AFTER_S:
             complain("waiting for the running turns to end; Ctrl-C stops only this wait")
             told = True
@@ -126,7 +126,7 @@ def _check_successor() -> None:
 
 
 def _kill(places: Places, number: signal.Signals) -> None:
-    if pid := lock_holder(places.runtime):
+    if pid := daemon_pid(places):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
@@ -145,6 +145,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
     try:
         with DaemonConnection(places, NAME, may_start=may_start) as connection:
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
+            places = places._replace(runtime=runtime_of(places))
     except NoDaemon as error:
         if json:
             print_json(_with_places(NotRunning(), places))

