@@ -263,9 +263,7 @@ def _add_inputs(add: _AddParser) -> None:
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
-    change.add_argument(
-        "--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace the text of INPUT"
-    )
+    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace INPUT's text")
     change.add_argument(
         "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move INPUT to POSITION; 0 is next"
     )
@@ -296,9 +294,7 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     add_amount(parser)
     add_session(parser)
-    parser = _verb(
-        add, "history", "revert", "undo a turn and all later turns, in history and files"
-    )
+    parser = _verb(add, "history", "revert", "undo a turn and later turns, in history and files")
     parser.add_argument(
         "--step", type=positive, metavar="N", help="undo only step N and later steps"
     )
@@ -384,9 +380,7 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument("--typescript", action="store_true", help="print TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a shell completion script for tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
-    parser = _verb(
-        add, "demo", "demo", "see tiller work with real tools, without a key or a network"
-    )
+    parser = _verb(add, "demo", "demo", "see tiller work with real tools, without a key or network")
     parser.add_argument("--remove", action="store_true", help="remove the demo's files at the end")
 
 
