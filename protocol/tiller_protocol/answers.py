@@ -34,13 +34,13 @@ class HelloResult(Result, frozen=True, tag="hello"):
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("Version of the protocol that the daemon speaks.")]
-    log_id: Annotated[str, doc("Changes when the daemon has a new log; earlier `seq`s are void.")]
+    log_id: Annotated[str, doc("Id of the log. After a change, earlier `seq`s are invalid.")]
     limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Variables for providers' keys that the daemon's environment lacks: those named "
-            "in the configuration and, if no model is configured, the well-known ones."
+            "Missing variables in the daemon's environment: those that the configuration names "
+            "for providers' keys and, if no model is configured, the well-known ones."
         ),
     ] = ()
     replaced: Annotated[
@@ -49,8 +49,8 @@ class HelloResult(Result, frozen=True, tag="hello"):
     searches_model: Annotated[
         bool,
         doc(
-            "Whether no model is known. New sessions and turns then first look for a model "
-            "server on the daemon's machine."
+            "Whether new sessions and turns first look for a model server on the daemon's "
+            "machine, because no model is known."
         ),
     ] = False
 
@@ -67,7 +67,7 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
     sessions: Annotated[tuple[SessionSummary, ...], doc("The sessions, newest activity first.")]
     next: Annotated[str | None, doc("`after` for the next page; absent on the last page.")] = None
     problems: Annotated[
-        tuple[str, ...], doc("Why sessions may be missing, in whole sentences.")
+        tuple[str, ...], doc("Reasons, in whole sentences, why sessions may be missing.")
     ] = ()
 
 
@@ -141,7 +141,7 @@ class RateLimit(Struct, frozen=True, omit_defaults=True):
     """A provider's limit on the use of a model, as of the last response."""
 
     name: Annotated[str, doc("The provider's name for the unit: `requests`, `tokens`, …")]
-    remaining: Annotated[int, doc("How many units may still be used before the reset.")]
+    remaining: Annotated[int, doc("Number of units that can still be used before the reset.")]
     limit: Annotated[int | None, doc("Units available after a reset.")] = None
     resets_at: Annotated[float | None, doc("Time of the reset, in Unix seconds.")] = None
 
@@ -201,7 +201,7 @@ class ToolSummary(Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, doc("Name by which the model calls the tool.")]
     effect: Annotated[str, doc("What a call does: `read`, `write`, `command` or `agent`.")]
     description: Annotated[str, doc("Description that the model gets.")]
-    server: Annotated[str, doc("The MCP server that provides it; empty for built-in tools.")] = ""
+    server: Annotated[str, doc("The tool's MCP server; empty for built-in tools.")] = ""
 
 
 class ServerSummary(Struct, frozen=True, omit_defaults=True):
@@ -220,7 +220,7 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
-    """A language server that may be started."""
+    """A language server that the daemon can start."""
 
     name: Annotated[str, doc("Name in the configuration.")]
     languages: Annotated[tuple[str, ...], doc("Languages that the server checks.")]
@@ -241,11 +241,11 @@ class AgentSummary(Struct, frozen=True, omit_defaults=True):
 
     name: Annotated[str, doc("Name by which the agent is chosen.")]
     description: Annotated[str, doc("Description in one line; may be empty.")] = ""
-    model: Annotated[str | None, doc("Model of the agent; absent: the session's model.")] = None
+    model: Annotated[str | None, doc("Model of the agent. Default: the session's model.")] = None
     read_only: Annotated[bool, doc("Whether the agent can only read.")] = False
     problem: Problem = ""
-    variant: Annotated[str | None, doc("Variant of the model; absent: the configured one.")] = None
-    max_steps: Annotated[int | None, doc("Steps per turn; absent: the configured limit.")] = None
+    variant: Annotated[str | None, doc("Variant of the model. Default: the configured one.")] = None
+    max_steps: Annotated[int | None, doc("Steps per turn. Default: the configured limit.")] = None
 
 
 class CommandSummary(Struct, frozen=True, omit_defaults=True):
@@ -253,8 +253,8 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
 
     name: Annotated[str, doc("Name of the command, which is typed as `/name`.")]
     description: Annotated[str, doc("Description in one line; may be empty.")] = ""
-    agent: Annotated[str | None, doc("Agent of the turn; absent: the session's agent.")] = None
-    model: Annotated[str | None, doc("Model of the turn; absent: the session's model.")] = None
+    agent: Annotated[str | None, doc("Agent of the turn. Default: the session's agent.")] = None
+    model: Annotated[str | None, doc("Model of the turn. Default: the session's model.")] = None
     problem: Problem = ""
     subtask: Annotated[bool, doc("Whether `agent` does the task, as a sub-agent.")] = False
 
@@ -262,11 +262,11 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     """The sandbox in which commands run."""
 
-    mode: Annotated[SandboxMode, doc("What commands may do unless a session says otherwise.")]
-    network: Annotated[bool, doc("Whether commands may use the network.")] = False
+    mode: Annotated[SandboxMode, doc("What commands are allowed to do by default.")]
+    network: Annotated[bool, doc("Whether commands are allowed to use the network.")] = False
     name: Annotated[str, doc("The mechanism, such as `bubblewrap`; empty if none works.")] = ""
     problem: Annotated[
-        str, doc("Why no mechanism works; then every command needs approval. Empty if one works.")
+        str, doc("Why no mechanism works, so every command needs approval. Empty if one works.")
     ] = ""
     limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
     instead: Annotated[str, doc("Why no better mechanism works; empty if `name` is the best.")] = ""
@@ -281,7 +281,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     commands: Annotated[tuple[CommandSummary, ...], doc("Custom commands.")] = ()
     servers: Annotated[tuple[ServerSummary, ...], doc("MCP servers.")] = ()
     language_servers: Annotated[
-        tuple[LanguageServerSummary, ...], doc("Language servers that may be started.")
+        tuple[LanguageServerSummary, ...], doc("Language servers that the daemon can start.")
     ] = ()
     sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
     providers: Annotated[
@@ -332,7 +332,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 class RulesResult(Result, frozen=True, tag="rules"):
     """The lasting rules, sorted by directory. The session's own rules come last."""
 
-    rules: Annotated[tuple[RuleSummary, ...], doc("The rules; later ones take precedence.")]
+    rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
@@ -391,7 +391,7 @@ class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="a
 class Rejected(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="rejected"):
     """The op had no effect."""
 
-    submission_id: Annotated[str, doc("Id of the submission; empty if it was unreadable.")]
+    submission_id: Annotated[str, doc("Id of the submission; empty if the id was unreadable.")]
     code: Annotated[RejectionCode, doc("The reason, for programs.")]
     message: Annotated[str, doc("The reason in whole sentences, for people.")]
     data: Annotated[dict[str, Any], doc("Details for `code`, such as the rejected input.")] = {}

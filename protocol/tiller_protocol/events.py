@@ -90,7 +90,8 @@ class StatusChanged(Body, frozen=True, tag="status_changed"):
     ] = None
     delay_s: Annotated[float | None, doc("For `retry`: seconds until the next attempt.")] = None
     cause: Annotated[
-        str, doc("For `retry`: why the last attempt failed. Else: the present activity.")
+        str,
+        doc("For `retry`: why the last attempt failed. For other states: the present activity."),
     ] = ""
     request_id: Annotated[str | None, doc("For `waiting`: the open request.")] = None
 
@@ -111,7 +112,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     agent: Annotated[str, doc("Name of the agent.")]
     model: Annotated[str, doc("Model of the turn, as `provider/model`.")]
-    variant: Annotated[str, doc("Variant of the model; empty: none.")]
+    variant: Annotated[str, doc("Variant of the model; empty if there is none.")]
     approve: Annotated[Approve, doc("What happens to a call if no permission rule decides.")]
     max_steps: Annotated[int, doc("Maximum number of model requests in the turn.")]
     tools: Annotated[tuple[str, ...], doc("Names of the tools offered to the model.")]
@@ -122,18 +123,18 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
         dict[str, Any] | None, doc("JSON Schema of the final message, if any.")
     ] = None
     system_prompt: Annotated[str, doc("System prompt, exactly as the model gets it.")] = ""
-    sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
+    sandbox: Annotated[SandboxMode, doc("What commands are allowed to do.")] = "full_access"
     follow_ups: Annotated[
-        FollowUps, doc("How queued inputs are taken: one per turn, or all at once.")
+        FollowUps, doc("How many queued inputs a turn takes at a time: one, or all.")
     ] = "one_at_a_time"
-    read_only: Annotated[bool, doc("Whether the agent can't write, whatever the rules say.")] = (
+    read_only: Annotated[bool, doc("Whether the agent can only read, whatever the rules say.")] = (
         False
     )
     write_paths: Annotated[
         tuple[str, ...] | None,
         doc(
-            "For a sub-agent whose `task` call has `paths`: it may change nothing outside "
-            "these places."
+            "For a sub-agent whose `task` call has `paths`: the only places that it is allowed to "
+            "change."
         ),
     ] = None
 
@@ -159,7 +160,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     usage: Annotated[Usage, doc("Tokens of the turn, including sub-agents.")]
     duration_s: Annotated[
         float,
-        doc("Seconds by a monotonic clock, without the time when no daemon ran."),
+        doc("Duration in seconds by a monotonic clock, without the time when no daemon ran."),
     ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
@@ -233,7 +234,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     error_kind: Annotated[ToolErrorKind | None, doc("Present exactly when `state` is `error`.")] = (
         None
     )
-    title: Annotated[str, doc("The new title; empty: unchanged.")] = ""
+    title: Annotated[str, doc("The new title. Empty if unchanged.")] = ""
     sub_agent: Annotated[
         SubAgent | None,
         doc(
@@ -246,11 +247,13 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     ] = ""
     effect: Annotated[
         Effect | None,
-        doc("Whether the call only reads or may write; sent when the call begins to run."),
+        doc("Whether the call only reads, or can also write. Sent when the call begins to run."),
     ] = None
     allowed: Annotated[
         tuple[Allowed, ...],
-        doc("Why the call may run; sent when the call begins to run. Empty: unchanged."),
+        doc(
+            "Why the call is allowed to run. Sent when the call begins to run; empty if unchanged."
+        ),
     ] = ()
 
 
@@ -309,7 +312,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     ] = False
     conflicts: Annotated[tuple[str, ...], doc("Files that stay as they are.")] = ()
     before_turn: Annotated[str, doc("Id of the turn that was undone; empty if `undone`.")] = ""
-    before_step: Annotated[int, doc("The first step that was undone; 0: the whole turn.")] = 0
+    before_step: Annotated[int, doc("The first step that was undone; 0 for the whole turn.")] = 0
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):

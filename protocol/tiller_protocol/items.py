@@ -21,7 +21,7 @@ ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lo
 Effect = Literal["read", "write"]
 AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve", "user"]
 
-UsdCost = Annotated[float | None, doc("Cost in US dollars; absent: the price is unknown.")]
+UsdCost = Annotated[float | None, doc("Cost in US dollars. Absent if the price is unknown.")]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of the files that the user mentioned.")]
 ClientName = Annotated[str, doc("Name of the frontend that sent the input; empty if unknown.")]
 
@@ -33,12 +33,20 @@ PDF = "application/pdf"
 class Image(Struct, frozen=True, omit_defaults=True):
     """An image from the user or a tool, or a PDF document that the user attached."""
 
-    media_type: Annotated[str, doc("Media type, such as `image/png`; ignored in input.")]
+    media_type: Annotated[
+        str, doc("Media type, such as `image/png`. The daemon ignores it in user input.")
+    ]
     data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
     text: Annotated[
-        str, doc("Text of a document, for models that accept no documents; ignored in input.")
+        str,
+        doc(
+            "Text of a document, for models that don't accept documents. The daemon ignores it in "
+            "user input."
+        ),
     ] = ""
-    pages: Annotated[int, doc("Number of pages of a document; ignored in input.")] = 0
+    pages: Annotated[
+        int, doc("Number of pages of a document. The daemon ignores it in user input.")
+    ] = 0
 
     @property
     def is_document(self) -> bool:
@@ -50,7 +58,7 @@ InputImages = Annotated[tuple[Image, ...], doc("Images and PDF documents that th
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as counted by the provider; all 0 if it did not count them."""
+    """Tokens as counted by the provider; all 0 if the provider did not count them."""
 
     input_tokens: Annotated[int, doc("Tokens sent, including cached ones.")] = 0
     cached_input_tokens: Annotated[
@@ -105,7 +113,7 @@ class AssistantMessage(
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("The text so far; complete in `item_completed`.")]
     state: Annotated[
-        MessageState, doc("`discarded`: ignore this text, as the request was made again.")
+        MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
     ]
     citations: Annotated[
         tuple[Citation, ...], doc("Sources of the text, in order; only in `item_completed`.")
@@ -118,7 +126,7 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("Readable text; empty if the provider sends none.")]
     state: Annotated[
-        MessageState, doc("`discarded`: ignore this text, as the request was made again.")
+        MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
     ]
     opaque: Annotated[
         str, doc("Data that must be sent back to the provider unchanged; meaningless to others.")
@@ -126,7 +134,7 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
 
 
 class SubAgent(Struct, frozen=True, omit_defaults=True):
-    """A sub-agent, started by a call of `task`: its session, and its usage for this call so far."""
+    """A sub-agent that a call of `task` started, with its usage for this call so far."""
 
     session_id: Annotated[str, doc("Id of the sub-agent's session.")]
     agent: Annotated[str, doc("Name of the agent.")]
@@ -136,7 +144,7 @@ class SubAgent(Struct, frozen=True, omit_defaults=True):
 
 
 class Allowed(Struct, frozen=True, omit_defaults=True):
-    """The reason why a call may run; if it needs several permissions, one of the reasons."""
+    """A reason why a call is allowed to run. A call that needs several permissions has several."""
 
     by: Annotated[
         AllowedBy,
@@ -152,9 +160,10 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
     reason: Annotated[str, doc("The reason in whole sentences, for people.")]
     permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
     subject: Annotated[
-        str, doc("Subject of the permission, such as a command; only the first of several.")
+        str,
+        doc("Subject of the permission, such as a command. If there are several, the first one."),
     ] = ""
-    rule: Annotated[Rule | None, doc("The rule that decided, if one did.")] = None
+    rule: Annotated[Rule | None, doc("The rule that decided. Absent if no rule decided.")] = None
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
@@ -165,7 +174,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     name: Annotated[str, doc("Name of the tool.")]
     arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
     state: Annotated[ToolCallState, doc("State of the call; `completed` and `error` are final.")]
-    effect: Annotated[Effect, doc("Whether the call only reads or may change something.")] = "write"
+    effect: Annotated[Effect, doc("Whether the call only reads, or can also change something.")] = (
+        "write"
+    )
     title: Annotated[str, doc("One line about the call; empty until known.")] = ""
     output: Annotated[str, doc("The result that the model gets; may be truncated.")] = ""
     error_kind: Annotated[
@@ -183,27 +194,31 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
         int | None, doc("Exit status of a command; absent for other tools and after a timeout.")
     ] = None
     started_at: Annotated[
-        float | None, doc("When the call began to run, in Unix seconds; absent before.")
+        float | None, doc("When the call began to run, in Unix seconds. Absent until then.")
     ] = None
     duration_s: Annotated[
-        float | None, doc("Seconds; absent until the call has ended, or if it is `lost`.")
+        float | None,
+        doc("Duration in seconds. Absent until the call has ended, and for a `lost` call."),
     ] = None
     discarded: Annotated[
-        bool, doc("Whether to ignore the call: the model's response failed and was retried.")
+        bool,
+        doc(
+            "Whether to ignore the call, because the response failed and the request was repeated."
+        ),
     ] = False
     ordinal: Annotated[
         int,
         doc(
-            "Which of the session's model requests led to the call, from 0; -1 if the user "
-            "made the call. Calls of one response share the number; their results go back "
-            "in one message."
+            "Number of the model request that led to the call, from 0 within the session; -1 if "
+            "the user made the call. Calls of one response have the same number, and their "
+            "results go back in one message."
         ),
     ] = 0
     by_user: Annotated[
         bool,
         doc(
-            "Whether the user made the call: a `bash` call by the op `shell`, or a `task` "
-            "call by input that calls a sub-agent."
+            "Whether the user made the call: a `bash` call through the op `shell`, or a `task` "
+            "call through input that calls a sub-agent."
         ),
     ] = False
     by_provider: Annotated[
@@ -217,15 +232,15 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     rewritten_arguments: Annotated[
         str,
         doc(
-            "JSON text of the arguments that the call got from a hook, if a hook has replaced "
-            "`arguments`."
+            "JSON text of the arguments with which a hook has replaced `arguments`. Empty if no "
+            "hook did."
         ),
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
         doc(
-            "Why the call may run; empty if the call has not begun, needs no permission, or "
-            "is the user's own."
+            "Why the call is allowed to run. Empty before the call begins, for a call that needs "
+            "no permission, and for a call that the user made."
         ),
     ] = ()
 
@@ -268,10 +283,12 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     changes: Annotated[tuple[FileChange, ...], doc("The files in `files`, with details.")] = ()
     more: Annotated[int, doc("Number of further changed files, which are not listed.")] = 0
     within: Annotated[
-        tuple[str, ...], doc("Places to which the patch is limited; empty: all places.")
+        tuple[str, ...],
+        doc("The only places that the patch covers. Empty if it covers all places."),
     ] = ()
     without: Annotated[
-        tuple[str, ...], doc("Places not covered: they were reserved for background sub-agents.")
+        tuple[str, ...],
+        doc("Places not covered, because they were reserved for background sub-agents."),
     ] = ()
 
 
@@ -284,7 +301,8 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     id: Annotated[str, doc("Id of the input. Ops and answers call it `input_id`.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
-        Delivery, doc("`steer`: sent to the running turn before its next step. `queue`: waits.")
+        Delivery,
+        doc("`steer`: taken at the turn's next step. `queue`: taken after the turn's other work."),
     ]
     images: InputImages = ()
     files: InputFiles = ()
@@ -348,8 +366,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     kind: Annotated[
         RequestKind,
         doc(
-            "`approval`: may this call run? `doom_loop`: a call repeats itself; may it go on? "
-            "`question`: the model's own question."
+            "`approval`: whether this call is allowed to run. `doom_loop`: whether the turn "
+            "should go on although a call repeats itself. `question`: the model's own question."
         ),
     ]
     title: Annotated[str, doc("Summary in one line.")]

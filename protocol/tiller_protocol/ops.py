@@ -25,7 +25,7 @@ FOLLOW_LEASE_S = 20.0
 """How long a frontend counts as a follower of a session after a `replay` of the session."""
 
 StepOfTurn = Annotated[
-    Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1; absent: the whole turn.")
+    Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1. Default: the whole turn.")
 ]
 
 
@@ -40,8 +40,8 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
     """Creates a session in a directory. Answered by `Created`."""
 
     workspace: Annotated[str, doc("Absolute path of an existing, readable directory.")]
-    agent: Annotated[str | None, doc("Short for `settings.agent`, and overrides it.")] = None
-    model: Annotated[str | None, doc("Short for `settings.model`, and overrides it.")] = None
+    agent: Annotated[str | None, doc("The agent; overrides `settings.agent`.")] = None
+    model: Annotated[str | None, doc("The model; overrides `settings.model`.")] = None
     settings: Annotated[Settings, doc("The initial settings.")] = Settings()
 
 
@@ -55,7 +55,7 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
     """Returns a session's changes to files. Answered by `SessionDiffResult`."""
 
     session_id: SessionRef
-    turn_id: Annotated[IdText | None, doc("Only this turn; absent: all turns.")] = None
+    turn_id: Annotated[IdText | None, doc("Only this turn. Default: all turns.")] = None
     step: StepOfTurn = None
 
 
@@ -66,10 +66,10 @@ class SessionConfigure(Op, frozen=True, tag="session_configure"):
     settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
         Settings()
     )
-    title: Annotated[str | None, doc("The new title, one line; absent: unchanged.")] = None
+    title: Annotated[str | None, doc("The new title, in one line. Default: no change.")] = None
     clear: Annotated[
         tuple[str, ...],
-        doc("Names of settings to reset to their defaults, before `settings` apply."),
+        doc("Names of settings to reset to their defaults before `settings` takes effect."),
     ] = ()
 
 
@@ -77,14 +77,14 @@ class SessionFork(Op, frozen=True, tag="session_fork"):
     """Creates a session that shares another session's log up to an event. Answered by `Created`."""
 
     session_id: SessionRef
-    at: Annotated[Seq | None, doc("`seq` of the last shared event; absent: the latest.")] = None
+    at: Annotated[Seq | None, doc("Last shared event, by `seq`. Default: the latest event.")] = None
 
 
 class SessionArchive(Op, frozen=True, tag="session_archive"):
     """Archives a session, or takes it out of the archive."""
 
     session_id: SessionRef
-    archived: Annotated[bool, doc("False: take the session out of the archive.")] = True
+    archived: Annotated[bool, doc("False takes the session out of the archive.")] = True
 
 
 class SessionDelete(Op, frozen=True, tag="session_delete"):
@@ -104,13 +104,13 @@ class Replay(Op, frozen=True, tag="replay"):
     limit: Annotated[
         int,
         Meta(ge=1, le=REPLAY_LIMIT_MAX),
-        doc("Maximum number of events in the answer; `replay_bytes_max` limits it as well."),
+        doc("Maximum number of events. `replay_bytes_max` limits the answer, too."),
     ] = REPLAY_LIMIT_MAX
     follower: Annotated[
         IdText | None,
         doc(
-            "An id chosen by a frontend that has the session open, the same in each request. "
-            "The frontend then counts as a follower for 20 s, under the name in `client`, so it "
+            "An id that a frontend with the session open chooses and sends each time. The "
+            "frontend then counts as a follower for 20 s, under the name in `client`, so it "
             "should ask at least every 10 s."
         ),
     ] = None
@@ -139,14 +139,14 @@ class UserInput(Op, frozen=True, tag="user_input"):
     delivery: Annotated[
         Literal["auto", "start", "steer", "queue"],
         doc(
-            "`start` begins a turn with this input, `steer` adds it to the running turn, "
-            "`queue` lets it wait until that turn ends; `auto` steers if a turn is running, and "
-            "otherwise starts one. If no turn is running and older input waits, `auto` and "
-            "`queue` start a turn with the older input and queue this input after it."
+            "`start` begins a turn with this input. `steer` adds the input to the running turn. "
+            "`queue` lets the running turn take the input after its other work. `auto` steers the "
+            "running turn. If no turn is running, `auto` and `queue` start one; if older inputs "
+            "wait, the turn begins with the first of them, and this input waits, too."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
-        IdText | None, doc("Reject the input unless this turn is running; absent: no check.")
+        IdText | None, doc("Accept the input only if this turn is running. Default: no check.")
     ] = None
     overrides: Annotated[
         TurnOverrides, doc("Choices for the turn that this input starts, if it starts one.")
@@ -154,8 +154,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     no_reply: Annotated[
         bool,
         doc(
-            "Add the message to history without starting a turn; the answer then has no result. "
-            "If a turn is running, the message steers it. Can't be combined with `queue`."
+            "If no turn is running, only add the message to history; the answer then has no "
+            "result. A running turn is steered. Can't be combined with the delivery `queue`."
         ),
     ] = False
     system: Annotated[
@@ -178,8 +178,8 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
     action: Annotated[
         Literal["edit", "remove", "promote", "move"],
         doc(
-            "`edit` replaces the text, `remove` drops the input, `promote` steers the running "
-            "turn with it, or starts a turn if none is running, `move` changes its position."
+            "`edit` replaces the text. `remove` drops the input. `move` changes its position. "
+            "`promote` steers the running turn with the input; if none is running, it starts one."
         ),
     ]
     text: Annotated[str, doc("The new text, for `edit`.")] = ""
@@ -205,7 +205,7 @@ class Interrupt(Op, frozen=True, tag="interrupt"):
     """Cancels the running turn at once, or ends a background command or sub-agent."""
 
     session_id: SessionRef
-    turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any turn.")] = None
+    turn_id: Annotated[IdText | None, doc("End only this turn. Default: the running turn.")] = None
     background_id: Annotated[
         IdText | None, doc("End this background command or sub-agent instead; the turn continues.")
     ] = None
@@ -218,9 +218,9 @@ class Answer(Op, frozen=True, tag="answer"):
     decision: Annotated[
         Decision,
         doc(
-            "`once` and `always` approve, `reject` refuses, `answer` replies to a question. "
-            "With a reason in `text`, `reject` refuses only this call; without, it ends the turn. "
-            "`always` also allows the request's `always` patterns for the rest of the session, "
+            "`once` and `always` approve, `answer` replies to a question. `reject` with a reason "
+            "in `text` refuses only this call; `reject` without a reason ends the turn. `always` "
+            "also allows the request's `always` patterns for the rest of the session, "
             "`always_here` for every session in the request's `always_here` directory."
         ),
     ]
@@ -249,7 +249,7 @@ class Revert(Op, frozen=True, tag="revert"):
     turn_id: Annotated[IdText, doc("The turn to undo, with everything after it.")]
     step: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        doc("Undo this step of the turn and all later ones; absent: the whole turn."),
+        doc("The first step of the turn to undo. Default: the whole turn."),
     ] = None
 
 
@@ -275,7 +275,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
     """Lists models, agents, tools, commands and servers. Answered by `CatalogResult`."""
 
     workspace: Annotated[
-        str | None, doc("Include the definitions in this directory; absent: only the user's own.")
+        str | None, doc("Include the definitions in this directory. Default: only the user's.")
     ] = None
     start_servers: Annotated[
         bool, doc("Start every MCP server that is not up, and wait until all have started.")
@@ -326,7 +326,7 @@ class McpLogin(Op, frozen=True, tag="mcp_login"):
 class RulesList(Op, frozen=True, tag="rules_list"):
     """Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`."""
 
-    workspace: Annotated[str | None, doc("Only rules for this directory; absent: all.")] = None
+    workspace: Annotated[str | None, doc("Only rules for this directory. Default: all.")] = None
     session_id: Annotated[
         IdText | None, doc("Only rules for this session's directory, and the session's own rules.")
     ] = None
@@ -392,7 +392,7 @@ class Submission(Struct, frozen=True, omit_defaults=True):
     """An op, as sent by a frontend."""
 
     id: Annotated[
-        IdText, doc("Chosen by the frontend. The same id sent again gets the same answer.")
+        IdText, doc("Chosen by the frontend. A repeat with the same id gets the same answer.")
     ]
     op: Annotated[AnyOp, doc("The op to execute.")]
     client: Annotated[str, doc("Name of the frontend; shown with its inputs and answers.")] = ""

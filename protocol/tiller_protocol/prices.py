@@ -21,10 +21,10 @@ class PriceTier(Struct, frozen=True, omit_defaults=True):
     input: Annotated[Dollars, doc("Input tokens.")]
     output: Annotated[Dollars, doc("Output tokens, including reasoning.")]
     cached_input: Annotated[
-        Dollars | None, doc("Tokens read from a cache; absent: the price of `input`.")
+        Dollars | None, doc("Tokens read from a cache. Default: the price of `input`.")
     ] = None
     cache_write: Annotated[
-        Dollars | None, doc("Tokens written to a cache; absent: the price of `input`.")
+        Dollars | None, doc("Tokens written to a cache. Default: the price of `input`.")
     ] = None
 
 
@@ -34,10 +34,10 @@ class Price(Struct, frozen=True, omit_defaults=True):
     input: Annotated[Dollars, doc("Input tokens.")]
     output: Annotated[Dollars, doc("Output tokens, including reasoning.")]
     cached_input: Annotated[
-        Dollars | None, doc("Tokens read from a cache; absent: the price of `input`.")
+        Dollars | None, doc("Tokens read from a cache. Default: the price of `input`.")
     ] = None
     cache_write: Annotated[
-        Dollars | None, doc("Tokens written to a cache; absent: the price of `input`.")
+        Dollars | None, doc("Tokens written to a cache. Default: the price of `input`.")
     ] = None
     # Not `Annotated`: the configuration's check looks at this type to check each tier.
     tiers: tuple[PriceTier, ...] = ()

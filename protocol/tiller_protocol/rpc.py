@@ -24,12 +24,12 @@ class RpcSubmission(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     id: Annotated[
         IdText | None,
         doc(
-            "Id as in `Submission`: if the same id is sent again, even by another process, it "
-            "gets the same answer. Absent: `tiller rpc` creates an id."
+            "Id as in `Submission`. If the same id is sent again, even by another process, the "
+            "answer is the same. Default: a new id."
         ),
     ] = None
     client: Annotated[
-        str, doc("Name of the frontend; absent: the name given by `tiller rpc --name`.")
+        str, doc("Name of the frontend. Default: the name given by `tiller rpc --name`.")
     ] = ""
 
 
@@ -106,7 +106,10 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
 
     state: Annotated[
         Literal["connected", "reconnecting"] | None,
-        doc("`connected`: the first line, and again later; `reconnecting`: there is no daemon."),
+        doc(
+            "`connected`: in the first line, and when the daemon is back. `reconnecting`: there "
+            "is no daemon."
+        ),
     ] = None
     hello: Annotated[HelloResult | None, doc("With `connected`: the daemon's greeting.")] = None
     message: Annotated[str, doc("With `reconnecting`: why reconnecting fails, if it does.")] = ""
@@ -123,20 +126,23 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     ] = None
     caught_up: Annotated[
         CaughtUp | None,
-        doc("Sent once after `follow`: all events so far were sent; later ones are live."),
+        doc(
+            "Sent once after `follow`, when all events so far have been sent. Later events are "
+            "live."
+        ),
     ] = None
     followers: Annotated[
         Followers | None,
         doc(
-            "Who else has a followed session open: sent at once if there is anyone, and then at "
-            "each change."
+            "Who else has a followed session open. Sent at once if somebody has, and then at each "
+            "change."
         ),
     ] = None
     started_over: Annotated[
         str | None,
         doc(
-            "Id of a session whose events start over, because the daemon has a new log. Forget the "
-            "session's events; all are sent again."
+            "Id of a session whose events start over, because the daemon has a new log. Forget "
+            "the session's events; all events are sent again."
         ),
     ] = None
     unfollowed: Annotated[

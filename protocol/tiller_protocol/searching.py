@@ -23,7 +23,7 @@ INPUTS_LIMIT_MAX = 1_000
 
 TextKind = Literal["title", "input", "answer", "files"]
 
-OfWorkspace = Annotated[str | None, doc("Only sessions in this directory; absent: all.")]
+OfWorkspace = Annotated[str | None, doc("Only sessions in this directory. Default: all.")]
 NextPage = Annotated[str | None, doc("`after` for the next page; absent on the last page.")]
 NotIndexed = Annotated[
     int,
@@ -40,14 +40,16 @@ class SessionList(Op, frozen=True, tag="session_list"):
     Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them.
     """
 
-    workspace: Annotated[str | None, doc("Only sessions in this directory; absent: all.")] = None
+    workspace: Annotated[str | None, doc("Only sessions in this directory. Default: all.")] = None
     archived: Annotated[
         bool, doc("List archived sessions instead of sessions that are not archived.")
     ] = False
     limit: Annotated[
         int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 100
-    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
+        None
+    )
     owner_id: Annotated[
         IdText | None, doc("List only the sub-agents that work for this session.")
     ] = None
@@ -75,7 +77,9 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
     limit: Annotated[
         int, Meta(ge=1, le=SEARCH_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 20
-    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
+        None
+    )
 
 
 class InputHistory(Op, frozen=True, tag="input_history"):
@@ -88,7 +92,9 @@ class InputHistory(Op, frozen=True, tag="input_history"):
     limit: Annotated[
         int, Meta(ge=1, le=INPUTS_LIMIT_MAX), doc("Maximum number of inputs in the answer.")
     ] = 100
-    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
+        None
+    )
 
 
 class FoundText(Struct, frozen=True, omit_defaults=True):

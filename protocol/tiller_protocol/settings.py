@@ -20,7 +20,7 @@ AgentChoice = Annotated[str | None, doc("Name of an agent.")]
 ModelChoice = Annotated[str | None, doc("Model, as `provider/model`.")]
 VariantChoice = Annotated[
     str | None,
-    doc("Name of a variant of the model; empty: no variant, whatever the configuration says."),
+    doc("Name of a variant of the model. Empty for no variant, whatever the configuration says."),
 ]
 ApproveChoice = Annotated[
     Approve | None,
@@ -31,13 +31,17 @@ ApproveChoice = Annotated[
 ]
 SandboxChoice = Annotated[
     SandboxMode | None,
-    doc("What commands may do: only read, write in the workspace, or do whatever the user may do."),
+    doc(
+        "What commands are allowed to do: only read, write in the workspace, or do all that "
+        "the user is allowed to do."
+    ),
 ]
 StepsChoice = Annotated[Steps | None, doc("Maximum number of model requests in one turn.")]
 ToolsChoice = Annotated[
     tuple[str, ...] | None,
     doc(
-        "Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all."
+        "Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, "
+        "or all tools."
     ),
 ]
 TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
@@ -65,7 +69,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Limits on the use of models; absent means no limit.
+    """Limits on the use of models. An absent field means no limit.
 
     The step that is expected to use up a budget is the last one, and gets no tools.
     """
@@ -93,7 +97,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     approve: ApproveChoice = None
     sandbox: SandboxChoice = None
     follow_ups: Annotated[
-        FollowUps | None, doc("How queued input is taken: one per turn, or all at once.")
+        FollowUps | None, doc("How many queued inputs a turn takes at a time: one, or all.")
     ] = None
     max_steps: StepsChoice = None
     turn_budget: TurnBudgetChoice = None

@@ -35,7 +35,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     turn_id: Annotated[str, doc("Id of the turn.")]
     seq: Annotated[int, doc("Number of the last event before this point.")]
     items: Annotated[int, doc("Number of items before this point.")]
-    step: Annotated[int, doc("The step that begins here; 0: the turn begins here.")] = 0
+    step: Annotated[int, doc("The step that begins here; 0 if the turn begins here.")] = 0
     agent: Annotated[str, doc("Name of the turn's agent.")] = ""
     read_only: Annotated[bool, doc("Whether the agent can only read.")] = False
     at: Annotated[float, doc("When the turn or step began, in Unix seconds.")] = 0.0
@@ -67,7 +67,7 @@ class Snapshot(Struct, omit_defaults=True):
     """A session at `seq`. Mutable: `fold` applies the next event in place."""
 
     session_id: Annotated[str, doc("The session.")]
-    seq: Annotated[int, doc("Number of the last event included; 0: none.")] = 0
+    seq: Annotated[int, doc("Number of the last event included; 0 if there is none.")] = 0
     workspace: Annotated[str, doc("Absolute path of the workspace.")] = ""
     settings: Annotated[Settings, doc("Settings of the next turn.")] = Settings()
     title: Annotated[str, doc("Title in one line; empty if the session has none.")] = ""
@@ -76,7 +76,7 @@ class Snapshot(Struct, omit_defaults=True):
     updated_at: Annotated[float, doc("Time of the last event in Unix seconds.")] = 0.0
     status: Annotated[StatusName, doc("What the session is doing now.")] = "idle"
     items: Annotated[list[Item], doc("History, in the order in which items started.")] = []
-    open_items: Annotated[list[str], doc("Ids of items that have not completed yet.")] = []
+    open_items: Annotated[list[str], doc("Ids of items that are still incomplete.")] = []
     requests: Annotated[list[Request], doc("Open requests, oldest first.")] = []
     queue: Annotated[tuple[QueuedInput, ...], doc("Queued inputs, next one first.")] = ()
     plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
@@ -102,7 +102,7 @@ class Snapshot(Struct, omit_defaults=True):
     ] = 0
     context_items: Annotated[int, doc("Number of items that `context_tokens` covers.")] = 0
     context_window: Annotated[
-        int, doc("Context window of the latest turn's model, in tokens; 0: there was no turn.")
+        int, doc("Context window of the latest turn's model, in tokens; 0 before the first turn.")
     ] = 0
     branch: Annotated[
         str, doc("Branch in the workspace, from the latest `turn_ended` that has one.")
@@ -111,7 +111,7 @@ class Snapshot(Struct, omit_defaults=True):
     last_outcome: Annotated[
         Outcome | None,
         doc(
-            "Outcome of the latest turn that used a model; absent before the first one and "
+            "Outcome of the latest turn that used a model. Absent before the first such turn and "
             "after a revert."
         ),
     ] = None

@@ -41,7 +41,7 @@ class OpenTurn(Struct, omit_defaults=True):
     started_at: Annotated[float, doc("Time of the start in Unix seconds.")]
     context: Annotated[TurnContextShown, doc("The turn's context, as in `turn_started`.")]
     step: Annotated[int, doc("Number of the latest step; 0 before the first.")] = 0
-    step_open: Annotated[bool, doc("Whether the latest step has not ended yet.")] = False
+    step_open: Annotated[bool, doc("Whether the latest step is still running.")] = False
     steps_ended: Annotated[int, doc("Number of steps that have ended.")] = 0
     delegated_steps: Annotated[int, doc("Number of model requests by sub-agents.")] = 0
     usage: Annotated[Usage, doc("Tokens so far, including sub-agents.")] = Usage()

@@ -91,7 +91,7 @@ def test_a_file_that_others_can_write_does_not_count(tmp_path: Path):
     rules.add("/a", [StoredRule("bash", "make *")])
     (tmp_path / "rules.json").chmod(0o666)
     assert rules.of("/a") == ()
-    assert "every user of this machine can write it" in rules.problem()
+    assert "every user of this machine can write to it" in rules.problem()
 
 
 def test_a_file_that_can_not_be_read_is_a_problem_and_not_an_empty_one(tmp_path: Path):

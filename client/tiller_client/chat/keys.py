@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
 KEYS_SHOWN = (
-    ("Enter", "send; while a turn is running: steer it"),
-    ("Alt-Enter", "queue behind the running turn"),
+    ("Enter", "send, or steer the running turn"),
+    ("Alt-Enter", "send when the turn's other work is done"),
     ("Ctrl-J, \\ Enter", "a new line"),
-    ("Esc", "close what is open; else interrupt the turn"),
+    ("Esc", "close what is open; if nothing is, interrupt the turn"),
     ("Esc Esc", "revert to an earlier point, or fork from it"),
-    ("Ctrl-C", "clear the text; twice: leave, and the turn goes on"),
+    ("Ctrl-C", "clear the text; press twice to leave; a running turn goes on"),
     ("Ctrl-D", "leave"),
     ("Up, Down", "what you wrote before"),
     ("Tab", "complete a /command or a @file"),

@@ -33,7 +33,7 @@ A line that ends with a backslash continues on the next one.
 When you are asked, your line is the answer. Approvals: y once, a always, h always here,
 n or n REASON to reject.
 @PATH in a line attaches an image or names a file. !COMMAND runs your own command.
-/queue TEXT     send TEXT after the running turn
+/queue TEXT     let the running turn take TEXT after its other work
 /interrupt      end the running turn
 /model NAME     choose the model; likewise /variant, /agent, /approve, /sandbox
 /continue       continue without a new message

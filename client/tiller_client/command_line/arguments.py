@@ -142,7 +142,7 @@ def _add_turns(add: _AddParser) -> None:
     add_opening(parser)
     add_choices(parser)
     add_rules(parser)
-    add_session(parser, default="", meaning="a new one")
+    add_session(parser, default="", meaning="a new session")
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     add_directory(parser)
     add_choices(parser)
@@ -220,7 +220,7 @@ def _add_sessions(add: _AddParser) -> None:
     add_session(parser)
     parser = _verb(add, "sessions", "fork", "create a session with the history of this session")
     parser.add_argument(
-        "--at", type=event_number, metavar="N", help="share events up to N; default: all"
+        "--at", type=event_number, metavar="N", help="share events up to N; default: all events"
     )
     add_session(parser)
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
@@ -231,9 +231,9 @@ def _add_sessions(add: _AddParser) -> None:
 
 
 def _add_inputs(add: _AddParser) -> None:
-    parser = _verb(add, "inputs", "send", "start a turn, or steer the running one")
+    parser = _verb(add, "inputs", "send", "start a turn, or steer the running turn")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--queue", action="store_true", help="queue the message until the turn ends")
+    how.add_argument("--queue", action="store_true", help="send when the turn's other work is done")
     how.add_argument("--no-reply", action="store_true", help="only add the message to history")
     parser.add_argument(
         "--wait", action="store_true", help="follow the message's turn; Ctrl-C leaves it running"
@@ -257,15 +257,15 @@ def _add_inputs(add: _AddParser) -> None:
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
-    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
+    change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace INPUT's text")
     change.add_argument(
-        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move to this position; 0 is next"
+        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move INPUT to POSITION; 0 is next"
     )
 
 
 def _add_requests(add: _AddParser) -> None:
     parser = _verb(add, "requests", "requests", "list open requests")
-    add_session(parser, default="", meaning="all")
+    add_session(parser, default="", meaning="all sessions")
     parser = _verb(add, "requests", "answer", "answer a request")
     parser.add_argument("request", metavar="REQUEST", help="an id, or its beginning or end")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
@@ -274,7 +274,7 @@ def _add_requests(add: _AddParser) -> None:
         metavar="TEXT",
         nargs="?",
         default="",
-        help="the answer, or why you reject; rejecting without a reason ends the turn",
+        help="the answer, or your reason to reject; reject without a reason ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke lasting permission rules")
     parser.intermixed = True
@@ -288,9 +288,9 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     add_amount(parser)
     add_session(parser)
-    parser = _verb(add, "history", "revert", "undo a turn and later ones, in history and files")
+    parser = _verb(add, "history", "revert", "undo a turn and later turns, in history and files")
     parser.add_argument(
-        "--step", type=positive, metavar="N", help="undo only step N and later ones"
+        "--step", type=positive, metavar="N", help="undo only step N and later steps"
     )
     add_session(parser)
     parser.add_argument(
@@ -302,7 +302,7 @@ def _add_history(add: _AddParser) -> None:
     parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
     add_session(parser, default="last")
     parser.add_argument(
-        "turn", metavar="TURN", nargs="?", help="only this turn: its id, or last; default: all"
+        "turn", metavar="TURN", nargs="?", help="the turn's id, or last; default: all turns"
     )
     parser = _verb(add, "history", "shell", "run your own command in the workspace")
     add_amount(parser)
@@ -315,7 +315,7 @@ def _add_catalog(add: _AddParser) -> None:
         ("models", "list the models, and check them with their providers"),
         ("agents", "list the agents"),
         ("tools", "list the tools that models can use"),
-        ("commands", "list the custom commands (typed as /NAME)"),
+        ("commands", "list the custom commands, which are typed as /NAME"),
     ):
         parser = _verb(add, "catalog", name, text)
         add_directory(parser)
@@ -339,7 +339,7 @@ def _add_catalog(add: _AddParser) -> None:
         add_directory(parser)
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser = _verb(add, "mcp", "mcp", "list the MCP servers; log in to a server, or out")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers, or log in to or out of a server")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
@@ -367,14 +367,14 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = RPC_EPILOG
-    parser = _verb(add, "acp", "acp", "serve an editor: the Agent Client Protocol on stdio")
+    parser = _verb(add, "acp", "acp", "serve an editor with the Agent Client Protocol on stdio")
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
-    parser.add_argument("--typescript", action="store_true", help="as TypeScript types instead")
+    parser.add_argument("--typescript", action="store_true", help="print TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a shell completion script for tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
-    parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
+    parser = _verb(add, "demo", "demo", "see tiller work with real tools, without a key or network")
     parser.add_argument("--remove", action="store_true", help="remove the demo's files at the end")
 
 

@@ -12,8 +12,8 @@ NUMBER_MAX = (1 << 62) - 1
 """The largest number of a command line, which every encoding can hold."""
 
 SESSION_HELP = (
-    "a session's id, a unique beginning or end of it (at least 4 characters), or last: the latest "
-    "in this directory"
+    "a session's id, a unique beginning or end of the id (at least 4 characters), or last for the "
+    "latest session in this directory"
 )
 
 
@@ -40,7 +40,7 @@ def add_directory(
 def add_sandbox(parser: argparse.ArgumentParser) -> None:
     """Add the option for the sandbox of commands."""
     modes = ("read_only", "workspace_write", "full_access")
-    parser.add_argument("--sandbox", choices=modes, help="what commands may do on this machine")
+    parser.add_argument("--sandbox", choices=modes, help="what commands are allowed to do")
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
         "prompt",
         metavar="PROMPT",
         nargs="?",
-        help="the task; if it is missing or -, stdin is the task, otherwise stdin is context",
+        help="the task, with stdin as context; if PROMPT is missing or -, stdin is the task",
     )
 
 
@@ -122,7 +122,7 @@ def add_ending(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-wait",
         action="store_true",
-        help="end the turn if it needs an answer and nobody can give it here",
+        help="end the turn if it needs an answer that nobody here can give",
     )
     parser.add_argument(
         "--detach",

@@ -15,7 +15,7 @@ export type Item = NonNullable<Snapshot["items"]>[number];
 
 /** An op, as sent by a frontend. */
 export interface Submission {
-  /** Chosen by the frontend. The same id sent again gets the same answer. */
+  /** Chosen by the frontend. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
@@ -39,9 +39,9 @@ export interface SessionCreate {
   type: "session_create";
   /** Absolute path of an existing, readable directory. */
   workspace: string;
-  /** Short for `settings.agent`, and overrides it. */
+  /** The agent; overrides `settings.agent`. */
   agent?: string | null;
-  /** Short for `settings.model`, and overrides it. */
+  /** The model; overrides `settings.model`. */
   model?: string | null;
   /** The initial settings. */
   settings?: Settings;
@@ -53,13 +53,13 @@ export interface Settings {
   agent?: string | null;
   /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
+  /** Name of a variant of the model. Empty for no variant, whatever the configuration says. */
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
+  /** What commands are allowed to do: only read, write in the workspace, or do all that the user is allowed to do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
-  /** How queued input is taken: one per turn, or all at once. */
+  /** How many queued inputs a turn takes at a time: one, or all. */
   follow_ups?: "all" | "one_at_a_time" | null;
   /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
@@ -69,11 +69,11 @@ export interface Settings {
   session_budget?: Budget | null;
   /** The session's own rules, which are stronger than configured rules. */
   permissions?: Array<Rule> | null;
-  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all. */
+  /** Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, or all tools. */
   tools?: Array<string> | null;
 }
 
-/** Limits on the use of models; absent means no limit. The step that is expected to use up a budget is the last one, and gets no tools. */
+/** Limits on the use of models. An absent field means no limit. The step that is expected to use up a budget is the last one, and gets no tools. */
 export interface Budget {
   /** Number of model requests. */
   steps?: number | null;
@@ -99,13 +99,13 @@ export interface Rule {
 /** Lists sessions, most recently active first. Answered by `SessionListResult`. Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them. */
 export interface SessionList {
   type: "session_list";
-  /** Only sessions in this directory; absent: all. */
+  /** Only sessions in this directory. Default: all. */
   workspace?: string | null;
   /** List archived sessions instead of sessions that are not archived. */
   archived?: boolean;
   /** Maximum number of sessions in the answer. */
   limit?: number;
-  /** `next` of the previous page; absent: the first page. */
+  /** `next` of the previous page. Default: the first page. */
   after?: string | null;
   /** List only the sub-agents that work for this session. */
   owner_id?: string | null;
@@ -118,24 +118,24 @@ export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
   query: string;
-  /** Only sessions in this directory; absent: all. */
+  /** Only sessions in this directory. Default: all. */
   workspace?: string | null;
   /** Include archived sessions. */
   archived?: boolean;
   /** Maximum number of sessions in the answer. */
   limit?: number;
-  /** `next` of the previous page; absent: the first page. */
+  /** `next` of the previous page. Default: the first page. */
   after?: string | null;
 }
 
 /** Lists the user's inputs in all sessions, newest first. Answered by `InputHistoryResult`. A repeated input is listed once. The prompts of sub-agents are left out. */
 export interface InputHistory {
   type: "input_history";
-  /** Only sessions in this directory; absent: all. */
+  /** Only sessions in this directory. Default: all. */
   workspace?: string | null;
   /** Maximum number of inputs in the answer. */
   limit?: number;
-  /** `next` of the previous page; absent: the first page. */
+  /** `next` of the previous page. Default: the first page. */
   after?: string | null;
 }
 
@@ -151,9 +151,9 @@ export interface SessionDiff {
   type: "session_diff";
   /** Id of the session. */
   session_id: string;
-  /** Only this turn; absent: all turns. */
+  /** Only this turn. Default: all turns. */
   turn_id?: string | null;
-  /** A step of the turn, from 1; absent: the whole turn. */
+  /** A step of the turn, from 1. Default: the whole turn. */
   step?: number | null;
 }
 
@@ -164,9 +164,9 @@ export interface SessionConfigure {
   session_id: string;
   /** The new settings; absent fields stay as they are. */
   settings?: Settings;
-  /** The new title, one line; absent: unchanged. */
+  /** The new title, in one line. Default: no change. */
   title?: string | null;
-  /** Names of settings to reset to their defaults, before `settings` apply. */
+  /** Names of settings to reset to their defaults before `settings` takes effect. */
   clear?: Array<string>;
 }
 
@@ -175,7 +175,7 @@ export interface SessionFork {
   type: "session_fork";
   /** Id of the session. */
   session_id: string;
-  /** `seq` of the last shared event; absent: the latest. */
+  /** Last shared event, by `seq`. Default: the latest event. */
   at?: number | null;
 }
 
@@ -184,7 +184,7 @@ export interface SessionArchive {
   type: "session_archive";
   /** Id of the session. */
   session_id: string;
-  /** False: take the session out of the archive. */
+  /** False takes the session out of the archive. */
   archived?: boolean;
 }
 
@@ -237,9 +237,9 @@ export interface Replay {
   session_id: string;
   /** Return events with a higher `seq` than this. */
   after?: number;
-  /** Maximum number of events in the answer; `replay_bytes_max` limits it as well. */
+  /** Maximum number of events. `replay_bytes_max` limits the answer, too. */
   limit?: number;
-  /** An id chosen by a frontend that has the session open, the same in each request. The frontend then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
+  /** An id that a frontend with the session open chooses and sends each time. The frontend then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
   follower?: string | null;
 }
 
@@ -254,13 +254,13 @@ export interface UserInput {
   images?: Array<Image>;
   /** Paths, absolute or relative to the workspace. The model gets the paths, not the content, and reads what it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input, `steer` adds it to the running turn, `queue` lets it wait until that turn ends; `auto` steers if a turn is running, and otherwise starts one. If no turn is running and older input waits, `auto` and `queue` start a turn with the older input and queue this input after it. */
+  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after its other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one; if older inputs wait, the turn begins with the first of them, and this input waits, too. */
   delivery?: "auto" | "queue" | "start" | "steer";
-  /** Reject the input unless this turn is running; absent: no check. */
+  /** Accept the input only if this turn is running. Default: no check. */
   expected_turn_id?: string | null;
   /** Choices for the turn that this input starts, if it starts one. */
   overrides?: TurnOverrides;
-  /** Add the message to history without starting a turn; the answer then has no result. If a turn is running, the message steers it. Can't be combined with `queue`. */
+  /** If no turn is running, only add the message to history; the answer then has no result. A running turn is steered. Can't be combined with the delivery `queue`. */
   no_reply?: boolean;
   /** Text to add to the system prompt of the turn that this input starts. */
   system?: string;
@@ -270,13 +270,13 @@ export interface UserInput {
 
 /** An image from the user or a tool, or a PDF document that the user attached. */
 export interface Image {
-  /** Media type, such as `image/png`; ignored in input. */
+  /** Media type, such as `image/png`. The daemon ignores it in user input. */
   media_type: string;
   /** The encoded file; base64 in JSON. */
   data: string;
-  /** Text of a document, for models that accept no documents; ignored in input. */
+  /** Text of a document, for models that don't accept documents. The daemon ignores it in user input. */
   text?: string;
-  /** Number of pages of a document; ignored in input. */
+  /** Number of pages of a document. The daemon ignores it in user input. */
   pages?: number;
 }
 
@@ -286,17 +286,17 @@ export interface TurnOverrides {
   agent?: string | null;
   /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model; empty: no variant, whatever the configuration says. */
+  /** Name of a variant of the model. Empty for no variant, whatever the configuration says. */
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands may do: only read, write in the workspace, or do whatever the user may do. */
+  /** What commands are allowed to do: only read, write in the workspace, or do all that the user is allowed to do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
-  /** Names of the tools to offer, or patterns for MCP tools; absent: the agent's tools, or all. */
+  /** Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, or all tools. */
   tools?: Array<string> | null;
   /** JSON Schema of the final message. */
   output_schema?: Record<string, unknown> | null;
@@ -311,7 +311,7 @@ export interface QueueEdit {
   session_id: string;
   /** Id of the queued input. */
   input_id: string;
-  /** `edit` replaces the text, `remove` drops the input, `promote` steers the running turn with it, or starts a turn if none is running, `move` changes its position. */
+  /** `edit` replaces the text. `remove` drops the input. `move` changes its position. `promote` steers the running turn with the input; if none is running, it starts one. */
   action: "edit" | "move" | "promote" | "remove";
   /** The new text, for `edit`. */
   text?: string;
@@ -333,7 +333,7 @@ export interface Interrupt {
   type: "interrupt";
   /** Id of the session. */
   session_id: string;
-  /** Only if this turn is running; absent: any turn. */
+  /** End only this turn. Default: the running turn. */
   turn_id?: string | null;
   /** End this background command or sub-agent instead; the turn continues. */
   background_id?: string | null;
@@ -344,7 +344,7 @@ export interface Answer {
   type: "answer";
   /** Id of the request. */
   request_id: string;
-  /** `once` and `always` approve, `reject` refuses, `answer` replies to a question. With a reason in `text`, `reject` refuses only this call; without, it ends the turn. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
+  /** `once` and `always` approve, `answer` replies to a question. `reject` with a reason in `text` refuses only this call; `reject` without a reason ends the turn. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
   /** For `answer`: the reply. For `reject`: a reason, which the model gets. */
   text?: string;
@@ -364,7 +364,7 @@ export interface Revert {
   session_id: string;
   /** The turn to undo, with everything after it. */
   turn_id: string;
-  /** Undo this step of the turn and all later ones; absent: the whole turn. */
+  /** The first step of the turn to undo. Default: the whole turn. */
   step?: number | null;
 }
 
@@ -387,7 +387,7 @@ export interface Shell {
 /** Lists models, agents, tools, commands and servers. Answered by `CatalogResult`. */
 export interface Catalog {
   type: "catalog";
-  /** Include the definitions in this directory; absent: only the user's own. */
+  /** Include the definitions in this directory. Default: only the user's. */
   workspace?: string | null;
   /** Start every MCP server that is not up, and wait until all have started. */
   start_servers?: boolean;
@@ -424,7 +424,7 @@ export interface McpLogin {
 /** Lists lasting rules, which the answer `always_here` makes. Answered by `RulesResult`. */
 export interface RulesList {
   type: "rules_list";
-  /** Only rules for this directory; absent: all. */
+  /** Only rules for this directory. Default: all. */
   workspace?: string | null;
   /** Only rules for this session's directory, and the session's own rules. */
   session_id?: string | null;
@@ -467,15 +467,15 @@ export interface HelloResult {
   daemon_version: string;
   /** Version of the protocol that the daemon speaks. */
   protocol_version: number;
-  /** Changes when the daemon has a new log; earlier `seq`s are void. */
+  /** Id of the log. After a change, earlier `seq`s are invalid. */
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Variables for providers' keys that the daemon's environment lacks: those named in the configuration and, if no model is configured, the well-known ones. */
+  /** Missing variables in the daemon's environment: those that the configuration names for providers' keys and, if no model is configured, the well-known ones. */
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
-  /** Whether no model is known. New sessions and turns then first look for a model server on the daemon's machine. */
+  /** Whether new sessions and turns first look for a model server on the daemon's machine, because no model is known. */
   searches_model?: boolean;
 }
 
@@ -503,7 +503,7 @@ export interface SessionListResult {
   sessions: Array<SessionSummary>;
   /** `after` for the next page; absent on the last page. */
   next?: string | null;
-  /** Why sessions may be missing, in whole sentences. */
+  /** Reasons, in whole sentences, why sessions may be missing. */
   problems?: Array<string>;
 }
 
@@ -527,7 +527,7 @@ export interface SessionSummary {
   archived?: boolean;
   /** Number of turns so far. */
   turns?: number;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
   /** Open requests, oldest first. */
   requests?: Array<Request>;
@@ -547,7 +547,7 @@ export interface SessionSummary {
 export interface Request {
   /** Id of the request; `request_id` in ops and events. */
   id: string;
-  /** `approval`: may this call run? `doom_loop`: a call repeats itself; may it go on? `question`: the model's own question. */
+  /** `approval`: whether this call is allowed to run. `doom_loop`: whether the turn should go on although a call repeats itself. `question`: the model's own question. */
   kind: "approval" | "doom_loop" | "question";
   /** Summary in one line. */
   title: string;
@@ -636,7 +636,7 @@ export interface SessionResult {
 export interface Snapshot {
   /** The session. */
   session_id: string;
-  /** Number of the last event included; 0: none. */
+  /** Number of the last event included; 0 if there is none. */
   seq?: number;
   /** Absolute path of the workspace. */
   workspace?: string;
@@ -654,7 +654,7 @@ export interface Snapshot {
   status?: "busy" | "idle" | "retry" | "waiting";
   /** History, in the order in which items started. */
   items?: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** Ids of items that have not completed yet. */
+  /** Ids of items that are still incomplete. */
   open_items?: Array<string>;
   /** Open requests, oldest first. */
   requests?: Array<Request>;
@@ -674,13 +674,13 @@ export interface Snapshot {
   context_tokens?: number;
   /** Number of items that `context_tokens` covers. */
   context_items?: number;
-  /** Context window of the latest turn's model, in tokens; 0: there was no turn. */
+  /** Context window of the latest turn's model, in tokens; 0 before the first turn. */
   context_window?: number;
   /** Branch in the workspace, from the latest `turn_ended` that has one. */
   branch?: string;
   /** The running turn, if any. */
   turn?: OpenTurn | null;
-  /** Outcome of the latest turn that used a model; absent before the first one and after a revert. */
+  /** Outcome of the latest turn that used a model. Absent before the first such turn and after a revert. */
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
   /** Number of turns so far. */
   turns?: number;
@@ -730,7 +730,7 @@ export interface AssistantMessage {
   id: string;
   /** The text so far; complete in `item_completed`. */
   text: string;
-  /** `discarded`: ignore this text, as the request was made again. */
+  /** `discarded`: ignore this text, because the request was repeated. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
   /** Sources of the text, in order; only in `item_completed`. */
   citations?: Array<Citation>;
@@ -753,7 +753,7 @@ export interface Reasoning {
   id: string;
   /** Readable text; empty if the provider sends none. */
   text: string;
-  /** `discarded`: ignore this text, as the request was made again. */
+  /** `discarded`: ignore this text, because the request was repeated. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
   /** Data that must be sent back to the provider unchanged; meaningless to others. */
   opaque?: string;
@@ -772,7 +772,7 @@ export interface ToolCall {
   arguments: string;
   /** State of the call; `completed` and `error` are final. */
   state: "completed" | "error" | "pending" | "running";
-  /** Whether the call only reads or may change something. */
+  /** Whether the call only reads, or can also change something. */
   effect?: "read" | "write";
   /** One line about the call; empty until known. */
   title?: string;
@@ -788,27 +788,27 @@ export interface ToolCall {
   spill_path?: string;
   /** Exit status of a command; absent for other tools and after a timeout. */
   exit_status?: number | null;
-  /** When the call began to run, in Unix seconds; absent before. */
+  /** When the call began to run, in Unix seconds. Absent until then. */
   started_at?: number | null;
-  /** Seconds; absent until the call has ended, or if it is `lost`. */
+  /** Duration in seconds. Absent until the call has ended, and for a `lost` call. */
   duration_s?: number | null;
-  /** Whether to ignore the call: the model's response failed and was retried. */
+  /** Whether to ignore the call, because the response failed and the request was repeated. */
   discarded?: boolean;
-  /** Which of the session's model requests led to the call, from 0; -1 if the user made the call. Calls of one response share the number; their results go back in one message. */
+  /** Number of the model request that led to the call, from 0 within the session; -1 if the user made the call. Calls of one response have the same number, and their results go back in one message. */
   ordinal?: number;
-  /** Whether the user made the call: a `bash` call by the op `shell`, or a `task` call by input that calls a sub-agent. */
+  /** Whether the user made the call: a `bash` call through the op `shell`, or a `task` call through input that calls a sub-agent. */
   by_user?: boolean;
   /** Whether the provider ran the call. If so, `output` is for people, and its length is limited. */
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
-  /** JSON text of the arguments that the call got from a hook, if a hook has replaced `arguments`. */
+  /** JSON text of the arguments with which a hook has replaced `arguments`. Empty if no hook did. */
   rewritten_arguments?: string;
-  /** Why the call may run; empty if the call has not begun, needs no permission, or is the user's own. */
+  /** Why the call is allowed to run. Empty before the call begins, for a call that needs no permission, and for a call that the user made. */
   allowed?: Array<Allowed>;
 }
 
-/** A sub-agent, started by a call of `task`: its session, and its usage for this call so far. */
+/** A sub-agent that a call of `task` started, with its usage for this call so far. */
 export interface SubAgent {
   /** Id of the sub-agent's session. */
   session_id: string;
@@ -818,11 +818,11 @@ export interface SubAgent {
   steps?: number;
   /** Tokens so far. */
   usage?: Usage;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
 }
 
-/** Tokens as counted by the provider; all 0 if it did not count them. */
+/** Tokens as counted by the provider; all 0 if the provider did not count them. */
 export interface Usage {
   /** Tokens sent, including cached ones. */
   input_tokens?: number;
@@ -836,7 +836,7 @@ export interface Usage {
   cache_write_tokens?: number;
 }
 
-/** The reason why a call may run; if it needs several permissions, one of the reasons. */
+/** A reason why a call is allowed to run. A call that needs several permissions has several. */
 export interface Allowed {
   /** `rule`: a configured or built-in rule. `grant`: a rule of the session, for example one that the answer `always` added. `lasting`: a rule that the answer `always_here` made. `reading`: the call seems only to read, and runs in a read-only sandbox. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting `approve` is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
@@ -844,9 +844,9 @@ export interface Allowed {
   reason: string;
   /** The permission that the call needs, such as `bash`. */
   permission?: string;
-  /** Subject of the permission, such as a command; only the first of several. */
+  /** Subject of the permission, such as a command. If there are several, the first one. */
   subject?: string;
-  /** The rule that decided, if one did. */
+  /** The rule that decided. Absent if no rule decided. */
   rule?: Rule | null;
 }
 
@@ -889,9 +889,9 @@ export interface Patch {
   changes?: Array<FileChange>;
   /** Number of further changed files, which are not listed. */
   more?: number;
-  /** Places to which the patch is limited; empty: all places. */
+  /** The only places that the patch covers. Empty if it covers all places. */
   within?: Array<string>;
-  /** Places not covered: they were reserved for background sub-agents. */
+  /** Places not covered, because they were reserved for background sub-agents. */
   without?: Array<string>;
 }
 
@@ -913,7 +913,7 @@ export interface QueuedInput {
   id: string;
   /** What the user wrote. */
   text: string;
-  /** `steer`: sent to the running turn before its next step. `queue`: waits. */
+  /** `steer`: taken at the turn's next step. `queue`: taken after the turn's other work. */
   delivery: "queue" | "start" | "steer";
   /** Images and PDF documents that the user attached. */
   images?: Array<Image>;
@@ -963,7 +963,7 @@ export interface Mark {
   seq: number;
   /** Number of items before this point. */
   items: number;
-  /** The step that begins here; 0: the turn begins here. */
+  /** The step that begins here; 0 if the turn begins here. */
   step?: number;
   /** Name of the turn's agent. */
   agent?: string;
@@ -1021,7 +1021,7 @@ export interface OpenTurn {
   context: TurnContextShown;
   /** Number of the latest step; 0 before the first. */
   step?: number;
-  /** Whether the latest step has not ended yet. */
+  /** Whether the latest step is still running. */
   step_open?: boolean;
   /** Number of steps that have ended. */
   steps_ended?: number;
@@ -1029,7 +1029,7 @@ export interface OpenTurn {
   delegated_steps?: number;
   /** Tokens so far, including sub-agents. */
   usage?: Usage;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
   /** The model's latest message. */
   last_message?: string;
@@ -1047,7 +1047,7 @@ export interface TurnContextShown {
   agent: string;
   /** Model of the turn, as `provider/model`. */
   model: string;
-  /** Variant of the model; empty: none. */
+  /** Variant of the model; empty if there is none. */
   variant: string;
   /** What happens to a call if no permission rule decides. */
   approve: "always" | "ask" | "never";
@@ -1065,13 +1065,13 @@ export interface TurnContextShown {
   output_schema?: Record<string, unknown> | null;
   /** System prompt, exactly as the model gets it. */
   system_prompt?: string;
-  /** What commands may do. */
+  /** What commands are allowed to do. */
   sandbox?: "full_access" | "read_only" | "workspace_write";
-  /** How queued inputs are taken: one per turn, or all at once. */
+  /** How many queued inputs a turn takes at a time: one, or all. */
   follow_ups?: "all" | "one_at_a_time";
-  /** Whether the agent can't write, whatever the rules say. */
+  /** Whether the agent can only read, whatever the rules say. */
   read_only?: boolean;
-  /** For a sub-agent whose `task` call has `paths`: it may change nothing outside these places. */
+  /** For a sub-agent whose `task` call has `paths`: the only places that it is allowed to change. */
   write_paths?: Array<string> | null;
 }
 
@@ -1135,7 +1135,7 @@ export interface SessionTitled {
   title: string;
   /** Tokens that a model used to write the title. */
   usage?: Usage;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
 }
 
@@ -1157,7 +1157,7 @@ export interface StatusChanged {
   limit?: number | null;
   /** For `retry`: seconds until the next attempt. */
   delay_s?: number | null;
-  /** For `retry`: why the last attempt failed. Else: the present activity. */
+  /** For `retry`: why the last attempt failed. For other states: the present activity. */
   cause?: string;
   /** For `waiting`: the open request. */
   request_id?: string | null;
@@ -1190,11 +1190,11 @@ export interface TurnEnded {
   steps: number;
   /** Tokens of the turn, including sub-agents. */
   usage: Usage;
-  /** Seconds by a monotonic clock, without the time when no daemon ran. */
+  /** Duration in seconds by a monotonic clock, without the time when no daemon ran. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
   /** Present if `outcome` needs an explanation. */
   error?: ErrorInfo | null;
@@ -1228,7 +1228,7 @@ export interface StepEnded {
   finish_reason: "content_filter" | "error" | "interrupted" | "length" | "paused" | "stop" | "tool_calls" | "unknown";
   /** Tokens of the request and the response. */
   usage: Usage;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
   /** Seconds until the model's first output; absent if there was none. */
   time_to_first_token_s?: number | null;
@@ -1270,15 +1270,15 @@ export interface ToolCallUpdated {
   state: "completed" | "error" | "pending" | "running";
   /** Present exactly when `state` is `error`. */
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
-  /** The new title; empty: unchanged. */
+  /** The new title. Empty if unchanged. */
   title?: string;
   /** The sub-agent and its totals; sent when the sub-agent begins, and after each of its steps. */
   sub_agent?: SubAgent | null;
   /** JSON text of the arguments, if a hook has replaced the model's arguments. */
   rewritten_arguments?: string;
-  /** Whether the call only reads or may write; sent when the call begins to run. */
+  /** Whether the call only reads, or can also write. Sent when the call begins to run. */
   effect?: "read" | "write" | null;
-  /** Why the call may run; sent when the call begins to run. Empty: unchanged. */
+  /** Why the call is allowed to run. Sent when the call begins to run; empty if unchanged. */
   allowed?: Array<Allowed>;
 }
 
@@ -1329,7 +1329,7 @@ export interface HistoryCompacted {
   pruned?: Array<string>;
   /** Tokens that the summary used. */
   usage?: Usage;
-  /** Cost in US dollars; absent: the price is unknown. */
+  /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
 }
 
@@ -1344,7 +1344,7 @@ export interface HistoryReverted {
   conflicts?: Array<string>;
   /** Id of the turn that was undone; empty if `undone`. */
   before_turn?: string;
-  /** The first step that was undone; 0: the whole turn. */
+  /** The first step that was undone; 0 for the whole turn. */
   before_step?: number;
 }
 
@@ -1438,7 +1438,7 @@ export interface CatalogResult {
   commands?: Array<CommandSummary>;
   /** MCP servers. */
   servers?: Array<ServerSummary>;
-  /** Language servers that may be started. */
+  /** Language servers that the daemon can start. */
   language_servers?: Array<LanguageServerSummary>;
   /** The sandbox of commands. */
   sandbox?: SandboxSummary | null;
@@ -1480,9 +1480,9 @@ export interface Price {
   input: number;
   /** Output tokens, including reasoning. */
   output: number;
-  /** Tokens read from a cache; absent: the price of `input`. */
+  /** Tokens read from a cache. Default: the price of `input`. */
   cached_input?: number | null;
-  /** Tokens written to a cache; absent: the price of `input`. */
+  /** Tokens written to a cache. Default: the price of `input`. */
   cache_write?: number | null;
   tiers?: Array<PriceTier>;
 }
@@ -1495,9 +1495,9 @@ export interface PriceTier {
   input: number;
   /** Output tokens, including reasoning. */
   output: number;
-  /** Tokens read from a cache; absent: the price of `input`. */
+  /** Tokens read from a cache. Default: the price of `input`. */
   cached_input?: number | null;
-  /** Tokens written to a cache; absent: the price of `input`. */
+  /** Tokens written to a cache. Default: the price of `input`. */
   cache_write?: number | null;
 }
 
@@ -1505,7 +1505,7 @@ export interface PriceTier {
 export interface RateLimit {
   /** The provider's name for the unit: `requests`, `tokens`, … */
   name: string;
-  /** How many units may still be used before the reset. */
+  /** Number of units that can still be used before the reset. */
   remaining: number;
   /** Units available after a reset. */
   limit?: number | null;
@@ -1521,7 +1521,7 @@ export interface ToolSummary {
   effect: string;
   /** Description that the model gets. */
   description: string;
-  /** The MCP server that provides it; empty for built-in tools. */
+  /** The tool's MCP server; empty for built-in tools. */
   server?: string;
 }
 
@@ -1531,15 +1531,15 @@ export interface AgentSummary {
   name: string;
   /** Description in one line; may be empty. */
   description?: string;
-  /** Model of the agent; absent: the session's model. */
+  /** Model of the agent. Default: the session's model. */
   model?: string | null;
   /** Whether the agent can only read. */
   read_only?: boolean;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Variant of the model; absent: the configured one. */
+  /** Variant of the model. Default: the configured one. */
   variant?: string | null;
-  /** Steps per turn; absent: the configured limit. */
+  /** Steps per turn. Default: the configured limit. */
   max_steps?: number | null;
 }
 
@@ -1549,9 +1549,9 @@ export interface CommandSummary {
   name: string;
   /** Description in one line; may be empty. */
   description?: string;
-  /** Agent of the turn; absent: the session's agent. */
+  /** Agent of the turn. Default: the session's agent. */
   agent?: string | null;
-  /** Model of the turn; absent: the session's model. */
+  /** Model of the turn. Default: the session's model. */
   model?: string | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
@@ -1571,7 +1571,7 @@ export interface ServerSummary {
   problem?: string;
 }
 
-/** A language server that may be started. */
+/** A language server that the daemon can start. */
 export interface LanguageServerSummary {
   /** Name in the configuration. */
   name: string;
@@ -1589,13 +1589,13 @@ export interface LanguageServerSummary {
 
 /** The sandbox in which commands run. */
 export interface SandboxSummary {
-  /** What commands may do unless a session says otherwise. */
+  /** What commands are allowed to do by default. */
   mode: "full_access" | "read_only" | "workspace_write";
-  /** Whether commands may use the network. */
+  /** Whether commands are allowed to use the network. */
   network?: boolean;
   /** The mechanism, such as `bubblewrap`; empty if none works. */
   name?: string;
-  /** Why no mechanism works; then every command needs approval. Empty if one works. */
+  /** Why no mechanism works, so every command needs approval. Empty if one works. */
   problem?: string;
   /** What this mechanism can't enforce; empty if nothing. */
   limits?: string;
@@ -1676,7 +1676,7 @@ export interface McpLoginResult {
 /** The lasting rules, sorted by directory. The session's own rules come last. */
 export interface RulesResult {
   type: "rules";
-  /** The rules; later ones take precedence. */
+  /** The rules. Later rules take precedence. */
   rules: Array<RuleSummary>;
 }
 
@@ -1728,7 +1728,7 @@ export interface DaemonStatusResult {
 /** The op had no effect. */
 export interface Rejected {
   type: "rejected";
-  /** Id of the submission; empty if it was unreadable. */
+  /** Id of the submission; empty if the id was unreadable. */
   submission_id: string;
   /** The reason, for programs. */
   code: "already_resolved" | "bad_message" | "busy" | "empty_input" | "expected_turn_mismatch" | "internal" | "invalid_settings" | "no_active_turn" | "not_found" | "overloaded" | "shutting_down" | "too_large" | "turn_not_steerable" | "unauthorized" | "unavailable" | "unsupported_protocol";
@@ -1766,15 +1766,15 @@ export interface RpcInput {
 export interface RpcSubmission {
   /** The op to submit. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
-  /** Id as in `Submission`: if the same id is sent again, even by another process, it gets the same answer. Absent: `tiller rpc` creates an id. */
+  /** Id as in `Submission`. If the same id is sent again, even by another process, the answer is the same. Default: a new id. */
   id?: string | null;
-  /** Name of the frontend; absent: the name given by `tiller rpc --name`. */
+  /** Name of the frontend. Default: the name given by `tiller rpc --name`. */
   client?: string;
 }
 
 /** A line from `tiller rpc`, with exactly one field apart from `hello`, `message` and `tag`. */
 export interface RpcOutput {
-  /** `connected`: the first line, and again later; `reconnecting`: there is no daemon. */
+  /** `connected`: in the first line, and when the daemon is back. `reconnecting`: there is no daemon. */
   state?: "connected" | "reconnecting" | null;
   /** With `connected`: the daemon's greeting. */
   hello?: HelloResult | null;
@@ -1786,11 +1786,11 @@ export interface RpcOutput {
   event?: Event | null;
   /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;
-  /** Sent once after `follow`: all events so far were sent; later ones are live. */
+  /** Sent once after `follow`, when all events so far have been sent. Later events are live. */
   caught_up?: CaughtUp | null;
-  /** Who else has a followed session open: sent at once if there is anyone, and then at each change. */
+  /** Who else has a followed session open. Sent at once if somebody has, and then at each change. */
   followers?: Followers | null;
-  /** Id of a session whose events start over, because the daemon has a new log. Forget the session's events; all are sent again. */
+  /** Id of a session whose events start over, because the daemon has a new log. Forget the session's events; all events are sent again. */
   started_over?: string | null;
   /** A session that is no longer followed; none of its events comes after this line. */
   unfollowed?: Unfollowed | null;

@@ -37,7 +37,7 @@ function actions(tiller: Tiller): Record<string, Action> {
     sessions: () => openSession(tiller),
     send: () => sendTyped(tiller, "Message"),
     steer: () => sendTyped(tiller, "Steer the running turn", { delivery: "steer" }),
-    queue: () => sendTyped(tiller, "For after the running turn", { delivery: "queue" }),
+    queue: () => sendTyped(tiller, "Message to queue", { delivery: "queue" }),
     sendSelection: () => sendSelection(tiller),
     sendFile: (given) => sendFile(tiller, given),
     interrupt: () => interrupt(tiller),
