@@ -187,7 +187,7 @@ async def test_the_first_command_waits_for_nothing_that_was_prepared(
     await counted.turn(session_id, 1)
     cost = counted.counts() - before
     assert cost["processes"] == 1  # git tells the configuration of a new workspace
-    assert cost["directories listed"] < 20
+    assert cost["directories listed"] < 24  # a scan of `/etc` lists hundreds
     await counted.frontend.close()
 
 

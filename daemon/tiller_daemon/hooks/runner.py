@@ -1,5 +1,6 @@
 """Runs the hooks for one moment, one after the other or in the background."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -89,7 +90,8 @@ class HookRunner:
             raise HookProblem(sandbox.problem)
         payload, directory = msgspec.json.encode(hook_input), Path(hook_input.workspace)
         confined = sandbox.confined if of_project else None
-        return await run_hook(hook, payload, directory, self._variables(call_id), confined)
+        variables = {**self._variables(call_id), **_own_variables()}
+        return await run_hook(hook, payload, directory, variables, confined)
 
     async def _run_in_background(
         self, hook: Hook, hook_input: HookInput, sandbox: HookSandbox
@@ -131,3 +133,8 @@ def _described(hook: Hook) -> str:
 def _failure_message(hook: Hook, problem: str) -> str:
     effect = "this counts as a denial" if hook.on_failure == "deny" else "its result is ignored"
     return f"The {_described(hook)} on {hook.on} failed: {problem}; {effect}."
+
+
+def _own_variables() -> dict[str, str]:
+    """Return the variable by which a hook's `tiller` finds this daemon, if this daemon has one."""
+    return {name: value for name, value in os.environ.items() if name == "TILLER_HOME"}

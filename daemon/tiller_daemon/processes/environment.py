@@ -26,7 +26,7 @@ PASSED_ON: Final[Mapping[str, str]] = {
     "the user and the machine": """
         HOME HOSTNAME LOGNAME PATH SHELL TEMP TMP TMPDIR USER WSL_DISTRO_NAME
         XDG_CACHE_HOME XDG_CONFIG_DIRS XDG_CONFIG_HOME XDG_DATA_DIRS XDG_DATA_HOME XDG_STATE_HOME
-        GNUPGHOME SSH_AUTH_SOCK TILLER_HOME""",
+        GNUPGHOME SSH_AUTH_SOCK""",
     "language and time": """
         LANG LANGUAGE LOCALE_ARCHIVE LOCPATH SOURCE_DATE_EPOCH TZ TZDIR""",
     "terminal and output": """
@@ -133,13 +133,11 @@ def child_environment(
     It contains the variables of `environ` that `PASSED_ON` lists, without passwords in addresses,
     and those that match a pattern in `keep`. It never contains the variables in `secret_names`
     (from which the configuration reads keys), other variables with such a value, or the daemon's
-    own, except `TILLER_HOME`, by which `tiller` finds this daemon. `call_id` is empty for a process
-    that belongs to no call, such as a server.
+    own. `call_id` is empty for a process that belongs to no call, such as a server.
     """
     passed: dict[str, str] = {}
     for name, value in environ.items():
-        is_own = name.startswith("TILLER_") and name not in _PASSED_ON
-        if is_own or name in secret_names:
+        if name.startswith("TILLER_") or name in secret_names:
             continue
         if any(fnmatchcase(name, pattern) for pattern in keep):
             passed[name] = value
