@@ -34,13 +34,13 @@ class HelloResult(Result, frozen=True, tag="hello"):
 
     daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("Version of the protocol that the daemon speaks.")]
-    log_id: Annotated[str, doc("Id of the log. After a change, earlier `seq`s are invalid.")]
+    log_id: Annotated[str, doc("Id of the log. If the id has changed, earlier `seq`s are invalid.")]
     limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Missing variables in the daemon's environment: those that the configuration names "
-            "for providers' keys and, if no model is configured, the well-known ones."
+            "Variables for providers' keys that the daemon's environment lacks: those that the "
+            "configuration names and, if no model is configured, the well-known ones."
         ),
     ] = ()
     replaced: Annotated[
@@ -74,7 +74,7 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
 class SessionResult(Result, frozen=True, tag="session"):
     """The current state of a session."""
 
-    snapshot: Annotated[Snapshot, doc("The session up to `snapshot.seq`; `replay` gives the rest.")]
+    snapshot: Annotated[Snapshot, doc("The state at `snapshot.seq`; `replay` has later events.")]
 
 
 class ReplayResult(Result, frozen=True, tag="replay"):
@@ -94,24 +94,24 @@ class ReplayResult(Result, frozen=True, tag="replay"):
 class SessionDiffResult(Result, frozen=True, tag="session_diff"):
     """A session's changes to files."""
 
-    files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
+    files: Annotated[tuple[FileChange, ...], doc("The changed files.")]
     diff: Annotated[str, doc("Unified diff, without the content of protected files.")]
     cut: Annotated[bool, doc("Whether the list or the diff was too long and has been cut.")] = False
-    partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
+    partial: Annotated[bool, doc("Whether some changes may be unknown, so not listed.")] = False
 
 
 class RevertResult(Result, frozen=True, tag="revert"):
     """What a revert did to files. Paths are relative to the workspace."""
 
-    files: Annotated[tuple[str, ...], doc("Files that were restored.")] = ()
-    conflicts: Annotated[tuple[str, ...], doc("Files that stay as they are.")] = ()
-    partial: Annotated[bool, doc("Whether files without a snapshot may have changed.")] = False
+    files: Annotated[tuple[str, ...], doc("Files that were restored or removed.")] = ()
+    conflicts: Annotated[tuple[str, ...], doc("Files that can't be restored, so stay as is.")] = ()
+    partial: Annotated[bool, doc("Whether some changes may be unknown, so not undone.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
     removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
-    without_snapshot: Annotated[tuple[str, ...], doc("`conflicts` without a snapshot.")] = ()
+    without_snapshot: Annotated[tuple[str, ...], doc("Those of `conflicts` in no snapshot.")] = ()
 
 
 class Started(Result, frozen=True, tag="started"):
@@ -285,11 +285,11 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     ] = ()
     sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
     providers: Annotated[
-        tuple[ProviderSummary, ...], doc("The providers of the models, by their names.")
+        tuple[ProviderSummary, ...], doc("The providers of the models, sorted by name.")
     ] = ()
     offers: Annotated[
         tuple[ProviderOffer, ...],
-        doc("If requested: well-known providers, with or without a key, then local servers."),
+        doc("If requested: all well-known providers, even without a key; then local servers."),
     ] = ()
     problem: Annotated[str, doc("Why the configuration is not in effect; empty if it is.")] = ""
 
@@ -308,7 +308,7 @@ class ProjectResult(Result, frozen=True, tag="project"):
 
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     digest: Annotated[str, doc("Digest of the content of `files`; empty if there are no files.")]
-    files: Annotated[tuple[str, ...], doc("Files of the definition, relative to the workspace.")]
+    files: Annotated[tuple[str, ...], doc("The definitions' files, relative to the workspace.")]
     trusted: Annotated[bool, doc("Whether the user trusts the content with this digest.")]
     problem: Annotated[str, doc("Why the files can't be trusted; empty if they can.")] = ""
     hooks: Annotated[tuple[HookSummary, ...], doc("Hooks that the files define.")] = ()

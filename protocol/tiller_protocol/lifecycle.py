@@ -40,11 +40,11 @@ class LifecycleState:
     """The open turn, step, items and requests of a session after the events so far."""
 
     seq: int = 0
-    """The number of the last event; 0 before the first."""
+    """The `seq` of the last event; 0 before the first event."""
     turn_id: str | None = None
     """The id of the open turn, if any."""
     step: int = 0
-    """The number of the latest step of the turn; 0 before the first step."""
+    """The latest step of the turn, counted from 1; 0 before the first step."""
     step_open: bool = False
     """Whether the latest step has not ended yet."""
     open_items: set[str] = field(default_factory=set[str])
@@ -52,7 +52,7 @@ class LifecycleState:
     open_requests: set[str] = field(default_factory=set[str])
     """Ids of requests that wait for an answer."""
     used_ids: set[str] = field(default_factory=set[str])
-    """The ids of all turns, items and requests so far; no id may be used twice."""
+    """The ids of all turns, items and requests so far; none can be used again."""
 
 
 PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {

@@ -25,7 +25,7 @@ FOLLOW_LEASE_S = 20.0
 """How long a frontend counts as a follower of a session after a `replay` of the session."""
 
 StepOfTurn = Annotated[
-    Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1. Default: the whole turn.")
+    Annotated[int, Meta(ge=1)] | None, doc("Only this step, counted from 1. Default: all steps.")
 ]
 
 
@@ -164,8 +164,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     context: Annotated[
         str,
         doc(
-            "Text that accompanies the input, such as the output of a program. The model gets "
-            "it after `text`, marked as context; commands and sub-agents in it are not called."
+            "Text that accompanies the input, such as a program's output. The model gets this text "
+            "after `text`, marked as context. Commands and sub-agents named there are not called."
         ),
     ] = ""
 
@@ -179,7 +179,7 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
         Literal["edit", "remove", "promote", "move"],
         doc(
             "`edit` replaces the text. `remove` drops the input. `move` changes its position. "
-            "`promote` steers the running turn with the input; if none is running, it starts one."
+            "`promote` steers the running turn with the input or, if none is running, starts one."
         ),
     ]
     text: Annotated[str, doc("The new text, for `edit`.")] = ""
@@ -249,7 +249,7 @@ class Revert(Op, frozen=True, tag="revert"):
     turn_id: Annotated[IdText, doc("The turn to undo, with everything after it.")]
     step: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        doc("The first step of the turn to undo. Default: the whole turn."),
+        doc("The first step to undo; later steps are undone, too. Default: the whole turn."),
     ] = None
 
 
@@ -328,7 +328,7 @@ class RulesList(Op, frozen=True, tag="rules_list"):
 
     workspace: Annotated[str | None, doc("Only rules for this directory. Default: all.")] = None
     session_id: Annotated[
-        IdText | None, doc("Only rules for this session's directory, and the session's own rules.")
+        IdText | None, doc("Only this session's own rules and the lasting rules for its directory.")
     ] = None
 
 

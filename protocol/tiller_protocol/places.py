@@ -15,12 +15,12 @@ EVENTS_SOCKET = "events.sock"
 TOKEN_FILE = "token"  # noqa: S105 - a file name
 LOCK_FILE = "daemon.lock"
 STATE_LOCK_FILE = "state.lock"
-"""File in the state directory that its daemon locks. It contains the daemon's pid, which is missing
-after the daemon's end, and in the next line the path of its runtime directory."""
+"""File that the daemon locks in its state directory. The first line is the daemon's pid, or empty
+after the daemon has ended. The second line is the path of the daemon's runtime directory."""
 
 CONFIG_FILE = "config.toml"
 ENVIRONMENT_FILE = "environment"
-"""File next to the configuration with variables, such as keys, for a daemon that is a service."""
+"""File next to `CONFIG_FILE`: variables, such as keys, for a daemon that runs as a service."""
 
 LOG_FILE = "tiller.db"
 DAEMON_OUTPUT_FILE = "daemon.log"
@@ -45,7 +45,7 @@ def find_places(
     """Find the directories by `TILLER_HOME`, or by the platform's convention (XDG on Linux).
 
     `platform` is `sys.platform`. `state` and `runtime` override the environment. If the sockets'
-    paths in `runtime` would be too long, a short path below `/tmp` replaces it.
+    paths in `runtime` would be too long, a short path below `/tmp` is used instead.
     """
     home = Path(environ.get("HOME") or "/")
     if tiller_home := environ.get("TILLER_HOME"):

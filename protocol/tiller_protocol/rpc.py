@@ -62,7 +62,7 @@ class CaughtUp(Struct, frozen=True):
     """How far a session's events have been sent."""
 
     session_id: Annotated[str, doc("The session.")]
-    seq: Annotated[int, doc("Number of the last event so far.")]
+    seq: Annotated[int, doc("`seq` of the last event so far.")]
 
 
 class Followers(Struct, frozen=True):
@@ -90,7 +90,7 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
 class RpcError(Struct, frozen=True, omit_defaults=True):
     """A line that could not be carried out, or whose answer is unknown."""
 
-    line: Annotated[int, doc("Number of the input line, from 1.")]
+    line: Annotated[int, doc("The input line, counted from 1.")]
     message: Annotated[str, doc("The reason in a sentence, for people.")]
     submission_id: Annotated[
         str,

@@ -153,7 +153,7 @@ export interface SessionDiff {
   session_id: string;
   /** Only this turn. Default: all turns. */
   turn_id?: string | null;
-  /** A step of the turn, from 1. Default: the whole turn. */
+  /** Only this step, counted from 1. Default: all steps. */
   step?: number | null;
 }
 
@@ -264,7 +264,7 @@ export interface UserInput {
   no_reply?: boolean;
   /** Text to add to the system prompt of the turn that this input starts. */
   system?: string;
-  /** Text that accompanies the input, such as the output of a program. The model gets it after `text`, marked as context; commands and sub-agents in it are not called. */
+  /** Text that accompanies the input, such as a program's output. The model gets this text after `text`, marked as context. Commands and sub-agents named there are not called. */
   context?: string;
 }
 
@@ -311,7 +311,7 @@ export interface QueueEdit {
   session_id: string;
   /** Id of the queued input. */
   input_id: string;
-  /** `edit` replaces the text. `remove` drops the input. `move` changes its position. `promote` steers the running turn with the input; if none is running, it starts one. */
+  /** `edit` replaces the text. `remove` drops the input. `move` changes its position. `promote` steers the running turn with the input or, if none is running, starts one. */
   action: "edit" | "move" | "promote" | "remove";
   /** The new text, for `edit`. */
   text?: string;
@@ -364,7 +364,7 @@ export interface Revert {
   session_id: string;
   /** The turn to undo, with everything after it. */
   turn_id: string;
-  /** The first step of the turn to undo. Default: the whole turn. */
+  /** The first step to undo; later steps are undone, too. Default: the whole turn. */
   step?: number | null;
 }
 
@@ -426,7 +426,7 @@ export interface RulesList {
   type: "rules_list";
   /** Only rules for this directory. Default: all. */
   workspace?: string | null;
-  /** Only rules for this session's directory, and the session's own rules. */
+  /** Only this session's own rules and the lasting rules for its directory. */
   session_id?: string | null;
 }
 
@@ -467,11 +467,11 @@ export interface HelloResult {
   daemon_version: string;
   /** Version of the protocol that the daemon speaks. */
   protocol_version: number;
-  /** Id of the log. After a change, earlier `seq`s are invalid. */
+  /** Id of the log. If the id has changed, earlier `seq`s are invalid. */
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Missing variables in the daemon's environment: those that the configuration names for providers' keys and, if no model is configured, the well-known ones. */
+  /** Variables for providers' keys that the daemon's environment lacks: those that the configuration names and, if no model is configured, the well-known ones. */
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
@@ -628,7 +628,7 @@ export interface PastInput {
 /** The current state of a session. */
 export interface SessionResult {
   type: "session";
-  /** The session up to `snapshot.seq`; `replay` gives the rest. */
+  /** The state at `snapshot.seq`; `replay` has later events. */
   snapshot: Snapshot;
 }
 
@@ -1373,30 +1373,30 @@ export interface ErrorRaised {
 /** A session's changes to files. */
 export interface SessionDiffResult {
   type: "session_diff";
-  /** The files that differ. */
+  /** The changed files. */
   files: Array<FileChange>;
   /** Unified diff, without the content of protected files. */
   diff: string;
   /** Whether the list or the diff was too long and has been cut. */
   cut?: boolean;
-  /** Whether files without a snapshot may have changed. */
+  /** Whether some changes may be unknown, so not listed. */
   partial?: boolean;
 }
 
 /** What a revert did to files. Paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
-  /** Files that were restored. */
+  /** Files that were restored or removed. */
   files?: Array<string>;
-  /** Files that stay as they are. */
+  /** Files that can't be restored, so stay as is. */
   conflicts?: Array<string>;
-  /** Whether files without a snapshot may have changed. */
+  /** Whether some changes may be unknown, so not undone. */
   partial?: boolean;
   /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
   /** Those of `files` that were removed. */
   removed?: Array<string>;
-  /** `conflicts` without a snapshot. */
+  /** Those of `conflicts` in no snapshot. */
   without_snapshot?: Array<string>;
 }
 
@@ -1442,9 +1442,9 @@ export interface CatalogResult {
   language_servers?: Array<LanguageServerSummary>;
   /** The sandbox of commands. */
   sandbox?: SandboxSummary | null;
-  /** The providers of the models, by their names. */
+  /** The providers of the models, sorted by name. */
   providers?: Array<ProviderSummary>;
-  /** If requested: well-known providers, with or without a key, then local servers. */
+  /** If requested: all well-known providers, even without a key; then local servers. */
   offers?: Array<ProviderOffer>;
   /** Why the configuration is not in effect; empty if it is. */
   problem?: string;
@@ -1642,7 +1642,7 @@ export interface ProjectResult {
   workspace: string;
   /** Digest of the content of `files`; empty if there are no files. */
   digest: string;
-  /** Files of the definition, relative to the workspace. */
+  /** The definitions' files, relative to the workspace. */
   files: Array<string>;
   /** Whether the user trusts the content with this digest. */
   trusted: boolean;
@@ -1806,7 +1806,7 @@ export interface RpcOutput {
 export interface CaughtUp {
   /** The session. */
   session_id: string;
-  /** Number of the last event so far. */
+  /** `seq` of the last event so far. */
   seq: number;
 }
 
@@ -1828,7 +1828,7 @@ export interface Unfollowed {
 
 /** A line that could not be carried out, or whose answer is unknown. */
 export interface RpcError {
-  /** Number of the input line, from 1. */
+  /** The input line, counted from 1. */
   line: number;
   /** The reason in a sentence, for people. */
   message: string;
