@@ -54,7 +54,7 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     settings: Annotated[Settings, doc("The initial settings.")]
     parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
-    parent_seq: Annotated[int | None, doc("For a fork: number of the last shared event.")] = None
+    parent_seq: Annotated[int | None, doc("For a fork: `seq` of the last shared event.")] = None
     owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
     owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
 
@@ -62,7 +62,7 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
 class SessionConfigured(Body, frozen=True, tag="session_configured"):
     """The settings have changed."""
 
-    settings: Annotated[Settings, doc("All settings, from the next turn on.")]
+    settings: Annotated[Settings, doc("All settings, as they apply from the next turn on.")]
 
 
 class SessionTitled(Body, frozen=True, tag="session_titled"):
@@ -83,7 +83,7 @@ class StatusChanged(Body, frozen=True, tag="status_changed"):
     """The session is now idle, busy, about to retry a model request, or waiting for an answer."""
 
     status: Annotated[StatusName, doc("What the session is doing now.")]
-    attempt: Annotated[int | None, doc("For `retry`: number of the next attempt.")] = None
+    attempt: Annotated[int | None, doc("For `retry`: the next attempt's number, 2 or more.")] = None
     limit: Annotated[
         int | None,
         doc("For `retry`: maximum number of attempts; absent if only the time is limited."),
@@ -120,7 +120,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()
     session_budget: Annotated[Budget, doc("Limit for the whole session.")] = Budget()
     output_schema: Annotated[
-        dict[str, Any] | None, doc("JSON Schema of the final message, if any.")
+        dict[str, Any] | None, doc("JSON Schema that the final message must match.")
     ] = None
     system_prompt: Annotated[str, doc("System prompt, exactly as the model gets it.")] = ""
     sandbox: Annotated[SandboxMode, doc("What commands are allowed to do.")] = "full_access"
@@ -133,8 +133,8 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     write_paths: Annotated[
         tuple[str, ...] | None,
         doc(
-            "For a sub-agent whose `task` call has `paths`: the only places that it is allowed to "
-            "change."
+            "For a sub-agent whose `task` call has `paths`: the only places that the sub-agent is "
+            "allowed to change."
         ),
     ] = None
 
@@ -142,7 +142,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
 class TurnStarted(Body, frozen=True, tag="turn_started"):
     """A turn begins."""
 
-    context: Annotated[TurnContextShown, doc("The turn's context, the same until it ends.")]
+    context: Annotated[TurnContextShown, doc("Context that is the same for the whole turn.")]
     choices: Annotated[
         TurnChoices | None,
         doc(
@@ -156,11 +156,11 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     """A turn has ended. None of its processes, tasks or requests is left."""
 
     outcome: Annotated[Outcome, doc("How the turn ended.")]
-    steps: Annotated[int, doc("Number of model requests in the turn, without sub-agents.")]
+    steps: Annotated[int, doc("Number of model requests, not counting those of sub-agents.")]
     usage: Annotated[Usage, doc("Tokens of the turn, including sub-agents.")]
     duration_s: Annotated[
         float,
-        doc("Duration in seconds by a monotonic clock, without the time when no daemon ran."),
+        doc("Duration by a monotonic clock, in seconds, not counting time when no daemon ran."),
     ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
@@ -177,29 +177,29 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         doc("Number of waiting inputs; no turn takes them before `turn_continue` or new input."),
     ] = 0
     context_tokens: Annotated[
-        int, doc("Size of the history in tokens, by the provider's last count; 0 if there is none.")
+        int, doc("Tokens in the history, by the provider's last count; 0 if there is no count.")
     ] = 0
     context_window: Annotated[int, doc("Context window of the model in tokens; 0 if unknown.")] = 0
     branch: Annotated[
-        str, doc("The checked-out branch or `commit …`; empty if there is no repository.")
+        str, doc("The checked-out branch, or `commit …`; empty if there is no repository.")
     ] = ""
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):
     """A step begins with a model request."""
 
-    step: Annotated[int, doc("Number of the step, from 1 within the turn.")]
+    step: Annotated[int, doc("The step's number in the turn, counting from 1.")]
 
 
 class StepEnded(Body, frozen=True, tag="step_ended"):
     """The step's response and its tool calls have ended."""
 
-    step: Annotated[int, doc("Number of the step, from 1 within the turn.")]
+    step: Annotated[int, doc("The step's number in the turn, counting from 1.")]
     finish_reason: Annotated[FinishReason, doc("Why the response ended.")]
     usage: Annotated[Usage, doc("Tokens of the request and the response.")]
     cost: UsdCost = None
     time_to_first_token_s: Annotated[
-        float | None, doc("Seconds until the model's first output; absent if there was none.")
+        float | None, doc("Seconds until the model's first output; absent if there was no output.")
     ] = None
 
 
@@ -221,7 +221,7 @@ class ItemDelta(Body, frozen=True, tag="item_delta"):
 
 
 class ItemCompleted(Body, frozen=True, tag="item_completed"):
-    """An item is complete. The events of parallel tool calls come as the calls end."""
+    """An item is complete. Parallel tool calls are completed in the order in which they end."""
 
     item: Annotated[Item, doc("The whole item, which replaces the text from deltas.")]
 
@@ -243,7 +243,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
         ),
     ] = None
     rewritten_arguments: Annotated[
-        str, doc("JSON text of the arguments, if a hook has replaced the model's arguments.")
+        str, doc("The hook's arguments as JSON text. Empty if no hook changed the arguments.")
     ] = ""
     effect: Annotated[
         Effect | None,
@@ -267,9 +267,9 @@ class RequestResolved(Body, frozen=True, tag="request_resolved"):
     """A request was answered, or no longer needs an answer."""
 
     request_id: Annotated[str, doc("Id of the request.")]
-    resolution: Annotated[Resolution, doc("`cancelled`: an answer is no longer needed.")]
+    resolution: Annotated[Resolution, doc("The answer; `cancelled` if none is needed any more.")]
     by: Annotated[str, doc("Name of the frontend that answered; empty if a rule decided.")] = ""
-    text: Annotated[str, doc("The reply to a question, or the reason given to the model.")] = ""
+    text: Annotated[str, doc("For `answer`: the reply. For `reject`: the reason, if any.")] = ""
 
 
 class PlanUpdated(Body, frozen=True, tag="plan_updated"):
@@ -290,8 +290,8 @@ class BackgroundChanged(Body, frozen=True, tag="background_changed"):
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     """The model now gets a shorter history. The log still contains everything."""
 
-    tokens_before: Annotated[int, doc("Estimated size before, in tokens.")]
-    tokens_after: Annotated[int, doc("Estimated size afterwards, in tokens.")]
+    tokens_before: Annotated[int, doc("Estimated size of history before this event, in tokens.")]
+    tokens_after: Annotated[int, doc("Estimated size of history after this event, in tokens.")]
     item_id: Annotated[
         str | None,
         doc("Id of the compaction item that replaces earlier history; absent after pruning."),
@@ -299,20 +299,20 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     pruned: Annotated[
         tuple[str, ...], doc("Ids of calls whose output is no longer sent to the model.")
     ] = ()
-    usage: Annotated[Usage, doc("Tokens that the summary used.")] = Usage()
+    usage: Annotated[Usage, doc("Tokens that a model used to write the summary.")] = Usage()
     cost: UsdCost = None
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     """A revert has restored history and files, or has been undone."""
 
-    to_seq: Annotated[int, doc("For a revert: history is again as it was after this event.")]
+    to_seq: Annotated[int, doc("For a revert: `seq` of the event that history went back to.")]
     undone: Annotated[
         bool, doc("Whether this event undoes the last revert, so that the removed history is back.")
     ] = False
-    conflicts: Annotated[tuple[str, ...], doc("Files that stay as they are.")] = ()
-    before_turn: Annotated[str, doc("Id of the turn that was undone; empty if `undone`.")] = ""
-    before_step: Annotated[int, doc("The first step that was undone; 0 for the whole turn.")] = 0
+    conflicts: Annotated[tuple[str, ...], doc("Files that were not restored.")] = ()
+    before_turn: Annotated[str, doc("Id of the turn that was reverted; empty if `undone`.")] = ""
+    before_step: Annotated[int, doc("The first step that was reverted; 0 for the whole turn.")] = 0
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):
@@ -328,7 +328,7 @@ class ErrorRaised(Body, frozen=True, tag="error"):
 
     code: Annotated[str, doc("What happened, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]
-    fatal: Annotated[bool, doc("Whether the session can't go on without help.")] = False
+    fatal: Annotated[bool, doc("Whether the next turn fails too unless the user acts.")] = False
 
 
 AnyBody = (
@@ -360,7 +360,7 @@ AnyBody = (
 class Event(Struct, frozen=True, omit_defaults=True):
     """One numbered event of a session."""
 
-    seq: Annotated[int, doc("Number of the event, from 1 within the session, without gaps.")]
+    seq: Annotated[int, doc("The event's number in the session: 1, 2, 3 … without gaps.")]
     session_id: Annotated[str, doc("The session.")]
     time: Annotated[float, doc("Time of the event in Unix seconds.")]
     body: Annotated[AnyBody, doc("What happened.")]

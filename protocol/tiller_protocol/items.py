@@ -34,18 +34,18 @@ class Image(Struct, frozen=True, omit_defaults=True):
     """An image from the user or a tool, or a PDF document that the user attached."""
 
     media_type: Annotated[
-        str, doc("Media type, such as `image/png`. The daemon ignores it in user input.")
+        str, doc("Media type, such as `image/png`. The daemon ignores this field in user input.")
     ]
     data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
     text: Annotated[
         str,
         doc(
-            "Text of a document, for models that don't accept documents. The daemon ignores it in "
-            "user input."
+            "Text of a document, for models that don't accept documents. The daemon ignores this "
+            "field in user input."
         ),
     ] = ""
     pages: Annotated[
-        int, doc("Number of pages of a document. The daemon ignores it in user input.")
+        int, doc("Number of pages of a document. The daemon ignores this field in user input.")
     ] = 0
 
     @property
@@ -144,7 +144,7 @@ class SubAgent(Struct, frozen=True, omit_defaults=True):
 
 
 class Allowed(Struct, frozen=True, omit_defaults=True):
-    """A reason why a call is allowed to run. A call that needs several permissions has several."""
+    """Why a call is allowed to run. A call that needs several permissions has several reasons."""
 
     by: Annotated[
         AllowedBy,
@@ -198,7 +198,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     ] = None
     duration_s: Annotated[
         float | None,
-        doc("Duration in seconds. Absent until the call has ended, and for a `lost` call."),
+        doc("Duration in seconds. Absent if the call has not ended, never began, or is `lost`."),
     ] = None
     discarded: Annotated[
         bool,
@@ -209,9 +209,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     ordinal: Annotated[
         int,
         doc(
-            "Number of the model request that led to the call, from 0 within the session; -1 if "
-            "the user made the call. Calls of one response have the same number, and their "
-            "results go back in one message."
+            "Which model request of the session led to the call, counting from 0; -1 if the user "
+            "made the call. Calls of one response have the same ordinal, and their results go "
+            "back in one message."
         ),
     ] = 0
     by_user: Annotated[
@@ -231,10 +231,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     sub_agent: Annotated[SubAgent | None, doc("The sub-agent that works on a `task` call.")] = None
     rewritten_arguments: Annotated[
         str,
-        doc(
-            "JSON text of the arguments with which a hook has replaced `arguments`. Empty if no "
-            "hook did."
-        ),
+        doc("The hook's arguments as JSON text. Empty if no hook changed `arguments`."),
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
@@ -269,8 +266,8 @@ class FileChange(Struct, frozen=True, omit_defaults=True):
 
     path: Annotated[str, doc("Path relative to the workspace.")]
     kind: Annotated[Literal["added", "removed", "modified"], doc("Kind of the change.")]
-    added_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
-    removed_lines: Annotated[int | None, doc("Number; absent for a file that is not text.")] = None
+    added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
+    removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
@@ -288,7 +285,7 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     ] = ()
     without: Annotated[
         tuple[str, ...],
-        doc("Places not covered, because they were reserved for background sub-agents."),
+        doc("Places that the patch omits, because they were reserved for background sub-agents."),
     ] = ()
 
 
@@ -328,13 +325,13 @@ BackgroundState = Literal["running", "exited", "killed", "lost"]
 class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     """A command or a sub-agent that outlives its tool call."""
 
-    id: Annotated[str, doc("Id of the command; `background_id` in `interrupt`.")]
+    id: Annotated[str, doc("Id of the command. The op `interrupt` calls it `background_id`.")]
     command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
     state: Annotated[
         BackgroundState,
         doc(
-            "`lost`: the daemon died while the command was running; the next daemon ended "
-            "the command when it started."
+            "`lost`: the daemon died while the command was running, and the next daemon ended the "
+            "command."
         ),
     ]
     started_at: Annotated[float, doc("Time of the start in Unix seconds.")]

@@ -112,11 +112,16 @@ class FoundText(Struct, frozen=True, omit_defaults=True):
         ),
     ]
     time: Annotated[
-        float, doc("Time of the text in Unix seconds; for a title, when the session was created.")
+        float,
+        doc("Time of the text in Unix seconds. A title has the session's time of creation."),
     ]
-    seq: Annotated[int, doc("Number of the event with the text; 0 for a title.")] = 0
-    turn_id: Annotated[str, doc("Id of the turn with the text, if any.")] = ""
-    item_id: Annotated[str, doc("Id of the item with the text; empty for a title.")] = ""
+    seq: Annotated[int, doc("`seq` of the event that has the text; 0 if the text is a title.")] = 0
+    turn_id: Annotated[
+        str, doc("Id of the turn that the text belongs to; empty if no turn has it.")
+    ] = ""
+    item_id: Annotated[
+        str, doc("Id of the item that has the text; empty if the text is a title.")
+    ] = ""
 
 
 class FoundSession(Struct, frozen=True, omit_defaults=True):

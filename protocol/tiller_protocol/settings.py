@@ -12,7 +12,7 @@ FollowUps = Literal["one_at_a_time", "all"]
 Action = Literal["allow", "ask", "deny"]
 
 MAX_STEPS_LIMIT = 10_000
-"""Maximum number of steps that a frontend may ask for in one turn."""
+"""Maximum number of steps that a frontend can ask for in one turn."""
 
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
@@ -71,7 +71,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Limits on the use of models. An absent field means no limit.
 
-    The step that is expected to use up a budget is the last one, and gets no tools.
+    A step that is expected to use up a budget is the turn's last one, and gets no tools.
     """
 
     steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Number of model requests.")] = None
@@ -123,15 +123,17 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     max_steps: StepsChoice = None
     turn_budget: TurnBudgetChoice = None
     tools: ToolsChoice = None
-    output_schema: Annotated[dict[str, Any] | None, doc("JSON Schema of the final message.")] = None
+    output_schema: Annotated[
+        dict[str, Any] | None, doc("JSON Schema that the final message must match.")
+    ] = None
     options: Annotated[
         dict[str, Any] | None,
-        doc("Fields for the provider's own request; they override configured fields."),
+        doc("Fields to add to each request to the provider; they override configured fields."),
     ] = None
 
 
 class TurnChoices(Struct, frozen=True, omit_defaults=True):
     """Choices for one turn only."""
 
-    overrides: Annotated[TurnOverrides, doc("Choices in the input.")] = TurnOverrides()
+    overrides: Annotated[TurnOverrides, doc("Choices that came with the input.")] = TurnOverrides()
     system: Annotated[str, doc("Text that the input added to the system prompt.")] = ""

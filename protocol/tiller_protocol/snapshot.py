@@ -33,7 +33,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     """A point to which history can be reverted: before a turn, or before one of its steps."""
 
     turn_id: Annotated[str, doc("Id of the turn.")]
-    seq: Annotated[int, doc("Number of the last event before this point.")]
+    seq: Annotated[int, doc("`seq` of the last event before this point.")]
     items: Annotated[int, doc("Number of items before this point.")]
     step: Annotated[int, doc("The step that begins here; 0 if the turn begins here.")] = 0
     agent: Annotated[str, doc("Name of the turn's agent.")] = ""
@@ -41,7 +41,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     at: Annotated[float, doc("When the turn or step began, in Unix seconds.")] = 0.0
     duration_s: Annotated[
         float | None,
-        doc("Duration of a turn that has ended, in seconds, without the time when no daemon ran."),
+        doc("For a turn that has ended: how long it ran, in seconds, as in `turn_ended`."),
     ] = None
     choices: Annotated[
         TurnChoices | None,
@@ -64,10 +64,12 @@ class Reverted(Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(Struct, omit_defaults=True):
-    """A session at `seq`. Mutable: `fold` applies the next event in place."""
+    """A session's state after the event `seq`. Mutable: `fold` applies the next event in place."""
 
     session_id: Annotated[str, doc("The session.")]
-    seq: Annotated[int, doc("Number of the last event included; 0 if there is none.")] = 0
+    seq: Annotated[
+        int, doc("`seq` of the last event that the snapshot includes; 0 if it includes none.")
+    ] = 0
     workspace: Annotated[str, doc("Absolute path of the workspace.")] = ""
     settings: Annotated[Settings, doc("Settings of the next turn.")] = Settings()
     title: Annotated[str, doc("Title in one line; empty if the session has none.")] = ""
@@ -116,7 +118,9 @@ class Snapshot(Struct, omit_defaults=True):
         ),
     ] = None
     turns: Annotated[int, doc("Number of turns so far.")] = 0
-    steps: Annotated[int, doc("Number of model requests in all turns, without sub-agents.")] = 0
+    steps: Annotated[
+        int, doc("Number of model requests in all turns, not counting those of sub-agents.")
+    ] = 0
     usage: Annotated[
         Usage, doc("Tokens of all turns, including titles, summaries and sub-agents.")
     ] = Usage()
@@ -128,7 +132,7 @@ class Snapshot(Struct, omit_defaults=True):
         ),
     ] = None
     unpriced: Annotated[
-        int, doc("Number of requests that `cost` does not include, without sub-agents.")
+        int, doc("Number of requests that `cost` leaves out, not counting those of sub-agents.")
     ] = 0
     worked_s: Annotated[float, doc("Total duration of all turns that have ended, in seconds.")] = (
         0.0
@@ -158,7 +162,7 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     created_at: Annotated[float, doc("Time of creation in Unix seconds.")]
     updated_at: Annotated[float, doc("Time of the last event in Unix seconds.")]
-    head: Annotated[int, doc("Number of the last event.")]
+    head: Annotated[int, doc("`seq` of the last event.")]
     status: Annotated[StatusName, doc("What the session is doing now.")] = "idle"
     title: Annotated[str, doc("Title in one line; empty if the session has none.")] = ""
     archived: Annotated[bool, doc("Whether the session is archived.")] = False

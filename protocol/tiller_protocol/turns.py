@@ -40,15 +40,15 @@ class OpenTurn(Struct, omit_defaults=True):
     turn_id: Annotated[str, doc("Id of the turn.")]
     started_at: Annotated[float, doc("Time of the start in Unix seconds.")]
     context: Annotated[TurnContextShown, doc("The turn's context, as in `turn_started`.")]
-    step: Annotated[int, doc("Number of the latest step; 0 before the first.")] = 0
+    step: Annotated[int, doc("The latest step's number; 0 before the first step.")] = 0
     step_open: Annotated[bool, doc("Whether the latest step is still running.")] = False
     steps_ended: Annotated[int, doc("Number of steps that have ended.")] = 0
     delegated_steps: Annotated[int, doc("Number of model requests by sub-agents.")] = 0
     usage: Annotated[Usage, doc("Tokens so far, including sub-agents.")] = Usage()
     cost: UsdCost = None
     last_message: Annotated[str, doc("The model's latest message.")] = ""
-    resumed: Annotated[int, doc("How often a restarted daemon resumed the turn.")] = 0
-    away_s: Annotated[float, doc("Seconds of the turn during which no daemon ran.")] = 0.0
+    resumed: Annotated[int, doc("Number of times that a restarted daemon resumed the turn.")] = 0
+    away_s: Annotated[float, doc("How long no daemon ran during the turn, in seconds.")] = 0.0
 
     def worked_s(self, now: float) -> float:
         """The working time until `now` (Unix seconds), in seconds."""

@@ -151,7 +151,7 @@ def follow_turn(
     and its end is awaited; a second Ctrl-C raises `Detached`. Returns the exit status.
     """
     ending = _ending(arguments)
-    how = f"follow it with: tiller attach {op.session_id}"
+    how = f"to watch it, run: tiller attach {op.session_id}"
     with (
         Signals(
             f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=ending.leaves

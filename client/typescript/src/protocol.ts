@@ -73,7 +73,7 @@ export interface Settings {
   tools?: Array<string> | null;
 }
 
-/** Limits on the use of models. An absent field means no limit. The step that is expected to use up a budget is the last one, and gets no tools. */
+/** Limits on the use of models. An absent field means no limit. A step that is expected to use up a budget is the turn's last one, and gets no tools. */
 export interface Budget {
   /** Number of model requests. */
   steps?: number | null;
@@ -270,13 +270,13 @@ export interface UserInput {
 
 /** An image from the user or a tool, or a PDF document that the user attached. */
 export interface Image {
-  /** Media type, such as `image/png`. The daemon ignores it in user input. */
+  /** Media type, such as `image/png`. The daemon ignores this field in user input. */
   media_type: string;
   /** The encoded file; base64 in JSON. */
   data: string;
-  /** Text of a document, for models that don't accept documents. The daemon ignores it in user input. */
+  /** Text of a document, for models that don't accept documents. The daemon ignores this field in user input. */
   text?: string;
-  /** Number of pages of a document. The daemon ignores it in user input. */
+  /** Number of pages of a document. The daemon ignores this field in user input. */
   pages?: number;
 }
 
@@ -298,9 +298,9 @@ export interface TurnOverrides {
   turn_budget?: Budget | null;
   /** Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, or all tools. */
   tools?: Array<string> | null;
-  /** JSON Schema of the final message. */
+  /** JSON Schema that the final message must match. */
   output_schema?: Record<string, unknown> | null;
-  /** Fields for the provider's own request; they override configured fields. */
+  /** Fields to add to each request to the provider; they override configured fields. */
   options?: Record<string, unknown> | null;
 }
 
@@ -517,7 +517,7 @@ export interface SessionSummary {
   created_at: number;
   /** Time of the last event in Unix seconds. */
   updated_at: number;
-  /** Number of the last event. */
+  /** `seq` of the last event. */
   head: number;
   /** What the session is doing now. */
   status?: "busy" | "idle" | "retry" | "waiting";
@@ -594,13 +594,13 @@ export interface FoundText {
   kind: "answer" | "files" | "input" | "title";
   /** An excerpt in one line, in pieces that alternate: text outside a match, then a match, and so on. The first piece may be empty. */
   pieces: Array<string>;
-  /** Time of the text in Unix seconds; for a title, when the session was created. */
+  /** Time of the text in Unix seconds. A title has the session's time of creation. */
   time: number;
-  /** Number of the event with the text; 0 for a title. */
+  /** `seq` of the event that has the text; 0 if the text is a title. */
   seq?: number;
-  /** Id of the turn with the text, if any. */
+  /** Id of the turn that the text belongs to; empty if no turn has it. */
   turn_id?: string;
-  /** Id of the item with the text; empty for a title. */
+  /** Id of the item that has the text; empty if the text is a title. */
   item_id?: string;
 }
 
@@ -632,11 +632,11 @@ export interface SessionResult {
   snapshot: Snapshot;
 }
 
-/** A session at `seq`. Mutable: `fold` applies the next event in place. */
+/** A session's state after the event `seq`. Mutable: `fold` applies the next event in place. */
 export interface Snapshot {
   /** The session. */
   session_id: string;
-  /** Number of the last event included; 0 if there is none. */
+  /** `seq` of the last event that the snapshot includes; 0 if it includes none. */
   seq?: number;
   /** Absolute path of the workspace. */
   workspace?: string;
@@ -684,13 +684,13 @@ export interface Snapshot {
   last_outcome?: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached" | null;
   /** Number of turns so far. */
   turns?: number;
-  /** Number of model requests in all turns, without sub-agents. */
+  /** Number of model requests in all turns, not counting those of sub-agents. */
   steps?: number;
   /** Tokens of all turns, including titles, summaries and sub-agents. */
   usage?: Usage;
   /** Cost of `usage` in US dollars, without requests of unknown price; absent if no price is known. */
   cost?: number | null;
-  /** Number of requests that `cost` does not include, without sub-agents. */
+  /** Number of requests that `cost` leaves out, not counting those of sub-agents. */
   unpriced?: number;
   /** Total duration of all turns that have ended, in seconds. */
   worked_s?: number;
@@ -790,11 +790,11 @@ export interface ToolCall {
   exit_status?: number | null;
   /** When the call began to run, in Unix seconds. Absent until then. */
   started_at?: number | null;
-  /** Duration in seconds. Absent until the call has ended, and for a `lost` call. */
+  /** Duration in seconds. Absent if the call has not ended, never began, or is `lost`. */
   duration_s?: number | null;
   /** Whether to ignore the call, because the response failed and the request was repeated. */
   discarded?: boolean;
-  /** Number of the model request that led to the call, from 0 within the session; -1 if the user made the call. Calls of one response have the same number, and their results go back in one message. */
+  /** Which model request of the session led to the call, counting from 0; -1 if the user made the call. Calls of one response have the same ordinal, and their results go back in one message. */
   ordinal?: number;
   /** Whether the user made the call: a `bash` call through the op `shell`, or a `task` call through input that calls a sub-agent. */
   by_user?: boolean;
@@ -802,7 +802,7 @@ export interface ToolCall {
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
-  /** JSON text of the arguments with which a hook has replaced `arguments`. Empty if no hook did. */
+  /** The hook's arguments as JSON text. Empty if no hook changed `arguments`. */
   rewritten_arguments?: string;
   /** Why the call is allowed to run. Empty before the call begins, for a call that needs no permission, and for a call that the user made. */
   allowed?: Array<Allowed>;
@@ -836,7 +836,7 @@ export interface Usage {
   cache_write_tokens?: number;
 }
 
-/** A reason why a call is allowed to run. A call that needs several permissions has several. */
+/** Why a call is allowed to run. A call that needs several permissions has several reasons. */
 export interface Allowed {
   /** `rule`: a configured or built-in rule. `grant`: a rule of the session, for example one that the answer `always` added. `lasting`: a rule that the answer `always_here` made. `reading`: the call seems only to read, and runs in a read-only sandbox. `sandbox`: nothing that the call can do in the sandbox needs approval. `approve`: the setting `approve` is `always`. `user`: the answer to a request. */
   by: "approve" | "grant" | "lasting" | "reading" | "rule" | "sandbox" | "user";
@@ -891,7 +891,7 @@ export interface Patch {
   more?: number;
   /** The only places that the patch covers. Empty if it covers all places. */
   within?: Array<string>;
-  /** Places not covered, because they were reserved for background sub-agents. */
+  /** Places that the patch omits, because they were reserved for background sub-agents. */
   without?: Array<string>;
 }
 
@@ -901,9 +901,9 @@ export interface FileChange {
   path: string;
   /** Kind of the change. */
   kind: "added" | "modified" | "removed";
-  /** Number; absent for a file that is not text. */
+  /** Absent for a file that is not text. */
   added_lines?: number | null;
-  /** Number; absent for a file that is not text. */
+  /** Absent for a file that is not text. */
   removed_lines?: number | null;
 }
 
@@ -935,11 +935,11 @@ export interface PlanEntry {
 
 /** A command or a sub-agent that outlives its tool call. */
 export interface BackgroundCommand {
-  /** Id of the command; `background_id` in `interrupt`. */
+  /** Id of the command. The op `interrupt` calls it `background_id`. */
   id: string;
   /** The command line; for a sub-agent, its agent and task. */
   command: string;
-  /** `lost`: the daemon died while the command was running; the next daemon ended the command when it started. */
+  /** `lost`: the daemon died while the command was running, and the next daemon ended the command. */
   state: "exited" | "killed" | "lost" | "running";
   /** Time of the start in Unix seconds. */
   started_at: number;
@@ -959,7 +959,7 @@ export interface BackgroundCommand {
 export interface Mark {
   /** Id of the turn. */
   turn_id: string;
-  /** Number of the last event before this point. */
+  /** `seq` of the last event before this point. */
   seq: number;
   /** Number of items before this point. */
   items: number;
@@ -971,7 +971,7 @@ export interface Mark {
   read_only?: boolean;
   /** When the turn or step began, in Unix seconds. */
   at?: number;
-  /** Duration of a turn that has ended, in seconds, without the time when no daemon ran. */
+  /** For a turn that has ended: how long it ran, in seconds, as in `turn_ended`. */
   duration_s?: number | null;
   /** Choices for the turn, as in `turn_started`; always absent for steps. */
   choices?: TurnChoices | null;
@@ -985,7 +985,7 @@ export interface Mark {
 
 /** Choices for one turn only. */
 export interface TurnChoices {
-  /** Choices in the input. */
+  /** Choices that came with the input. */
   overrides?: TurnOverrides;
   /** Text that the input added to the system prompt. */
   system?: string;
@@ -1019,7 +1019,7 @@ export interface OpenTurn {
   started_at: number;
   /** The turn's context, as in `turn_started`. */
   context: TurnContextShown;
-  /** Number of the latest step; 0 before the first. */
+  /** The latest step's number; 0 before the first step. */
   step?: number;
   /** Whether the latest step is still running. */
   step_open?: boolean;
@@ -1033,9 +1033,9 @@ export interface OpenTurn {
   cost?: number | null;
   /** The model's latest message. */
   last_message?: string;
-  /** How often a restarted daemon resumed the turn. */
+  /** Number of times that a restarted daemon resumed the turn. */
   resumed?: number;
-  /** Seconds of the turn during which no daemon ran. */
+  /** How long no daemon ran during the turn, in seconds. */
   away_s?: number;
 }
 
@@ -1061,7 +1061,7 @@ export interface TurnContextShown {
   turn_budget?: Budget;
   /** Limit for the whole session. */
   session_budget?: Budget;
-  /** JSON Schema of the final message, if any. */
+  /** JSON Schema that the final message must match. */
   output_schema?: Record<string, unknown> | null;
   /** System prompt, exactly as the model gets it. */
   system_prompt?: string;
@@ -1071,7 +1071,7 @@ export interface TurnContextShown {
   follow_ups?: "all" | "one_at_a_time";
   /** Whether the agent can only read, whatever the rules say. */
   read_only?: boolean;
-  /** For a sub-agent whose `task` call has `paths`: the only places that it is allowed to change. */
+  /** For a sub-agent whose `task` call has `paths`: the only places that the sub-agent is allowed to change. */
   write_paths?: Array<string> | null;
 }
 
@@ -1090,7 +1090,7 @@ export interface ReplayResult {
 
 /** One numbered event of a session. */
 export interface Event {
-  /** Number of the event, from 1 within the session, without gaps. */
+  /** The event's number in the session: 1, 2, 3 … without gaps. */
   seq: number;
   /** The session. */
   session_id: string;
@@ -1113,7 +1113,7 @@ export interface SessionCreated {
   settings: Settings;
   /** For a fork: the session that it branches from. */
   parent_id?: string | null;
-  /** For a fork: number of the last shared event. */
+  /** For a fork: `seq` of the last shared event. */
   parent_seq?: number | null;
   /** For a sub-agent: the session that it works for. */
   owner_id?: string | null;
@@ -1124,7 +1124,7 @@ export interface SessionCreated {
 /** The settings have changed. */
 export interface SessionConfigured {
   type: "session_configured";
-  /** All settings, from the next turn on. */
+  /** All settings, as they apply from the next turn on. */
   settings: Settings;
 }
 
@@ -1151,7 +1151,7 @@ export interface StatusChanged {
   type: "status_changed";
   /** What the session is doing now. */
   status: "busy" | "idle" | "retry" | "waiting";
-  /** For `retry`: number of the next attempt. */
+  /** For `retry`: the next attempt's number, 2 or more. */
   attempt?: number | null;
   /** For `retry`: maximum number of attempts; absent if only the time is limited. */
   limit?: number | null;
@@ -1175,7 +1175,7 @@ export interface QueueChanged {
 /** A turn begins. */
 export interface TurnStarted {
   type: "turn_started";
-  /** The turn's context, the same until it ends. */
+  /** Context that is the same for the whole turn. */
   context: TurnContextShown;
   /** Choices for this turn, which `turn_continue` uses again; absent if the turn asks no model for an answer. */
   choices?: TurnChoices | null;
@@ -1186,11 +1186,11 @@ export interface TurnEnded {
   type: "turn_ended";
   /** How the turn ended. */
   outcome: "blocked" | "completed" | "failed" | "interrupted" | "limit_reached";
-  /** Number of model requests in the turn, without sub-agents. */
+  /** Number of model requests, not counting those of sub-agents. */
   steps: number;
   /** Tokens of the turn, including sub-agents. */
   usage: Usage;
-  /** Duration in seconds by a monotonic clock, without the time when no daemon ran. */
+  /** Duration by a monotonic clock, in seconds, not counting time when no daemon ran. */
   duration_s: number;
   /** The model's final message; empty if there is none. */
   last_message?: string;
@@ -1204,25 +1204,25 @@ export interface TurnEnded {
   more_files?: boolean;
   /** Number of waiting inputs; no turn takes them before `turn_continue` or new input. */
   queued?: number;
-  /** Size of the history in tokens, by the provider's last count; 0 if there is none. */
+  /** Tokens in the history, by the provider's last count; 0 if there is no count. */
   context_tokens?: number;
   /** Context window of the model in tokens; 0 if unknown. */
   context_window?: number;
-  /** The checked-out branch or `commit …`; empty if there is no repository. */
+  /** The checked-out branch, or `commit …`; empty if there is no repository. */
   branch?: string;
 }
 
 /** A step begins with a model request. */
 export interface StepStarted {
   type: "step_started";
-  /** Number of the step, from 1 within the turn. */
+  /** The step's number in the turn, counting from 1. */
   step: number;
 }
 
 /** The step's response and its tool calls have ended. */
 export interface StepEnded {
   type: "step_ended";
-  /** Number of the step, from 1 within the turn. */
+  /** The step's number in the turn, counting from 1. */
   step: number;
   /** Why the response ended. */
   finish_reason: "content_filter" | "error" | "interrupted" | "length" | "paused" | "stop" | "tool_calls" | "unknown";
@@ -1230,7 +1230,7 @@ export interface StepEnded {
   usage: Usage;
   /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
-  /** Seconds until the model's first output; absent if there was none. */
+  /** Seconds until the model's first output; absent if there was no output. */
   time_to_first_token_s?: number | null;
 }
 
@@ -1254,7 +1254,7 @@ export interface ItemDelta {
   item_type?: "assistant_message" | "reasoning" | "tool_call" | null;
 }
 
-/** An item is complete. The events of parallel tool calls come as the calls end. */
+/** An item is complete. Parallel tool calls are completed in the order in which they end. */
 export interface ItemCompleted {
   type: "item_completed";
   /** The whole item, which replaces the text from deltas. */
@@ -1274,7 +1274,7 @@ export interface ToolCallUpdated {
   title?: string;
   /** The sub-agent and its totals; sent when the sub-agent begins, and after each of its steps. */
   sub_agent?: SubAgent | null;
-  /** JSON text of the arguments, if a hook has replaced the model's arguments. */
+  /** The hook's arguments as JSON text. Empty if no hook changed the arguments. */
   rewritten_arguments?: string;
   /** Whether the call only reads, or can also write. Sent when the call begins to run. */
   effect?: "read" | "write" | null;
@@ -1294,11 +1294,11 @@ export interface RequestResolved {
   type: "request_resolved";
   /** Id of the request. */
   request_id: string;
-  /** `cancelled`: an answer is no longer needed. */
+  /** The answer; `cancelled` if none is needed any more. */
   resolution: "always" | "always_here" | "answer" | "cancelled" | "once" | "reject";
   /** Name of the frontend that answered; empty if a rule decided. */
   by?: string;
-  /** The reply to a question, or the reason given to the model. */
+  /** For `answer`: the reply. For `reject`: the reason, if any. */
   text?: string;
 }
 
@@ -1319,15 +1319,15 @@ export interface BackgroundChanged {
 /** The model now gets a shorter history. The log still contains everything. */
 export interface HistoryCompacted {
   type: "history_compacted";
-  /** Estimated size before, in tokens. */
+  /** Estimated size of history before this event, in tokens. */
   tokens_before: number;
-  /** Estimated size afterwards, in tokens. */
+  /** Estimated size of history after this event, in tokens. */
   tokens_after: number;
   /** Id of the compaction item that replaces earlier history; absent after pruning. */
   item_id?: string | null;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
-  /** Tokens that the summary used. */
+  /** Tokens that a model used to write the summary. */
   usage?: Usage;
   /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
@@ -1336,15 +1336,15 @@ export interface HistoryCompacted {
 /** A revert has restored history and files, or has been undone. */
 export interface HistoryReverted {
   type: "history_reverted";
-  /** For a revert: history is again as it was after this event. */
+  /** For a revert: `seq` of the event that history went back to. */
   to_seq: number;
   /** Whether this event undoes the last revert, so that the removed history is back. */
   undone?: boolean;
-  /** Files that stay as they are. */
+  /** Files that were not restored. */
   conflicts?: Array<string>;
-  /** Id of the turn that was undone; empty if `undone`. */
+  /** Id of the turn that was reverted; empty if `undone`. */
   before_turn?: string;
-  /** The first step that was undone; 0 for the whole turn. */
+  /** The first step that was reverted; 0 for the whole turn. */
   before_step?: number;
 }
 
@@ -1366,7 +1366,7 @@ export interface ErrorRaised {
   code: string;
   /** What happened, in whole sentences for people. */
   message: string;
-  /** Whether the session can't go on without help. */
+  /** Whether the next turn fails too unless the user acts. */
   fatal?: boolean;
 }
 

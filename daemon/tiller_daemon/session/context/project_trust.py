@@ -88,8 +88,8 @@ def unsandboxed_hooks_warning(configuration: Configuration) -> str:
     if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
         return ""
     return (
-        " The project's hooks do not run either. Calls that a hook with "
-        '`on_failure = "deny"` would check are denied.'
+        " The project's hooks do not run either. If a hook has "
+        '`on_failure = "deny"`, the calls that it should check are denied.'
     )
 
 
