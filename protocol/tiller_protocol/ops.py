@@ -109,9 +109,9 @@ class Replay(Op, frozen=True, tag="replay"):
     follower: Annotated[
         IdText | None,
         doc(
-            "An id that a frontend with the session open chooses and sends each time. The "
-            "frontend then counts as a follower for 20 s, under the name in `client`, so it "
-            "should ask at least every 10 s."
+            "An id that the frontend chooses when it opens the session, and sends with each "
+            "`replay`. For 20 s after each one, it counts as a follower, under the name in "
+            "`client`. So it should ask at least every 10 s."
         ),
     ] = None
 

@@ -41,7 +41,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     at: Annotated[float, doc("When the turn or step began, in Unix seconds.")] = 0.0
     duration_s: Annotated[
         float | None,
-        doc("For a turn that has ended: how long it ran, in seconds, as in `turn_ended`."),
+        doc("For a turn that has ended: the same duration as in `turn_ended`, in seconds."),
     ] = None
     choices: Annotated[
         TurnChoices | None,
@@ -58,7 +58,8 @@ class Reverted(Struct, frozen=True, omit_defaults=True):
     position: Annotated[int, doc("Number of items that the revert kept.")]
     items: Annotated[tuple[Item, ...], doc("The items that the revert removed.")]
     marks: Annotated[
-        tuple[Mark, ...], doc("The removed marks: where the removed turns and steps began.")
+        tuple[Mark, ...],
+        doc("Marks that a revert has removed. Each says where a turn or step began."),
     ]
     conflicts: Annotated[tuple[str, ...], doc("Files that the revert did not restore.")] = ()
 

@@ -7,7 +7,7 @@ from tiller_daemon.tools.search import grep as grep_module
 from tiller_daemon.tools.search import ripgrep as search
 from tiller_protocol.settings import Rule
 
-ONE = "(1 protected file was not searched: that needs approval. To ask for it, give the path"
+ONE = "(1 protected file was not searched, because reading such files needs approval. To search one"
 NO_LINE = "No line matches. Files that git ignores and binary files are left out."
 
 

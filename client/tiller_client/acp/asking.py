@@ -135,7 +135,7 @@ class Asking:
     def _not_asked(self, request: Request, error: RpcError | None) -> None:
         why = f": {error.message}" if error else ""
         complain(
-            f"the editor could not ask about {request.title!r}{why}; answer it with: "
+            f"the editor could not ask you about {request.title!r}{why}; to answer, run: "
             f"tiller answer {request.id} …"
         )
 

@@ -225,6 +225,7 @@ class Chat:
         await self.catalog.refresh_files(self.snapshot.workspace)
         # `recall` completes the text in the editor anew, so everything else must be loaded by then.
         self.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
+        self.actions.menus.history_loaded()
         self.app.invalidate()
         await asyncio.to_thread(parser)
 

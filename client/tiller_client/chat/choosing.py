@@ -40,6 +40,8 @@ class Menus:
         """The words of the search that found the listed sessions; empty if there was none."""
         self._searched: str | None = None
         """The words of the running search."""
+        self._written: Menu | None = None
+        """The latest menu of earlier texts."""
         self._acts = {
             "c-r": Act("Ctrl-R renames", self._rename),
             "c-a": Act("Ctrl-A archives", self._archive),
@@ -123,9 +125,17 @@ class Menus:
 
     def written_before(self) -> None:
         """Choose an earlier text from the history."""
+        self._written = Menu("written before", self._texts(), self._chat.editor.put)
+        self._chat.choose(self._written)
+
+    def history_loaded(self) -> None:
+        """Show the loaded history if the user is choosing from it already."""
+        if self._written is not None and self._written is self._chat.menu:
+            self._written.renew(self._texts())
+
+    def _texts(self) -> list[Entry]:
         texts = dict.fromkeys(reversed(self._chat.editor.history))
-        entries = [Entry(text, one_line(text)) for text in texts]
-        self._chat.choose(Menu("written before", entries, self._chat.editor.put))
+        return [Entry(text, one_line(text)) for text in texts]
 
     def models(self) -> None:
         """Choose the model of the next turn."""

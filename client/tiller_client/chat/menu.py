@@ -73,6 +73,11 @@ class Menu:
         known = {entry.value for entry in self.matching}
         self.matching = [*self.matching, *(one for one in entries if one.value not in known)]
 
+    def renew(self, entries: Sequence[Entry]) -> None:
+        """Replace all entries; the typed words narrow the new ones."""
+        self.entries = entries
+        self.type(self.typed)
+
     def _narrow(self) -> None:
         words = self.typed.lower().split()
         self.matching = [

@@ -239,7 +239,7 @@ export interface Replay {
   after?: number;
   /** Maximum number of events. `replay_bytes_max` limits the answer, too. */
   limit?: number;
-  /** An id that a frontend with the session open chooses and sends each time. The frontend then counts as a follower for 20 s, under the name in `client`, so it should ask at least every 10 s. */
+  /** An id that the frontend chooses when it opens the session, and sends with each `replay`. For 20 s after each one, it counts as a follower, under the name in `client`. So it should ask at least every 10 s. */
   follower?: string | null;
 }
 
@@ -971,7 +971,7 @@ export interface Mark {
   read_only?: boolean;
   /** When the turn or step began, in Unix seconds. */
   at?: number;
-  /** For a turn that has ended: how long it ran, in seconds, as in `turn_ended`. */
+  /** For a turn that has ended: the same duration as in `turn_ended`, in seconds. */
   duration_s?: number | null;
   /** Choices for the turn, as in `turn_started`; always absent for steps. */
   choices?: TurnChoices | null;
@@ -1005,7 +1005,7 @@ export interface Reverted {
   position: number;
   /** The items that the revert removed. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** The removed marks: where the removed turns and steps began. */
+  /** Marks that a revert has removed. Each says where a turn or step began. */
   marks: Array<Mark>;
   /** Files that the revert did not restore. */
   conflicts?: Array<string>;

@@ -175,8 +175,8 @@ BASH: Final = Tool(
     name="bash",
     description=(
         "Run a command with bash in the workspace. Standard input is empty and there is no "
-        "terminal. Output and errors are combined. The middle of long output is left out; a file "
-        f"has it all. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
+        "terminal. Output and errors are combined. The middle of long output is left out; a "
+        f"file has all of it. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
         f"{TIMEOUT_S_MAX:.0f}), and processes that are left when the shell exits are killed too: "
         "use `background` for what has to keep running, such as a server. Use the tools for "
         "reading, searching and changing files rather than cat, grep, find and sed."

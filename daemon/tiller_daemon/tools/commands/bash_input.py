@@ -21,7 +21,7 @@ class BashInputArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
     text: Annotated[
-        str, Meta(min_length=1, description="What to type; end a line with a line break")
+        str, Meta(min_length=1, description="Text to type. To press Enter, add a line break")
     ]
     wait_s: Annotated[
         float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for output")

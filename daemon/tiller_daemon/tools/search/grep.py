@@ -230,4 +230,5 @@ def _note_on_protected(count: int) -> str:
         return ""
     at_least = "at least " if count == PROTECTED_COUNTED_MAX else ""
     were = "1 protected file was" if count == 1 else f"{at_least}{count} protected files were"
-    return f"({were} not searched: that needs approval. To ask for it, give the path of a file.)"
+    reason = "because reading such files needs approval"
+    return f"({were} not searched, {reason}. To search one, give its path.)"
