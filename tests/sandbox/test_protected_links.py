@@ -19,6 +19,10 @@ LINKED: Final[dict[str, tuple[Mapping[str, str], str]]] = {
     "a hook whose directory is missing": ({".git/hooks/pre-commit": "../../a/hook"}, "a/hook"),
     "git's configuration": ({".git/config": "../gitconfig"}, "gitconfig"),
     "tasks of an editor": ({".vscode/tasks.json": "../conf/tasks.json"}, "conf/tasks.json"),
+    "a link in a directory at the end of a link": (
+        {".git/hooks": "../a", "a/pre-commit": "../scripts/hook"},
+        "scripts/hook",
+    ),
     "an absolute link": ({".vscode/tasks.json": "{work}/conf/tasks.json"}, "conf/tasks.json"),
 }
 """Links in places where no command can write, and a path that other programs execute."""

@@ -38,8 +38,9 @@ def linked_paths(
     targets: dict[Path, None] = {}
     is_replaceable = False
     searched = 0
-    for top in tops:
-        for link in _links(top):
+    waiting = [*tops]
+    while waiting:
+        for link in _links(waiting.pop()):
             if link is None:
                 searched += 1
                 if searched > FOLDERS_MAX:
@@ -48,13 +49,16 @@ def linked_paths(
             look_along(link)
             passed, target = _follow(link)
             is_replaceable |= any(
-                root_of(one, writable) and not _is_in(one.parent, protected) for one in passed
+                root_of(one, writable) and not _is_in(one.parent, (*protected, *targets))
+                for one in passed
             )
             if any(root.is_relative_to(target) for root in writable):
                 # If the whole workspace were protected, no command could write anything.
                 is_replaceable = True
-            elif root_of(target, writable) and not _is_in(target, protected):
+            elif root_of(target, writable) and not _is_in(target, (*protected, *targets)):
                 targets[target] = None
+                # A directory at the end of a link may have links, too.
+                waiting.append(target)
     return LinkedPaths(tuple(targets), is_replaceable)
 
 
