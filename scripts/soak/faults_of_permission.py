@@ -231,6 +231,15 @@ FAULTS = (
         "::test_what_was_not_made_with_its_record_is_somebody_elses",
     ),
     Fault(
+        "processes that are still dying don't count as survivors",
+        "daemon/tiller_daemon/processes/process_tree.py",
+        "ProcessTree.end",
+        "A, B = len(C), trio.current_time()",
+        "A = len(C)",
+        "tests/processes/test_slow_deaths.py"
+        "::test_processes_that_die_one_after_the_other_are_no_survivors",
+    ),
+    Fault(
         "G9 no command removes a directory that another command may write to",
         "daemon/tiller_daemon/sandbox/confinement.py",
         "_missing_made",

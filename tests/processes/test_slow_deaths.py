@@ -64,6 +64,22 @@ class Tree:
         self.tree.close()
 
 
+async def test_processes_that_die_one_after_the_other_are_no_survivors(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    slow = Tree(tmp_path, 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow.end)
+        for one in slow.dying:
+            await wait_all_tasks_blocked()
+            mock_clock.jump(0.9 * KILL_WAIT_S)
+            await wait_all_tasks_blocked()
+            assert not slow.ended
+            await one.release()
+            mock_clock.jump(POLL_S)
+    assert slow.ended == [EndedProcesses(3, 0)]
+
+
 async def test_a_process_that_dies_while_nobody_looks_is_no_survivor(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
