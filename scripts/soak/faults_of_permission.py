@@ -231,6 +231,15 @@ FAULTS = (
         "::test_what_was_not_made_with_its_record_is_somebody_elses",
     ),
     Fault(
+        "an orphan is found while it moves to its reaper",
+        "daemon/tiller_daemon/processes/process_table.py",
+        "ProcTable.descendants",
+        "not A and len(B) > C",
+        "False",
+        "tests/processes/test_slow_deaths.py"
+        "::test_orphans_are_found_while_they_move_to_their_reaper",
+    ),
+    Fault(
         "processes that are still dying don't count as survivors",
         "daemon/tiller_daemon/processes/process_tree.py",
         "ProcessTree.end",

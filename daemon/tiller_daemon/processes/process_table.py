@@ -69,12 +69,16 @@ class ProcTable:
         if not _HAS_CHILDREN:
             return descendants_in(self.entries(), pid)
         found: dict[int, ProcessEntry] = {}
-        waiting = [pid]
+        waiting, found_before = [pid], 0
         while waiting:
             for child in _children(waiting.pop()):
                 if child not in found and (entry := self.entry(child)):
                     found[child] = entry
                     waiting.append(child)
+            if not waiting and len(found) > found_before:
+                # An orphan moves to the list of its reaper, which may have been read before. So all
+                # lists are read until nothing is new.
+                waiting, found_before = [pid, *found], len(found)
         return found
 
     def variables(self, pid: int) -> bytes:
