@@ -153,7 +153,7 @@ WRITING = (
         "menus show the current catalog",
         CHAT + "actions.py",
         "Actions._with_catalog.loaded",
-        "self._chat.catalog.load(A)",
+        "self._chat.catalog = A",
         "pass",
         IN_A_TERMINAL + "test_a_menu_shows_what_there_is_now",
     ),

@@ -197,7 +197,7 @@ class Actions:
 
         def loaded(result: AnyResult | None) -> None:
             assert isinstance(result, CatalogResult)
-            self._chat.catalog.load(result)
+            self._chat.catalog = result
             call()
 
         self.submit(Catalog(self._chat.snapshot.workspace), written=written, done=loaded)
