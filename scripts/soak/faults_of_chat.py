@@ -97,8 +97,8 @@ WRITING = (
         "pasted text that is folded is sent in full",
         CHAT + "editor.py",
         "Editor.whole",
-        "self.expanded(A)",
-        "A",
+        "_FOLD.sub(lambda fold: A.get(B[1], C[0]), D)",
+        "D",
         OF_EDITOR + "test_what_was_pasted_is_sent_whole",
     ),
     Fault(
