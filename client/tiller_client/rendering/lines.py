@@ -138,11 +138,9 @@ def turn_end_line(
     figures.
     """
     outcome = f"■ {body.outcome.replace('_', ' ')}"
-    usage = body.usage
-    tokens = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
     figures = [
         counted(body.steps, "step"),
-        "" if usage == Usage() else tokens,  # not all providers count
+        tokens_line(body.usage),
         "" if body.cost is None else dollars(body.cost),
         files_changed(len(body.files), more=body.more_files) if body.files else "",
         context_line(body),
@@ -166,6 +164,13 @@ def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
         elif figure:
             lines[-1] += f" · {figure}"
     return "\n".join(lines)
+
+
+def tokens_line(usage: Usage) -> str:
+    """The tokens sent and received; empty if the provider did not count them."""
+    if usage == Usage():
+        return ""
+    return f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:
