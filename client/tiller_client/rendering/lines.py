@@ -129,9 +129,7 @@ def _resolution_line(body: RequestResolved, paint: Paint, columns: int) -> str:
             return paint.dim("  · withdrawn")
 
 
-def turn_end_line(
-    body: TurnEnded, paint: Paint, width: int | None = None, columns: int = UNCUT
-) -> str:
+def turn_end_line(body: TurnEnded, paint: Paint, width: int = UNCUT, columns: int = UNCUT) -> str:
     """The outcome of a turn, and its figures.
 
     Figures that do not fit into `width` are left out. The line is broken at `columns`, between
@@ -148,7 +146,7 @@ def turn_end_line(
         seconds(body.duration_s),
     ]
     for least in (5, 4, 1, 2, 0, 3):
-        if width is not None and cells(_figures(outcome, figures)) > width:
+        if cells(_figures(outcome, figures)) > width:
             figures[least] = ""
     painted = paint.good if body.outcome == "completed" else paint.bad
     text = _figures(outcome, figures, columns)
