@@ -157,6 +157,7 @@ class Console:
         written once and whole, and nothing is redrawn; the keyboard is still used.
         """
         piped = not _is_terminal(sys.stdout.fileno())
+        self.json = json
         self.quiet = quiet and not json
         self.separates_answers = (separate_answers and piped and not json) or self.quiet
         self._clock = clock

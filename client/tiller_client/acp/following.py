@@ -3,19 +3,19 @@
 import time
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import NoDaemon, RejectedError
-from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
+from tiller_client.following.catchup import Follower, ReplayedEvents
 from tiller_client.following.watch import (
     RESTART_S,
     SHUTDOWN_RETRY_S,
     SILENCE_BUSY_S,
     SILENCE_IDLE_S,
+    Subscription,
 )
 from tiller_protocol.answers import ReplayResult
 
 
-class Following:
+class Following(Subscription):
     """Follows a session after a given event.
 
     If the daemon is stopped while the session is idle, this waits until someone starts it again.
@@ -23,26 +23,13 @@ class Following:
 
     def __init__(self, connection: DaemonConnection, session_id: str) -> None:
         """Subscribe; `begin` sets the event to start after."""
-        self._connection = connection
-        self._session_id = session_id
-        self._follower = Follower(connection.hello.log_id)
-        self._socket = EventSocket(connection.places, session_id)
-        self._last_at = self._replayed_at = time.monotonic()
+        super().__init__(connection, session_id)
         self._retry_at = 0.0
         self._was_connected = True
 
     def begin(self, after: int) -> None:
         """Start after this event, with a replay."""
-        self._follower = Follower(self._connection.hello.log_id, after)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all events known to be in the log were taken."""
-        return self._follower.wanted is None
+        self._follower = Follower(self.connection.hello.log_id, after)
 
     @property
     def sources(self) -> list[int]:
@@ -64,10 +51,8 @@ class Following:
 
         Raises the same errors as `DaemonConnection.submit` if a replay fails.
         """
-        live = self._follower.take_live(self._socket.drain())
+        live = self._take_live(busy=busy)
         self._note_connection()
-        if self._socket.take_joined() or self._is_silent(busy=busy, received=bool(live)):
-            self._follower.suspect_gap()
         if self.caught_up or not self._may_replay(busy=busy):
             return ReplayedEvents(live)
         replayed = self._replay(busy=busy)
@@ -75,39 +60,29 @@ class Following:
 
     def _may_replay(self, *, busy: bool) -> bool:
         """Whether to ask for a replay: an idle session does not start a daemon that was stopped."""
-        return busy or bool(self._socket.sources)
+        return busy or self.connected
 
     def _note_connection(self) -> None:
-        before, self._was_connected = self._was_connected, bool(self._socket.sources)
+        before, self._was_connected = self._was_connected, self.connected
         if before != self._was_connected:
             self._retry_at = 0.0 if self._was_connected else time.monotonic() + RESTART_S
-
-    def _is_silent(self, *, busy: bool, received: bool) -> bool:
-        now = time.monotonic()
-        if now - self._replayed_at > RENEW_S:
-            self._replayed_at = now
-            return True
-        if not received and now - self._last_at < (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
-            return False
-        self._last_at = now
-        return not received
 
     def _replay(self, *, busy: bool) -> ReplayedEvents:
         if time.monotonic() < self._retry_at:
             return ReplayedEvents([])
-        ask = self._connection.ask if busy else self._connection.look
+        ask = self.connection.ask if busy else self.connection.look
         try:
-            result = ask(self._follower.replay(self._session_id), ReplayResult)
+            result = ask(self._follower.replay(self.session_id), ReplayResult)
         except NoDaemon:
             self._retry_at = time.monotonic() + RESTART_S
             return ReplayedEvents([])
         except RejectedError as error:
             if error.is_cut_off:
-                self._last_at = self._replayed_at = time.monotonic()
+                self._last_event_at = self._replayed_at = time.monotonic()
                 self._follower.take_cut_off()
             if error.code != "shutting_down":
                 raise
             self._retry_at = time.monotonic() + SHUTDOWN_RETRY_S
             return ReplayedEvents([])
-        self._last_at = self._replayed_at = time.monotonic()
-        return self._follower.take_replay(result, self._connection.hello.log_id)
+        self._last_event_at = self._replayed_at = time.monotonic()
+        return self._follower.take_replay(result, self.connection.hello.log_id)

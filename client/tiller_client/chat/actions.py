@@ -1,6 +1,6 @@
 """The actions of keys and commands. They submit ops, whose effects arrive as events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,10 +71,10 @@ class Actions:
             "queue": lambda _: menus.queued(),
             "back": lambda _: menus.turns(),
             "unrevert": lambda _: self.submit(Unrevert(self._id)),
-            "diff": lambda _: outside.show("diff", self._id),
+            "diff": lambda _: self._start(outside.show("diff", self._id)),
             "compact": lambda _: self.submit(Compact(self._id)),
-            "transcript": lambda _: outside.show("show", "--full", self._id),
-            "editor": lambda _: outside.edit(),
+            "transcript": lambda _: self._start(outside.show("show", "--full", self._id)),
+            "editor": lambda _: self._start(outside.edit()),
             "quit": lambda _: chat.leave(),
         }
 
@@ -192,12 +192,15 @@ class Actions:
     def _id(self) -> str:
         return self._chat.session.id
 
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        self._chat.app.create_background_task(work)
+
     def _with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
         """Load the current catalog, as the configuration may have changed, then `call`."""
 
         def loaded(result: AnyResult | None) -> None:
             assert isinstance(result, CatalogResult)
-            self._chat.catalog.load(result)
+            self._chat.catalog = result
             call()
 
         self.submit(Catalog(self._chat.snapshot.workspace), written=written, done=loaded)
@@ -253,12 +256,10 @@ class Actions:
             self._with_catalog(menu)
 
     def _one_of(self, name: str, value: str, known: tuple[str, ...]) -> None:
-        if value in known:
-            self.configure(**{name: value})
-        elif value:
+        if value and value not in known:
             self._chat.say(f"{name} must be one of: {', '.join(known)}")
         else:
-            self._with_catalog(lambda: self.menus.one_of(name, known))
+            self._set(name, value, lambda: self.menus.one_of(name, known))
 
     def _created(self, result: AnyResult | None) -> None:
         assert isinstance(result, Created)

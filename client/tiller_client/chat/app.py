@@ -8,6 +8,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from prompt_toolkit.application import Application
@@ -20,9 +21,9 @@ from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
 from tiller_client.chat.asking import Asking
 from tiller_client.chat.background import BackgroundTasks
-from tiller_client.chat.catalog import LoadedCatalog
 from tiller_client.chat.completing import InputCompleter
 from tiller_client.chat.editor import Editor
+from tiller_client.chat.files import WorkspaceFiles
 from tiller_client.chat.keys import bindings
 from tiller_client.chat.live_session import LiveSession
 from tiller_client.chat.menu import Menu
@@ -65,11 +66,12 @@ class Chat:
 
     def __init__(self, client: Client, opening: Opening, keyboard: Keyboard) -> None:
         """Take over a session that `opening` has put on the screen."""
-        self.client = client
         self.conversation = opening.conversation
         self.session = LiveSession(client, self.snapshot.session_id)
         self.screen = Screen(self, opening.painter, opening.look)
-        self.catalog = LoadedCatalog()
+        self.catalog = CatalogResult(models=(), tools=(), agents=())
+        """The daemon's catalog; empty until it is loaded, and loaded anew for each menu."""
+        self.files = WorkspaceFiles(Path(self.snapshot.workspace))
         self.menu: Menu | None = None
         self.notes = Notes()
         self.asking = Asking()
@@ -132,22 +134,14 @@ class Chat:
     def take(self, event: Event) -> None:
         """Show the next event."""
         self.screen.add(self.conversation.take(event))
-        match event.body:
-            case TurnEnded():
-                self.screen.notifier.happened()
-                self.app.create_background_task(self._refresh())
-            case RequestOpened():
-                self.screen.notifier.happened()
-            case _:
-                pass
+        if isinstance(event.body, TurnEnded | RequestOpened):
+            self.screen.notifier.happened()
+        if isinstance(event.body, TurnEnded):
+            self.app.create_background_task(self._refresh())
         if not isinstance(event.body, ItemDelta):
             self.sub_agents.look(self.snapshot)
         self._ask()
         self.screen.pace.soon()
-
-    async def drawn(self) -> None:
-        """Return when the next events can be drawn."""
-        await self.screen.pace.rest()
 
     def away(self, text: str) -> None:
         """Show why no events arrive; `text` is empty once they arrive again."""
@@ -222,7 +216,7 @@ class Chat:
         await self._load_catalog()
         op = InputHistory(limit=HISTORY_INPUTS)
         written = await self.session.look_up(op, InputHistoryResult)
-        await self.catalog.refresh_files(self.snapshot.workspace)
+        await self.files.refresh()
         # `recall` completes the text in the editor anew, so everything else must be loaded by then.
         self.editor.recall([one.text for one in reversed(written.inputs)] if written else [])
         self.actions.menus.history_loaded()
@@ -232,11 +226,11 @@ class Chat:
     async def _load_catalog(self) -> None:
         op = Catalog(self.snapshot.workspace)
         if (catalog := await self.session.look_up(op, CatalogResult)) is not None:
-            self.catalog.load(catalog)
+            self.catalog = catalog
 
     async def _refresh(self) -> None:
         """Reload the data that a turn may have changed."""
-        await self.catalog.refresh_files(self.snapshot.workspace)
+        await self.files.refresh()
         if not self.catalog.models:  # a model exists now, as a turn has run
             await self._load_catalog()
             self.app.invalidate()

@@ -160,7 +160,8 @@ class Menus:
     def one_of(self, name: str, values: tuple[str, ...]) -> None:
         """Choose the value of a setting."""
         entries = [Entry(one, one.replace("_", " ")) for one in values]
-        configured = {"sandbox": self._chat.catalog.sandbox}.get(name)
+        sandbox = self._chat.catalog.sandbox
+        configured = sandbox.mode if sandbox and name == "sandbox" else None
         self._configure(name, entries, getattr(self._chat.snapshot.settings, name) or configured)
 
     def queued(self) -> None:

@@ -33,7 +33,7 @@ class InputCompleter(Completer):
             return
         word = before[max(map(before.rfind, " \n\t")) + 1 :]
         if word.startswith("@"):
-            for path in self._chat.catalog.files(word[1:], FILES_SHOWN):
+            for path in self._chat.files.matches(word[1:], FILES_SHOWN):
                 after = "" if path.endswith("/") else " "
                 yield Completion(f"@{path}{after}", -len(word), display=path)
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from tiller_client.chat.reading.calls import background_lines
 from tiller_client.chat.reading.facts import Durations, Facts
 from tiller_client.chat.reading.items import item_lines, plan_lines
-from tiller_client.chat.reading.layout import wrapped
+from tiller_client.chat.reading.layout import hanging
 from tiller_client.chat.reading.markdown import MarkdownStream
-from tiller_client.chat.reading.style import Row, Span
+from tiller_client.chat.reading.style import Span
 from tiller_client.chat.terminal.look import Look
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.items import as_shown, citation_lines, is_shown
@@ -160,12 +160,11 @@ class Conversation:
             self._stream = MarkdownStream(self.look.width, self.look.theme)
             self._streamed = 0
         self._stream.width = self.look.width
-        first = self._streamed == 0
         piece = item.text[self._streamed :]
         self._streamed += len(piece)
         lines = self._stream.feed(piece)
         if lines:
-            yield from self._apart(lines) if first or not self._began else lines
+            yield from lines if self._began else self._apart(lines)
             self._began = True
 
     def _release(self, outcome: str) -> Iterator[str]:
@@ -180,7 +179,8 @@ class Conversation:
             if isinstance(item, Notice) and item.code in TOLD_BY_END and self._is_told(item):
                 return
             if self._is_live and isinstance(item, AssistantMessage | Reasoning):
-                item = _without_interruption(item)
+                # The end of the turn says that it was interrupted.
+                item = replace(item, state="completed") if item.state == "interrupted" else item
         if isinstance(item, AssistantMessage) and self._stream is not None:
             if item.state == "discarded":
                 yield self._dim("  (this answer was discarded; the request is made again)")
@@ -258,18 +258,12 @@ class Conversation:
 
     def _alarm(self, message: str, role: str) -> str:
         """The rows of a warning or an error."""
-        rows = wrapped([Span(one_line(message), (role,))], self.look.width - 2)
-        mark: Row = [Span("! ", (role,))]
-        lines = [[*(mark if at == 0 else [Span("  ")]), *row] for at, row in enumerate(rows)]
-        return "\n".join(map(self.look.theme.line, lines))
+        text = [Span(one_line(message), (role,))]
+        rows = hanging([Span("! ", (role,))], text, self.look.width)
+        return "\n".join(map(self.look.theme.line, rows))
 
     def _dim(self, text: str) -> str:
         return on_screen(self.look.paint.dim(sanitized(text)))
-
-
-def _without_interruption(item: AssistantMessage | Reasoning) -> AssistantMessage | Reasoning:
-    """Remove the note that an item was interrupted, as the end of its turn says so."""
-    return replace(item, state="completed") if item.state == "interrupted" else item
 
 
 def _is_grouped(item: Item) -> bool:

@@ -24,13 +24,7 @@ class Editor:
     def __init__(self, completer: Completer | None = None) -> None:
         self.history: list[str] = []
         """The earlier texts, the newest last."""
-        self.buffer = Buffer(
-            multiline=True,
-            completer=completer,
-            complete_while_typing=completer is not None,
-            history=InMemoryHistory(),
-            enable_history_search=False,
-        )
+        self.buffer = Buffer(completer, complete_while_typing=completer is not None)
         self._pasted: dict[str, str] = {}
 
     @property
@@ -52,11 +46,7 @@ class Editor:
 
     def whole(self) -> str:
         """The text to send, with pasted texts in place of the words that stand for them."""
-        return self.expanded(self.buffer.text)
-
-    def expanded(self, text: str) -> str:
-        """Replace the words that stand for pasted texts in a text with these texts."""
-        return _FOLD.sub(lambda fold: self._pasted.get(fold[1], fold[0]), text)
+        return _FOLD.sub(lambda fold: self._pasted.get(fold[1], fold[0]), self.buffer.text)
 
     def take(self) -> str:
         """Return the whole text, add it to the history, and clear the editor."""

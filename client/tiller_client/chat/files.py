@@ -5,8 +5,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+
+from tiller_client.connecting.runtime import chosen_remote
 
 FILES_MAX = 200_000
 """Maximum number of files in the list; they take some 50 MB."""
@@ -44,8 +47,11 @@ class WorkspaceFiles:
         self._refreshing = False
 
     async def refresh(self) -> None:
-        """List the files anew in a thread, for asyncio; the old list is used meanwhile."""
-        if self._refreshing:
+        """List the files anew in a thread, for asyncio; the old list is used meanwhile.
+
+        If the workspace is on another machine, the list stays empty.
+        """
+        if self._refreshing or chosen_remote():
             return
         self._refreshing = True
         try:
@@ -113,23 +119,19 @@ def list_files(directory: Path) -> list[str] | None:
     except subprocess.TimeoutExpired:
         return None
     except OSError:  # no git
-        return list(_walk(directory))
+        return list(islice(_walk(directory), FILES_MAX))
     if done.returncode:
-        return list(_walk(directory))
+        return list(islice(_walk(directory), FILES_MAX))
     names = done.stdout.decode(errors="replace").split("\0")
     return list(dict.fromkeys(filter(None, names)))[:FILES_MAX]
 
 
 def _walk(directory: Path) -> Iterator[str]:
-    count = 0
     for parent, directories, files in os.walk(directory):
         directories[:] = [
             name for name in sorted(directories) if name not in SKIPPED and not name.startswith(".")
         ]
         for name in sorted(files):
-            if count == FILES_MAX:
-                return
-            count += 1
             yield os.path.relpath(os.path.join(parent, name), directory)  # noqa: PTH118 - quicker
 
 

@@ -18,7 +18,7 @@ class Parts:
     """The answers to the open request, or a menu."""
     editor: Sequence[str] = ()
     """The text in the editor."""
-    cursor: tuple[int, int] | None = None
+    cursor: tuple[int, int] = (0, 0)
     """The cursor's row and column in `editor`."""
     menu: Sequence[str] = ()
     """The completions of the word in the editor."""
@@ -32,9 +32,7 @@ LIVE_ROWS_MIN = 2
 
 def compose(parts: Parts, height: int) -> Frame:
     """Compose the frame for a terminal with `height` rows; long parts are cut."""
-    below: list[str] = []
-    if parts.queue:
-        below += parts.queue
+    below = [*parts.queue]
     if parts.question:
         below += ["", *parts.question]
     below.append("")
@@ -44,10 +42,8 @@ def compose(parts: Parts, height: int) -> Frame:
     below += parts.status
     # One row stays free, so that the last printed line can be seen.
     left = max(LIVE_ROWS_MIN, height - 1 - len(below))
-    live = list(parts.live[-left:])
+    live = parts.live[-left:]
     rows = [*live, *below]
     dropped = max(0, len(rows) - height)
-    cursor = None
-    if parts.cursor is not None:
-        cursor = (max(0, len(live) + editor_row + parts.cursor[0] - dropped), parts.cursor[1])
-    return Frame(rows[dropped:], cursor)
+    row, column = parts.cursor
+    return Frame(rows[dropped:], (max(0, len(live) + editor_row + row - dropped), column))

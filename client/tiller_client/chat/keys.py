@@ -1,9 +1,10 @@
 """The keys of the chat and their actions."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, completion_is_selected
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -32,6 +33,15 @@ KEYS_SHOWN = (
     ("!COMMAND", "run your own command"),
 )
 
+COMMAND_KEYS = {
+    ("escape", "m"): "model",
+    ("escape", "v"): "variant",
+    ("escape", "q"): "queue",
+    ("c-t",): "transcript",
+    ("c-g",): "editor",
+}
+"""The keys that run a command."""
+
 
 def bindings(chat: "Chat") -> KeyBindings:
     """The bindings of a chat's keys."""
@@ -39,9 +49,15 @@ def bindings(chat: "Chat") -> KeyBindings:
     # If several bindings apply to a key, the last one counts.
     _add_editing(keys, chat)
     _add_turn(keys, chat)
+    for pressed, command in COMMAND_KEYS.items():
+        keys.add(*pressed)(_runs(chat, command))
     _add_answers(keys, chat)
     _add_menu(keys, chat)
     return keys
+
+
+def _runs(chat: "Chat", command: str) -> Callable[[KeyPressEvent], None]:
+    return lambda _event: chat.actions.run(command)
 
 
 def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
@@ -127,12 +143,6 @@ def _add_answers(keys: KeyBindings, chat: "Chat") -> None:
 def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
     """Bind the keys for writing and sending a text."""
     buffer = chat.editor.buffer
-    chosen = Condition(
-        lambda: (
-            buffer.complete_state is not None
-            and buffer.complete_state.current_completion is not None
-        )
-    )
 
     @keys.add("enter")
     def _send(event: KeyPressEvent) -> None:
@@ -145,7 +155,7 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
             return
         chat.actions.send(queue=False)
 
-    @keys.add("enter", filter=chosen)
+    @keys.add("enter", filter=completion_is_selected)
     def _accept(_event: KeyPressEvent) -> None:
         buffer.complete_state = None
 
@@ -191,17 +201,13 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
     def _paste(event: KeyPressEvent) -> None:
         chat.editor.paste(event.data)
 
-    @keys.add("c-g")
-    def _edit(_event: KeyPressEvent) -> None:
-        chat.actions.outside.edit()
-
     @keys.add("c-r")
     def _search(_event: KeyPressEvent) -> None:
         chat.actions.menus.written_before()
 
 
 def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
-    """Bind the keys that act on the turn and the session."""
+    """Bind the keys that act on the turn and the session, and that change what is shown."""
     buffer = chat.editor.buffer
     completing = Condition(lambda: buffer.complete_state is not None)
 
@@ -227,32 +233,10 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
     def _agent(_event: KeyPressEvent) -> None:
         chat.actions.next_agent()
 
-    _add_screen(keys, chat)
-
-
-def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
-    """Bind the keys that open menus and that change what is shown."""
-
-    @keys.add("escape", "m")
-    def _model(_event: KeyPressEvent) -> None:
-        chat.actions.run("model")
-
-    @keys.add("escape", "v")
-    def _variant(_event: KeyPressEvent) -> None:
-        chat.actions.run("variant")
-
-    @keys.add("escape", "q")
-    def _queue(_event: KeyPressEvent) -> None:
-        chat.actions.run("queue")
-
     @keys.add("c-o")
     def _open(_event: KeyPressEvent) -> None:
         chat.screen.look.opened = not chat.screen.look.opened
         chat.say("shown whole from now on" if chat.screen.look.opened else "folded from now on")
-
-    @keys.add("c-t")
-    def _transcript(_event: KeyPressEvent) -> None:
-        chat.actions.run("transcript")
 
     @keys.add("c-l")
     def _redraw(_event: KeyPressEvent) -> None:
@@ -261,14 +245,10 @@ def _add_screen(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("c-z")
     def _suspend(_event: KeyPressEvent) -> None:
-        chat.actions.outside.suspend()
+        chat.app.create_background_task(chat.actions.outside.suspend())
 
     @keys.add(FOCUS_IN)
-    def _focus(_event: KeyPressEvent) -> None:
-        chat.notes.no_key_came()
-        chat.screen.notifier.has_focus = True
-
     @keys.add(FOCUS_OUT)
-    def _unfocus(_event: KeyPressEvent) -> None:
+    def _focus(event: KeyPressEvent) -> None:
         chat.notes.no_key_came()
-        chat.screen.notifier.has_focus = False
+        chat.screen.notifier.has_focus = event.key_sequence[0].key is FOCUS_IN

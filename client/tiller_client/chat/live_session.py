@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tiller_client.api.blocking import Kind
 from tiller_client.api.for_asyncio import Client
@@ -25,23 +25,17 @@ Done = Callable[[AnyResult | None], None]
 Failed = Callable[[TillerError], None]
 
 
-class _Submission(NamedTuple):
-    op: AnyOp
-    done: Done
-    failed: Failed
-
-
 class LiveSession:
     """One session: `follow` receives its events, `send` sends the submissions."""
 
     def __init__(self, client: Client, session_id: str) -> None:
         self.client = client
         self.id = session_id
-        self._submissions: asyncio.Queue[_Submission] = asyncio.Queue()
+        self._submissions: asyncio.Queue[tuple[AnyOp, Done, Failed]] = asyncio.Queue()
 
     def submit(self, op: AnyOp, done: Done, failed: Failed) -> None:
         """Submit an op after all earlier ones; call `done` or `failed` at its end."""
-        self._submissions.put_nowait(_Submission(op, done, failed))
+        self._submissions.put_nowait((op, done, failed))
 
     async def send(self) -> None:
         """Send the submissions, one after another, until cancelled."""
@@ -85,7 +79,7 @@ class LiveSession:
                         if stream.caught_up:
                             # Each wait costs a thread, and more than an event itself. So let
                             # events gather until the next frame.
-                            await chat.drawn()
+                            await chat.screen.pace.rest()
                 except StartedOver:
                     chat.end(NEW_LOG)
                     return

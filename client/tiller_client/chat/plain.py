@@ -108,18 +108,7 @@ def run_plain(connection: DaemonConnection, session: SessionSummary, after: int)
         Signals("left; the turn goes on", leaves=True) as signals,
         Watch(connection, session.session_id, signals, after, patient=True) as watch,
     ):
-        interactive = InteractiveSession(
-            connection,
-            session.session_id,
-            watch,
-            console,
-            json=False,
-            prompts=True,
-            whole=False,
-            delivery="auto",
-            op_of=plain.op_of,
-            goes_on="/continue",
-        )
+        interactive = InteractiveSession(watch, console, op_of=plain.op_of, goes_on="/continue")
         interactive.follow(session, lambda: plain.leaves)
     return 0
 

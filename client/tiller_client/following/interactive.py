@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.silence import Silence
 from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError, UsageError
@@ -82,15 +81,12 @@ class InteractiveSession:
 
     def __init__(
         self,
-        connection: DaemonConnection,
-        session_id: str,
         watch: Watch,
         console: Console,
         *,
-        json: bool,
-        prompts: bool,
-        whole: bool,
-        delivery: Literal["auto", "steer"],
+        prompts: bool = True,
+        whole: bool = False,
+        delivery: Literal["auto", "steer"] = "auto",
         says_how_to_answer: bool = True,
         op_of: Callable[[str], AnyOp | None] | None = None,
         goes_on: str = "",
@@ -101,11 +97,8 @@ class InteractiveSession:
         Hints name `goes_on`, or else a verb, as the command that continues the session. With
         `says_how_to_answer` and without a keyboard, show the commands that answer requests.
         """
-        self._connection = connection
-        self.session_id = session_id
         self._watch = watch
         self._console = console
-        self._json = json
         Silence.say = console.complain
         self._delivery: Literal["auto", "steer"] = delivery
         self._renderer = Renderer(
@@ -213,7 +206,7 @@ class InteractiveSession:
         return event.turn_id == self.ends_with
 
     def _show(self, event: Event) -> None:
-        if self._json:
+        if self._console.json:
             print_json(event)
             return
         others = self.ends_with_input and self.ends_with is None
@@ -256,7 +249,7 @@ class InteractiveSession:
         """Show the current activity at the bottom, above the output of a running call."""
         if not self._renderer.at_line_start:
             self._console.bottom()
-        elif not self.busy and not self._json and self._delivery == "auto":
+        elif not self.busy and not self._console.json and self._delivery == "auto":
             self._console.ask(IDLE_HINT)
         elif self._console.quiet:
             self._console.bottom()
@@ -286,7 +279,7 @@ class InteractiveSession:
     def _answer(self, request: Request, reply: Reply) -> None:
         self._requests.by_id.pop(request.id, None)
         try:
-            self._connection.submit(Answer(request.id, reply.decision, reply.text))
+            self._watch.connection.submit(Answer(request.id, reply.decision, reply.text))
             self._requests.answered = request.id
         except RejectedError as error:
             self._console.line(f"  {one_line(str(error))}")
@@ -299,12 +292,12 @@ class InteractiveSession:
             return
         try:
             if (op := self._op_of(line)) is not None:
-                self._connection.submit(op)
+                self._watch.connection.submit(op)
         except (RejectedError, UsageError) as error:
             self._console.line(f"  not sent: {one_line(str(error))}")
 
     def _input(self, line: str) -> AnyOp:
-        return UserInput(self.session_id, line, delivery=self._delivery)
+        return UserInput(self._watch.session_id, line, delivery=self._delivery)
 
 
 def _how_to_answer(request: Request) -> str:

@@ -4,7 +4,6 @@ import contextlib
 from argparse import Namespace
 from typing import assert_never
 
-from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import Console, complain
 from tiller_client.errors import (
     STATUS_INTERRUPTED,
@@ -31,7 +30,6 @@ class RunningTurn:
 
     def __init__(
         self,
-        connection: DaemonConnection,
         op: UserInput | TurnContinue | Compact | Shell,
         watch: Watch,
         signals: Signals,
@@ -43,19 +41,15 @@ class RunningTurn:
 
         Without a keyboard, a request interrupts the turn, unless `asks`: others may answer it.
         """
-        self._connection = connection
+        self._connection = watch.connection
         self._op = op
         self._signals = signals
-        self._json: bool = arguments.json
-        self._console = Console(separate_answers=True, quiet=arguments.quiet, json=self._json)
+        self._console = Console(separate_answers=True, quiet=arguments.quiet, json=arguments.json)
         self._gives_up = not asks and self._console.keyboard is None
         self._blocked = False
         self._session = InteractiveSession(
-            connection,
-            op.session_id,
             watch,
             self._console,
-            json=self._json,
             prompts=isinstance(op, TurnContinue),  # other prompts have just been typed
             whole=arguments.verbose,
             delivery="steer",
@@ -75,7 +69,7 @@ class RunningTurn:
             session.ends_with_input = begun.input_id
             if isinstance(self._op, UserInput) and self._op.overrides != TurnOverrides():
                 complain(NO_TURN_BEGAN)
-        if not self._json and not self._console.quiet:
+        if not self._console.json and not self._console.quiet:
             self._console.line(self._console.paint.dim(f"session {self._op.session_id}"))
         try:
             ended = self._until_ended()
@@ -84,9 +78,9 @@ class RunningTurn:
         if session.ends_with is None:
             complain(
                 f"the running turn ended as {ended.outcome} and did not take your input; "
-                f"continue with: tiller resume {session.session_id}"
+                f"continue with: tiller resume {self._op.session_id}"
             )
-        if self._json and ended.error:
+        if self._console.json and ended.error:
             complain(one_line(ended.error.message))
         return self._status(ended)
 
@@ -121,7 +115,7 @@ class RunningTurn:
         if session.ends_with is None and session.ends_with_input:
             # The running turn is not this program's own.
             with contextlib.suppress(RejectedError):  # the input may have been taken just now
-                edit = QueueEdit(session.session_id, session.ends_with_input, "remove")
+                edit = QueueEdit(self._op.session_id, session.ends_with_input, "remove")
                 self._connection.submit(edit)
                 if self._signals.timed_out:
                     raise TimedOut(
@@ -129,7 +123,7 @@ class RunningTurn:
                     )
                 raise KeyboardInterrupt
         with contextlib.suppress(RejectedError):  # the turn may have ended just now
-            self._connection.submit(Interrupt(session.session_id, session.ends_with))
+            self._connection.submit(Interrupt(self._op.session_id, session.ends_with))
 
     def _status(self, ended: TurnEnded) -> int:
         """Return the exit status; if the turn was not interrupted by the user, say why it was."""

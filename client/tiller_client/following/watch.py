@@ -143,7 +143,47 @@ class Signals(Wakeup):
             raise Detached(self._detached)
 
 
-class Watch:
+class Subscription:
+    """A subscription to one session's events, with the times after which a replay is due."""
+
+    def __init__(self, connection: DaemonConnection, session_id: str, after: int = 0) -> None:
+        """Subscribe; the events after number `after` are wanted."""
+        self.connection = connection
+        self.session_id = session_id
+        self._follower = Follower(connection.hello.log_id, after)
+        self._socket = EventSocket(connection.places, session_id)
+        self._last_event_at = self._replayed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Close the socket for events; the caller closes the connection."""
+        self._socket.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all events known to be in the log were delivered."""
+        return self._follower.wanted is None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a daemon that sends events is connected, as far as is known."""
+        return bool(self._socket.sources)
+
+    def _take_live(self, *, busy: bool) -> list[Event]:
+        """Return the live events that are next; require a replay if others may be missing."""
+        events = self._follower.take_live(self._socket.drain())
+        now = time.monotonic()
+        if events:
+            self._last_event_at = now
+        is_silent = now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
+        if is_silent or now - self._replayed_at > RENEW_S:
+            self._last_event_at = self._replayed_at = now
+            self._follower.suspect_gap()
+        if self._socket.take_joined():
+            self._follower.suspect_gap()
+        return events
+
+
+class Watch(Subscription):
     """The updates of one session; a context manager. Every event comes once, in order."""
 
     def __init__(
@@ -164,32 +204,15 @@ class Watch:
             connection.leave = (
                 f"to leave, press Ctrl-C twice; to return: tiller attach {session_id}"
             )
-        self._connection = connection
-        self._session_id = session_id
+        super().__init__(connection, session_id, after)
         self._wakeup = wakeup
-        self._follower = Follower(connection.hello.log_id, after)
-        self._socket = EventSocket(connection.places, session_id)
-        self._last_event_at = self._replayed_at = self._connected_at = time.monotonic()
+        self._connected_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Close the socket for events; the caller closes the connection and the wake-up."""
-        self._socket.close()
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether all events known to be in the log were delivered."""
-        return self._follower.wanted is None
-
-    @property
-    def connected(self) -> bool:
-        """Whether a daemon that sends events is connected, as far as is known."""
-        return bool(self._socket.sources)
 
     @property
     def others(self) -> Sequence[str]:
@@ -215,15 +238,15 @@ class Watch:
                 if not error.is_cut_off:
                     raise
                 self._follower.take_cut_off()
-                return self._update(())._replace(cut_off=error)
-            return self._update(delivery.events, started_over=delivery.started_over)
+                return self._with_signals(WatchUpdate(cut_off=error))
+            return self._with_signals(WatchUpdate(delivery.events, delivery.started_over))
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
-        events = self._follower.take_live(self._socket.drain())
-        self._check_silence(busy=busy, received=bool(events))
-        if self._socket.take_joined() or self._is_lost():
+        events = self._take_live(busy=busy)
+        if self._is_lost():
             self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
-        return self._update(events, line=line or None, input_ended=line == "")
+        update = WatchUpdate(events, line=line or None, input_ended=line == "")
+        return self._with_signals(update)
 
     def typed_ahead(self, keyboard: int) -> list[str]:
         """Return the lines that were typed but not read yet; drop an end of input."""
@@ -241,21 +264,14 @@ class Watch:
             sources.append(keyboard)
         return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
 
-    def _update(
-        self,
-        events: Sequence[Event],
-        *,
-        started_over: bool = False,
-        line: str | None = None,
-        input_ended: bool = False,
-    ) -> WatchUpdate:
+    def _with_signals(self, update: WatchUpdate) -> WatchUpdate:
         """Add the signals since the last update, after which a replay shows whether a turn runs."""
         numbers = self._wakeup.take()
         continued = signal.SIGCONT in numbers
         interrupted = any(number in self._wakeup.numbers for number in numbers)
         if continued or interrupted:
             self._follower.suspect_gap()
-        return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
+        return update._replace(interrupted=interrupted, continued=continued)
 
     def _is_lost(self) -> bool:
         """Whether the connection has been lost for a while, so that a replay should be tried."""
@@ -264,21 +280,12 @@ class Watch:
             self._connected_at = now
         return now - self._connected_at > RESTART_S
 
-    def _check_silence(self, *, busy: bool, received: bool) -> None:
-        now = time.monotonic()
-        if received:
-            self._last_event_at = now
-        is_silent = now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
-        if is_silent or now - self._replayed_at > RENEW_S:
-            self._last_event_at = self._replayed_at = now
-            self._follower.suspect_gap()
-
     def _replay(self) -> ReplayedEvents:
         try:
             result = self._ask_replay()
         finally:
             self._last_event_at = self._replayed_at = time.monotonic()
-        return self._follower.take_replay(result, self._connection.hello.log_id)
+        return self._follower.take_replay(result, self.connection.hello.log_id)
 
     def _ask_replay(self) -> ReplayResult:
         """Ask for a replay; retry while the daemon is shutting down, as the next one will answer.
@@ -288,19 +295,17 @@ class Watch:
         until somebody starts it, and never starts it itself.
         """
         deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
-        stopped = Silence(lambda: STOPPED.format(self._connection.program))
-        op = self._follower.replay(self._session_id)
+        stopped = Silence(lambda: STOPPED.format(self.connection.program))
+        op = self._follower.replay(self.session_id)
         while True:
             try:
-                return self._connection.look(op, ReplayResult)
-            except NoAnswer:
+                return self.connection.look(op, ReplayResult)
+            except (NoAnswer, NoDaemon) as error:
                 if not self._patient or self._wakeup.interrupted:
                     raise
-            except NoDaemon:
-                if not self._patient or self._wakeup.interrupted:
-                    raise
-                stopped.check()
-                time.sleep(SHUTDOWN_RETRY_S)
+                if isinstance(error, NoDaemon):
+                    stopped.check()
+                    time.sleep(SHUTDOWN_RETRY_S)
             except RejectedError as error:
                 if error.code != "shutting_down" or time.monotonic() > deadline:
                     raise

@@ -57,7 +57,8 @@ ARGUMENTS_SHOWN = (
 )  # fmt: skip
 """Arguments that describe a call, the best first; used until the call has a title."""
 
-_DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
+DELIVERY_NOTES = {"start": "", "steer": " (steering)", "queue": " (queued)"}
+STATE_NOTES = {"discarded": " (discarded)", "interrupted": " (interrupted)"}
 
 
 def background_line(command: BackgroundCommand) -> str:
@@ -211,13 +212,11 @@ def item_block(
         case UserMessage():
             text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
             first, *rest = wrapped(text.rstrip("\n"), columns - 2).split("\n")
-            head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
+            head = f"{paint.bold('» ' + first)}{paint.dim(DELIVERY_NOTES[item.delivery])}"
             return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
         case AssistantMessage():
-            note = {"discarded": " (discarded)", "interrupted": " (interrupted)"}.get(
-                item.state, ""
-            )
-            text = wrapped(sanitized(item.text).rstrip("\n"), columns) + paint.dim(note)
+            note = paint.dim(STATE_NOTES.get(item.state, ""))
+            text = wrapped(sanitized(item.text).rstrip("\n"), columns) + note
             return "\n".join([text, *citation_lines(item.citations, paint, width)])
         case Reasoning():
             return paint.dim(wrapped("∴ " + sanitized(item.text).rstrip("\n"), columns))

@@ -129,20 +129,16 @@ def _resolution_line(body: RequestResolved, paint: Paint, columns: int) -> str:
             return paint.dim("  · withdrawn")
 
 
-def turn_end_line(
-    body: TurnEnded, paint: Paint, width: int | None = None, columns: int = UNCUT
-) -> str:
+def turn_end_line(body: TurnEnded, paint: Paint, width: int = UNCUT, columns: int = UNCUT) -> str:
     """The outcome of a turn, and its figures.
 
     Figures that do not fit into `width` are left out. The line is broken at `columns`, between
     figures.
     """
     outcome = f"■ {body.outcome.replace('_', ' ')}"
-    usage = body.usage
-    tokens = f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
     figures = [
         counted(body.steps, "step"),
-        "" if usage == Usage() else tokens,  # not all providers count
+        tokens_line(body.usage),
         "" if body.cost is None else dollars(body.cost),
         files_changed(len(body.files), more=body.more_files) if body.files else "",
         context_line(body),
@@ -150,7 +146,7 @@ def turn_end_line(
         seconds(body.duration_s),
     ]
     for least in (5, 4, 1, 2, 0, 3):
-        if width is not None and cells(_figures(outcome, figures)) > width:
+        if cells(_figures(outcome, figures)) > width:
             figures[least] = ""
     painted = paint.good if body.outcome == "completed" else paint.bad
     text = _figures(outcome, figures, columns)
@@ -166,6 +162,13 @@ def _figures(outcome: str, figures: list[str], columns: int = UNCUT) -> str:
         elif figure:
             lines[-1] += f" · {figure}"
     return "\n".join(lines)
+
+
+def tokens_line(usage: Usage) -> str:
+    """The tokens sent and received; empty if the provider did not count them."""
+    if usage == Usage():
+        return ""
+    return f"{count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
 
 
 def context_line(of: TurnEnded | Snapshot | SessionSummary) -> str:

@@ -13,11 +13,10 @@ from tiller_client.rendering.items import (
     item_block,
     waiting_line,
 )
-from tiller_client.rendering.lines import branch_line, context_line, fork_line
+from tiller_client.rendering.lines import branch_line, context_line, fork_line, tokens_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import (
     Paint,
-    count,
     counted,
     dollars,
     local_time,
@@ -25,7 +24,7 @@ from tiller_client.rendering.text import (
     seconds,
 )
 from tiller_client.rendering.wrap import hanging, sentence
-from tiller_protocol.items import Item, Usage
+from tiller_protocol.items import Item
 from tiller_protocol.snapshot import Mark, Snapshot
 
 
@@ -59,17 +58,15 @@ def transcript(
         goes_on = f"tiller resume {snapshot.session_id}"
         waiting = sentence("! ", waiting_line(len(snapshot.queue), goes_on), columns)
         lines.append(paint.asking(waiting))
-    cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
-    tokens = (
-        f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
-        if snapshot.usage != Usage()
-        else ""  # the provider did not count
+    figures = (
+        snapshot.status,
+        counted(snapshot.turns, "turn"),
+        tokens_line(snapshot.usage),
+        _cost(snapshot),
+        context_line(snapshot),
+        branch_line(snapshot),
     )
-    place = "".join(
-        f" · {part}" for part in (context_line(snapshot), branch_line(snapshot)) if part
-    )
-    figures = f"{snapshot.status} · {counted(snapshot.turns, 'turn')}{tokens}{cost}{place}"
-    lines.append(paint.dim(f"\n{hanging(figures, columns)}"))
+    lines.append(paint.dim(f"\n{hanging(' · '.join(filter(None, figures)), columns)}"))
     return "\n".join(lines)
 
 
@@ -115,9 +112,9 @@ def _turn_end(turn: Mark | None, paint: Paint, columns: int) -> Iterator[str]:
 
 
 def _cost(snapshot: Snapshot) -> str:
-    """The cost of a session, and how many of its tokens have an unknown price."""
+    """The cost of a session, and how many of its requests have an unknown price."""
     if snapshot.cost is None:
-        return "cost unknown"
+        return "cost unknown" if snapshot.unpriced else ""
     if not snapshot.unpriced:
         return dollars(snapshot.cost)
     return f"{dollars(snapshot.cost)} and {counted(snapshot.unpriced, 'request')} of unknown price"

@@ -95,16 +95,7 @@ def _attach(
         Signals("detached") as signals,
         Watch(connection, session.session_id, signals, after, patient=True) as watch,
     ):
-        interactive = InteractiveSession(
-            connection,
-            session.session_id,
-            watch,
-            console,
-            json=arguments.json,
-            prompts=True,
-            whole=arguments.verbose,
-            delivery="auto",
-        )
+        interactive = InteractiveSession(watch, console, whole=arguments.verbose)
         interactive.follow(
             session, lambda: arguments.until_idle and watch.caught_up and interactive.idle
         )

@@ -161,7 +161,7 @@ def follow_turn(
         started = _start(connection, op, watch, signals, waits=ending.waits_for_rest)
         from tiller_client.following.turn import RunningTurn
 
-        turn = RunningTurn(connection, op, watch, signals, arguments, asks=ending.asks)
+        turn = RunningTurn(op, watch, signals, arguments, asks=ending.asks)
         try:
             return turn.follow(started)
         except NoAnswer as silence:

@@ -9,6 +9,7 @@ import pytest
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.keys import Keys
 
+from tiller_client.chat.terminal import pace
 from tiller_client.chat.terminal.keyboard import (
     ANSWER_SEQUENCE,
     LINE_BREAK,
@@ -23,10 +24,10 @@ UP = "\x1b[A"
 class Drawn:
     """A pace on a terminal; its frames are counted."""
 
-    def __init__(self, **timeouts: float) -> None:
+    def __init__(self) -> None:
         self.frames = self.seen = 0
         self._more = asyncio.Event()
-        self.pace = Pace(self.draw, self.see, **timeouts)
+        self.pace = Pace(self.draw, self.see)
         self.pace.begin()
         self.pace.answered()
 
@@ -47,11 +48,11 @@ class Drawn:
         await self._more.wait()
 
 
-def play(body: Callable[[Drawn], Coroutine[object, object, None]], **timeouts: float) -> None:
+def play(body: Callable[[Drawn], Coroutine[object, object, None]]) -> None:
     """Play something in a loop, on a terminal that has answered the first time."""
 
     async def run() -> None:
-        await body(Drawn(**timeouts))
+        await body(Drawn())
 
     asyncio.run(run())
 
@@ -109,14 +110,16 @@ def test_a_frame_is_seen_when_the_terminal_has_answered_behind_it() -> None:
     play(body)
 
 
-def test_an_answer_that_never_comes_is_given_up() -> None:
+def test_an_answer_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "ANSWER_TIMEOUT_S", 0.0)
+
     async def body(drawn: Drawn) -> None:
         drawn.draw()
         drawn.draw()
         assert drawn.frames == 1
         await drawn.next_frame()
 
-    play(body, answer_timeout_s=0.0)
+    play(body)
 
 
 def test_the_terminal_is_given_away_when_all_answers_have_come() -> None:

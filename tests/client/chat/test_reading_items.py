@@ -290,7 +290,7 @@ def test_a_history_that_names_itself_as_its_sub_agent_is_shown_once():
 
 def test_an_image_is_drawn_where_the_terminal_can():
     image = png(640, 400)
-    kitty = image_lines(image, 60, Theme("dark", 256, pictures="kitty"), "cat.png")
+    kitty = image_lines(image, 60, Theme("dark", 256, pictures="kitty"))
     drawn = kitty[ROWS_MAX - 1]
     assert kitty[: ROWS_MAX - 1] == [""] * (ROWS_MAX - 1)
     assert drawn.startswith(f"\x1b[{ROWS_MAX - 1}A\x1b_Ga=T,f=100,q=2,c=52,r=16,m=1;")
@@ -311,12 +311,13 @@ def test_an_image_is_drawn_only_into_lines_that_are_final():
 
 def test_an_image_that_can_not_be_drawn_has_a_label():
     kilobytes = Image("image/png", png(640, 400).data.ljust(84_000, b"\0"))
-    assert image_label(kilobytes, "cat.png") == f"[image: cat.png, 640x400, {_kb(kilobytes)} KB]"
+    assert image_label(kilobytes) == f"[image: image/png, 640x400, {_kb(kilobytes)} KB]"
     broken = Image("image/png", b"\x89PNG\r\n\x1a\n" + b"x" * 20)
     assert image_lines(broken, 60, Theme("dark", 256, pictures="kitty"))[0].endswith(
         "[image: image/png, 28 B]\x1b[0m"
     )
-    assert image_lines(PICTURE, 60, NO_COLOUR, "a\x1b[2J.png")[0].startswith("[image: a␛[2J.png, 6")
+    escape = Image("a\x1b[2J.png", PICTURE.data)
+    assert image_lines(escape, 60, NO_COLOUR)[0].startswith("[image: a␛[2J.png, 6")
     assert image_label(Image("application/pdf", b"x", pages=3)) == (
         "[document: application/pdf, 3 pages, 1 B]"
     )

@@ -3,7 +3,7 @@
 `markdown` decides which blocks there are; `inline` renders the text in them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,7 +71,7 @@ def parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    made.validateLink = _is_named  # `Theme.can_link` decides which links may be opened
+    made.validateLink = lambda url: url != ""  # `Theme.can_link` decides which links may be opened
     made.core.ruler.at("inline", _parse_inline)
     return made.disable(["reference", "html_block", "html_inline"])
 
@@ -89,8 +89,7 @@ def pieces(root: "SyntaxTreeNode", continued: Continued | None = None) -> list[P
 
 def after(piece: Piece, following: Piece) -> Continued:
     """How a list that was cut between these two items continues."""
-    number = None if following.number is None else following.number
-    return Continued(number, _end(piece.node) < following.begin)
+    return Continued(following.number, _end(piece.node) < following.begin)
 
 
 def piece_rows(piece: Piece, width: int, theme: Theme) -> list[Row]:
@@ -103,11 +102,6 @@ def piece_rows(piece: Piece, width: int, theme: Theme) -> list[Row]:
 def fence_row(info: str) -> Row:
     """The first or last row of a code block."""
     return [Span(f"```{info}", ("muted",))]
-
-
-def code_rows(row: Iterable[Span], width: int) -> list[Row]:
-    """The rows of a line of code."""
-    return folded(row, width)
 
 
 def language(info: str) -> str:
@@ -126,10 +120,6 @@ def _parse_inline(state: "StateCore") -> None:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
         else:
             token.children.append(Token("text", "", 0, content=token.content))
-
-
-def _is_named(url: str) -> bool:
-    return bool(url)
 
 
 def _items(block: "SyntaxTreeNode", continued: Continued | None = None) -> Iterator[Piece]:
@@ -183,7 +173,7 @@ def _fence_rows(node: "SyntaxTreeNode", width: int) -> list[Row]:
     info = node.info.strip()
     highlighter = Highlighter(language(info))
     lines = node.content.removesuffix("\n").split("\n") if node.content else []
-    code = [row for line in lines for row in code_rows(highlighter.line(line), width)]
+    code = [row for line in lines for row in folded(highlighter.line(line), width)]
     return [*folded(fence_row(info), width), *code, fence_row("")]
 
 

@@ -1,12 +1,12 @@
 """Renders tool calls: a line about the call, and then the end of its output, or its diff."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tiller_client.chat.reading.diff import diff_lines
 from tiller_client.chat.reading.facts import Facts
 from tiller_client.chat.reading.images import image_lines
-from tiller_client.chat.reading.layout import folded, row_cells, safe_span
+from tiller_client.chat.reading.layout import folded, indented, row_cells, safe_span
 from tiller_client.chat.reading.style import TAB_COLUMNS, Row, Span, Theme, safe
 from tiller_client.rendering.items import (
     COMMAND_LINES_SHOWN,
@@ -61,11 +61,12 @@ def call_lines(
         rows += _below(changed, width, opened=opened)
     lines = [theme.line(row) for row in rows]
     for image in call.images:
-        lines += _indented(image_lines(image, width - INDENT, theme))
+        lines += indented(image_lines(image, width - INDENT, theme), INDENT)
     output = call.output
     if call.diff:
         lines_max = UNCUT if opened else DIFF_LINES_SHOWN
-        lines += _indented(diff_lines(call.diff, width - INDENT, theme, lines_max=lines_max))
+        shown = diff_lines(call.diff, width - INDENT, theme, lines_max=lines_max)
+        lines += indented(shown, INDENT)
         # After the first blank line, the output lists problems that the edit caused.
         output = output.partition("\n\n")[2]
     if call.sub_agent:
@@ -73,7 +74,7 @@ def call_lines(
         agent_lines = _agent_lines(
             *(call.sub_agent, facts, width - INDENT, theme), has_ended=has_ended, opened=opened
         )
-        lines += _indented(agent_lines)
+        lines += indented(agent_lines, INDENT)
         if call.sub_agent.session_id in facts.children and not has_ended:
             output = ""  # the output only names the same calls
     output_rows = _output_rows(call, output, width, opened=opened)
@@ -140,7 +141,7 @@ def background_lines(
     lines = [theme.line([*begin, Span(f" {title}" if title else ""), *end])]
     if command.sub_agent is not None:
         below = _agent_lines(command.sub_agent, facts, width - INDENT, theme, opened=opened)
-        lines += _indented(below)
+        lines += indented(below, INDENT)
     return lines
 
 
@@ -187,7 +188,8 @@ def _child_call_lines(
         return
     yield theme.line(_head(call, facts, width))
     if call.sub_agent and call.state not in ("completed", "error"):
-        yield from _indented(_agent_lines(call.sub_agent, facts, width - INDENT, theme))
+        below = _agent_lines(call.sub_agent, facts, width - INDENT, theme)
+        yield from indented(below, INDENT)
 
 
 def _is_work(item: Item) -> bool:
@@ -238,7 +240,3 @@ def _below(line: str, width: int, *, opened: bool) -> list[Row]:
         text = safe(line[:LINE_CHARS_MAX].expandtabs(TAB_COLUMNS).rstrip())
         rows = [[Span(cut(text, width - INDENT), ("muted",))]]
     return [[Span(" " * INDENT), *row] for row in rows]
-
-
-def _indented(lines: Sequence[str] | Iterator[str]) -> list[str]:
-    return [" " * INDENT + line if line else "" for line in lines]

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase as fnmatch
 from functools import lru_cache
 from typing import Any
 
+from tiller_client.chat.reading.layout import joined
 from tiller_client.chat.reading.style import Row, Span
 
 HELD_LINES_MAX = 200
@@ -139,14 +140,7 @@ def _named(tokens: Iterable[tuple[int, Any, str]]) -> Iterator[tuple[int, str, s
 
 def _part(pieces: Iterable[tuple[int, str, str]], begin: int, end: int) -> Row:
     """The spans of the tokens between two positions; neighbours with the same role are joined."""
-    row: Row = []
-    for at, role, text in pieces:
-        shown = text[max(0, begin - at) : max(0, end - at)]
-        if not shown:
-            continue
-        roles = (role,) if role else ()
-        if row and row[-1].roles == roles:
-            row[-1] = Span(row[-1].text + shown, roles)
-        else:
-            row.append(Span(shown, roles))
-    return row
+    return joined(
+        Span(text[max(0, begin - at) : max(0, end - at)], (role,) if role else ())
+        for at, role, text in pieces
+    )

@@ -59,15 +59,11 @@ _Part = _Hunk | str
 """A hunk, or a line outside hunks."""
 
 
-def diff_lines(
-    diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT, for_all: str = ""
-) -> list[str]:
-    """Render a diff, with at most `lines_max` of its lines.
-
-    `for_all` is written after the number of omitted lines.
-    """
+def diff_lines(diff: str, width: int, theme: Theme, *, lines_max: int = UNCUT) -> list[str]:
+    """Render a diff, with at most `lines_max` of its lines."""
     parts = list(_parts(diff.replace("\r\n", "\n").rstrip("\n").split("\n")))
     paths = {part.path for part in parts if isinstance(part, _Hunk)}
+    total = sum(len(part.lines) if isinstance(part, _Hunk) else 1 for part in parts)
     rows: list[Row] = []
     left = lines_max
     pairs_left = WORD_PAIRS_MAX
@@ -85,14 +81,12 @@ def diff_lines(
             gap = f"⋯ {part.about}"
             rows += folded([Span(gap, ("muted",))], width)
         path = part.path
-        part.lines, cut_off = part.lines[:left], part.lines[left:]
+        part.lines = part.lines[:left]
         left -= len(part.lines)
         pairs_left -= _compare(part.lines, pairs_left)
         rows += _hunk_rows(part, width, theme)
-        part.lines += cut_off
-    total = sum(len(part.lines) if isinstance(part, _Hunk) else 1 for part in parts)
     if total > lines_max:
-        more = f"… {more_lines(total - lines_max)}{for_all}"
+        more = f"… {more_lines(total - lines_max)}"
         rows += folded([Span(more, ("muted",))], width)
     return [theme.line(row) for row in rows]
 

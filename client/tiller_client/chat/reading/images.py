@@ -45,27 +45,27 @@ class _Drawing(NamedTuple):
     rows: int
 
 
-def image_lines(image: Image, width: int, theme: Theme, name: str = "") -> list[str]:
+def image_lines(image: Image, width: int, theme: Theme) -> list[str]:
     """The lines of an image, with its label last; only the label if the image can't be shown.
 
     The escapes are in the last row of the image, so that the rows that they draw over exist by
     then. They move up, draw, and return to the last row. After sixels, some terminals leave the
     cursor elsewhere, so the escapes restore its position.
     """
-    label = [theme.line(row) for row in folded([Span(image_label(image, name), ("muted",))], width)]
+    label = [theme.line(row) for row in folded([Span(image_label(image), ("muted",))], width)]
     drawing = None if theme.pictures == "none" else _drawing(image.data, width, theme)
     if drawing is None:
         return label
     return [*[""] * (drawing.rows - 1), _escapes(drawing, theme.pictures), *label]
 
 
-def image_label(image: Image, name: str = "") -> str:
-    """A description of an image: `[image: cat.png, 1280x720, 84 KB]`."""
+def image_label(image: Image) -> str:
+    """A description of an image: `[image: image/png, 1280x720, 84 KB]`."""
     kind = "document" if image.is_document else "image"
     extent = counted(image.pages, "page") if image.pages else ""
     if size := _size(image.data):
         extent = f"{size[0]}x{size[1]}"
-    parts = (one_line(name or image.media_type), extent, _bytes(len(image.data)))
+    parts = (one_line(image.media_type), extent, _bytes(len(image.data)))
     return f"[{kind}: {', '.join(part for part in parts if part)}]"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tiller_client.chat.reading.style import Row, Span, Theme
+from tiller_client.chat.reading.style import Row, Span, Theme, text_of
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
@@ -32,7 +32,7 @@ def _spans(node: "SyntaxTreeNode", theme: Theme, roles: tuple[str, ...]) -> Iter
             inner = spans(node, theme, roles)
             yield from _linked(inner, str(node.attrs.get("href", "")), theme, roles)
         case "image":
-            text = "".join(span.text for span in spans(node, theme))
+            text = text_of(spans(node, theme))
             label = [Span(f"[image: {text}]" if text else "[image]", roles)]
             yield from _linked(label, str(node.attrs.get("src", "")), theme, roles)
         case "inline":
@@ -46,7 +46,7 @@ def _linked(inner: Row, address: str, theme: Theme, roles: tuple[str, ...]) -> I
 
     The address also follows a text that looks like another address and might deceive the reader.
     """
-    text = "".join(span.text for span in inner)
+    text = text_of(inner)
     can_link = theme.can_link(address)
     for span in inner:
         link = address if can_link else ""

@@ -11,10 +11,17 @@ from typing import assert_never
 from tiller_client.chat.reading.calls import call_lines
 from tiller_client.chat.reading.facts import Facts
 from tiller_client.chat.reading.images import image_lines
-from tiller_client.chat.reading.layout import row_cells, safe_span, wrapped
+from tiller_client.chat.reading.layout import hanging, indented, wrapped
 from tiller_client.chat.reading.markdown import markdown_lines
 from tiller_client.chat.reading.style import Row, Span, Theme
-from tiller_client.rendering.items import change_line, citation_lines, more_lines, patch_title
+from tiller_client.rendering.items import (
+    DELIVERY_NOTES,
+    STATE_NOTES,
+    change_line,
+    citation_lines,
+    more_lines,
+    patch_title,
+)
 from tiller_client.rendering.text import Paint, cut, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
@@ -36,8 +43,6 @@ _NO_COLOURS = Paint(colour=False)
 _HEADING = re.compile(r"\s*\*\*([^*\n]+)\*\*\s*(?:\n|$)")
 """Matches the heading with which providers begin a summary of reasoning."""
 
-_DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
-_NOTES = {"discarded": "(discarded)", "interrupted": "(interrupted)"}
 _PLAN = {
     "pending": ("☐ ", ()),
     "in_progress": ("◐ ", ("bold",)),
@@ -70,7 +75,7 @@ def item_lines(
             return call_lines(item, facts, width, theme, opened=opened)
         case Compaction():
             head = "≡ history up to here was summarised"
-            summary = _indented(markdown_lines(item.summary, width - 4, theme), 4)
+            summary = indented(markdown_lines(item.summary, width - 4, theme), 4)
             return [*_muted(head, width, theme), *(summary if opened else ())]
         case Notice():
             text = item.text if opened else cut(one_line(item.text), width - 2)
@@ -88,21 +93,19 @@ def item_lines(
 
 def plan_lines(plan: Iterable[PlanEntry], width: int, theme: Theme) -> list[str]:
     """The plan as a checklist."""
-    lines: list[str] = []
+    rows: list[Row] = []
     for entry in plan:
         glyph, roles = _PLAN[entry.state]
-        mark: Row = [Span(glyph, roles)]
-        lines += _hanging(mark, [Span(one_line(entry.text), roles)], width - 2, theme)
-    return _indented(lines, 2)
+        rows += hanging([Span(glyph, roles)], [Span(one_line(entry.text), roles)], width - 2)
+    return indented(map(theme.line, rows), 2)
 
 
 def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) -> list[str]:
     roles = ("bold", "user")
-    mark: Row = [Span("» ", roles)]
     files = "".join(f" [{one_line(file)}]" for file in item.files)
-    about = files + _DELIVERY[item.delivery]
+    about = files + DELIVERY_NOTES[item.delivery]
     text: Row = [Span(item.text.replace("\r\n", "\n").strip("\n"), roles), Span(about, ("muted",))]
-    lines = _hanging(mark, text, width, theme)
+    lines = [theme.line(row) for row in hanging([Span("» ", roles)], text, width)]
     if not opened and len(lines) > PROMPT_ROWS_SHOWN:
         more = f"  … {more_lines(len(lines) - PROMPT_ROWS_SHOWN)}"
         lines = [*lines[:PROMPT_ROWS_SHOWN], *_muted(more, width, theme)]
@@ -111,13 +114,13 @@ def _user_lines(item: UserMessage, width: int, theme: Theme, *, opened: bool) ->
 
 def _images(images: Iterable[Image], width: int, theme: Theme) -> Iterator[str]:
     for image in images:
-        yield from _indented(image_lines(image, width - 2, theme), 2)
+        yield from indented(image_lines(image, width - 2, theme), 2)
 
 
 def _assistant_lines(item: AssistantMessage, width: int, theme: Theme) -> list[str]:
     lines = markdown_lines(item.text, width, theme)
-    if note := _NOTES.get(item.state):
-        lines += _muted(note, width, theme)
+    if note := STATE_NOTES.get(item.state):
+        lines += _muted(note.lstrip(), width, theme)
     for line in citation_lines(item.citations, _NO_COLOURS, width):
         lines += _muted(line, width, theme)
     return lines
@@ -132,26 +135,12 @@ def _reasoning_lines(
     took = "" if took_s is None else f" for {seconds(took_s)}"
     heading = _HEADING.match(item.text)
     about = f": {one_line(heading[1])}" if heading else ""
-    note = f" {_NOTES[item.state]}" if item.state in _NOTES else ""
+    note = STATE_NOTES.get(item.state, "")
     head = cut(f"∴ {verb}{took}{note}{about}", width)
     lines = _muted(head, width, theme)
     text = item.text[heading.end() :] if heading else item.text
-    return lines + _indented(markdown_lines(text, width - 2, theme), 2) if opened else lines
+    return lines + indented(markdown_lines(text, width - 2, theme), 2) if opened else lines
 
 
 def _muted(text: str, width: int, theme: Theme) -> list[str]:
     return [theme.line(row) for row in wrapped([Span(text, ("muted",))], width)]
-
-
-def _hanging(mark: Row, text: Row, width: int, theme: Theme) -> list[str]:
-    """Render a text after a mark; further rows are indented to the text."""
-    columns = row_cells(map(safe_span, mark))
-    rows = wrapped(text, width - columns)
-    return [
-        theme.line([*(mark if at == 0 else [Span(" " * columns)]), *row])
-        for at, row in enumerate(rows)
-    ]
-
-
-def _indented(lines: Iterable[str], columns: int) -> list[str]:
-    return [" " * columns + line if line else "" for line in lines]

@@ -29,6 +29,18 @@ def folded(row: Iterable[Span], width: int) -> list[Row]:
     return _filled([safe_span(span) for span in row], max(width, COLUMNS_MIN))
 
 
+def hanging(mark: Row, text: Row, width: int) -> list[Row]:
+    """Break a text after a mark between words, and indent the further rows to the text."""
+    columns = row_cells(map(safe_span, mark))
+    rows = wrapped(text, width - columns)
+    return [[*([Span(" " * columns)] if at else mark), *row] for at, row in enumerate(rows)]
+
+
+def indented(lines: Iterable[str], columns: int) -> list[str]:
+    """Indent finished lines, except empty ones."""
+    return [" " * columns + line if line else "" for line in lines]
+
+
 def lines_of(row: Iterable[Span]) -> list[Row]:
     """Split a row at the newlines in its spans, and make the text safe."""
     lines: list[Row] = [[]]
@@ -73,7 +85,7 @@ def _wrapped_line(line: Row, width: int) -> list[Row]:
                 rows[-1] = word  # it replaces an indentation that leaves no room
             column = row_cells(rows[-1])
         blanks = []
-    return [_joined(row) for row in rows]
+    return [joined(row) for row in rows]
 
 
 def _words(line: Row) -> Iterable[Row]:
@@ -109,15 +121,15 @@ def _filled(row: Row, width: int) -> list[Row]:
                 begin, column = at, 0
             column += needed
         rows[-1].append(span._replace(text=span.text[begin:]))
-    return [_joined(row) for row in rows]
+    return [joined(row) for row in rows]
 
 
-def _joined(row: Row) -> Row:
-    """Join neighbouring spans that look alike."""
-    joined: Row = []
+def joined(row: Iterable[Span]) -> Row:
+    """Join neighbouring spans that look alike, and drop empty ones."""
+    spans: Row = []
     for span in row:
-        if joined and joined[-1].roles == span.roles and joined[-1].link == span.link:
-            joined[-1] = Span(joined[-1].text + span.text, span.roles, span.link)
+        if spans and spans[-1].roles == span.roles and spans[-1].link == span.link:
+            spans[-1] = Span(spans[-1].text + span.text, span.roles, span.link)
         elif span.text:
-            joined.append(span)
-    return joined
+            spans.append(span)
+    return spans

@@ -10,7 +10,6 @@ from tiller_client.chat.reading.blocks import (
     Continued,
     Piece,
     after,
-    code_rows,
     fence_row,
     language,
     parsed,
@@ -92,29 +91,18 @@ class MarkdownStream:
         if self._fence:
             is_shown = text and not _UNCLEAR.fullmatch(text)
             code = [Span(self._fence.unindented(text))]
-            return self._shown(code_rows(code, self.width)) if is_shown else []
+            return self._shown(folded(code, self.width)) if is_shown else []
         lines = [*self._lines[-TAIL_LINES_MAX:]]
         if not _UNCLEAR.fullmatch(text):
             lines.append(text)
         continued = self._continued if len(self._lines) <= TAIL_LINES_MAX else None
-        rows: list[Row] = []
-        began = self._began
-        for piece in pieces(parsed("\n".join(lines)), continued):
-            rows += self._apart(piece, began=began)
-            began = True
-        return self._shown(rows)
+        found = pieces(parsed("\n".join(lines)), continued)
+        return self._shown(self._apart(found))
 
     def close(self) -> list[str]:
         """End the message; return the remaining lines."""
-        rest, self._open = self._open, ""
-        rows = self._line(_clean(rest.removesuffix("\r"))) if rest else []
-        if self._fence:
-            self._fence = None
-            return self._shown([*rows, fence_row("")])
-        for piece in self._pieces():
-            rows += self._apart(piece, began=self._began)
-            self._began = True
-        self._lines, self._continued = [], None
+        rows = self._line(_clean(self._open.removesuffix("\r"))) if self._open else []
+        rows += [fence_row("")] if self._fence else self._apart(self._pieces())
         return self._shown(rows)
 
     def fill(self, text: str) -> None:
@@ -137,7 +125,7 @@ class MarkdownStream:
             if self._fence.is_end(line):
                 self._fence = None
                 return [fence_row("")]
-            return code_rows(self._fence.line(line), self.width)
+            return folded(self._fence.line(line), self.width)
         self._lines.append(line)
         goes_on = len(self._lines) > 1 and not line.strip()  # no block begins with a blank line
         if goes_on or len(self._lines) < self._parse_at:
@@ -146,10 +134,8 @@ class MarkdownStream:
         if not found:
             self._lines, self._parse_at = [], 1
             return []
-        rows: list[Row] = []
-        for piece in found[:-1]:
-            rows += self._apart(piece, began=self._began)
-            self._began = True
+        rows = self._apart(found[:-1])
+        self._began = self._began or len(found) > 1
         return rows + self._cut(found)
 
     def _cut(self, found: list[Piece]) -> list[Row]:
@@ -174,10 +160,14 @@ class MarkdownStream:
     def _pieces(self) -> list[Piece]:
         return pieces(parsed("".join(f"{line}\n" for line in self._lines)), self._continued)
 
-    def _apart(self, piece: Piece, *, began: bool) -> list[Row]:
-        """The rows of a piece, after a blank line if it needs one."""
-        rows = piece_rows(piece, self.width, self._theme)
-        return [[], *rows] if began and not piece.follows else rows
+    def _apart(self, found: list[Piece]) -> list[Row]:
+        """The rows of the next pieces, with a blank line before each that needs one."""
+        rows: list[Row] = []
+        for piece in found:
+            if (rows or self._began) and not piece.follows:
+                rows.append([])
+            rows += piece_rows(piece, self.width, self._theme)
+        return rows
 
     def _shown(self, rows: list[Row]) -> list[str]:
         return [self._theme.line(row) for row in rows]

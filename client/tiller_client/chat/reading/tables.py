@@ -1,5 +1,6 @@
 """Lays out tables: as columns if they fit, else row by row as `heading: value`."""
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.reading.inline import spans
@@ -58,10 +59,9 @@ def _below(natural: list[int], least: list[int], ceiling: int) -> list[int]:
 def _line_rows(line: list[_Cell], columns: list[int]) -> list[Row]:
     cells = [wrapped(cell[0], column) for cell, column in zip(line, columns, strict=True)]
     rows: list[Row] = []
-    for at in range(max(map(len, cells))):
+    for texts in zip_longest(*cells, fillvalue=[]):
         row: Row = []
-        for number, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-            text = cell[at] if at < len(cell) else []
+        for number, (text, column) in enumerate(zip(texts, columns, strict=True)):
             free = max(0, column - row_cells(text))
             before = {"right": free, "center": free // 2}.get(line[number][1], 0)
             row += [Span(" │ ", ("muted",))] if number else []

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,20 +30,26 @@ class Outside:
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
 
-    def show(self, *arguments: str) -> None:
+    async def show(self, *arguments: str) -> None:
         """Run a verb of tiller, such as one that shows a text in a pager."""
-        self._start(self._show(tiller_command(*arguments)))
+        command = tiller_command(*arguments)
+        async with self._given_away():
+            await asyncio.to_thread(subprocess.run, command, check=False)
 
-    def edit(self) -> None:
+    async def edit(self) -> None:
         """Open the text in the user's editor, and take back the edited text."""
-        self._start(self._edit())
+        editor = self._chat.editor
+        try:
+            command = command_in("VISUAL") or command_in("EDITOR") or [EDITOR]
+            async with self._given_away():
+                editor.put(await asyncio.to_thread(_edited, command, editor.whole()))
+        except (OSError, UsageError, subprocess.CalledProcessError) as error:
+            self._chat.say(f"the editor failed, so the text is unchanged: {error}")
 
-    def suspend(self) -> None:
+    async def suspend(self) -> None:
         """Suspend this process, as programs do at Ctrl-Z, until the shell continues it."""
-        self._start(self._suspend())
-
-    def _start(self, work: Coroutine[object, object, None]) -> None:
-        self._chat.app.create_background_task(work)
+        async with self._given_away():
+            os.kill(0, signal.SIGTSTP)
 
     @contextlib.asynccontextmanager
     async def _given_away(self) -> AsyncGenerator[None]:
@@ -60,35 +66,15 @@ class Outside:
             painter.forget()
         self._chat.app.invalidate()
 
-    async def _show(self, command: list[str]) -> None:
-        async with self._given_away():
-            await asyncio.to_thread(subprocess.run, command, check=False)
-
-    async def _edit(self) -> None:
-        editor = self._chat.editor
-        try:
-            command = command_in("VISUAL") or command_in("EDITOR") or [EDITOR]
-            async with self._given_away():
-                editor.put(await asyncio.to_thread(_edited, command, editor.whole()))
-        except (OSError, UsageError, subprocess.CalledProcessError) as error:
-            self._chat.say(f"the editor failed, so the text is unchanged: {error}")
-
-    async def _suspend(self) -> None:
-        async with self._given_away():
-            os.kill(0, signal.SIGTSTP)
-
 
 def _edited(command: Sequence[str], text: str) -> str:
     """Let the user edit a text; raises `OSError` or `CalledProcessError` if the editor fails."""
-    descriptor, name = tempfile.mkstemp(".md", "tiller-")
-    path = Path(name)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        subprocess.run([*command, name], check=True)
-        return path.read_text(errors="replace").rstrip("\n")
-    finally:
-        path.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="tiller-") as file:
+        file.write(text)
+        file.flush()
+        subprocess.run([*command, file.name], check=True)
+        # An editor may have put another file in this place.
+        return Path(file.name).read_text(errors="replace").rstrip("\n")
 
 
 def tiller_command(*arguments: str) -> list[str]:

@@ -22,19 +22,12 @@ ANSWER_TIMEOUT_S = 2.0
 class Pace:
     """Decides when frames are drawn. `draw` draws a frame if `may_draw`, and then calls `drawn`."""
 
-    def __init__(
-        self,
-        draw: Callable[[], None],
-        seen: Callable[[], None],
-        *,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, draw: Callable[[], None], seen: Callable[[], None]) -> None:
         """`seen` is called when, as far as is known, the terminal shows all frames drawn so far."""
         self.asks = False
         """Whether frames ask for the terminal's status: from its first answer on."""
         self._draw = draw
         self._seen = seen
-        self._answer_timeout_s = answer_timeout_s
         self._drawn_at = 0.0
         self._due: asyncio.TimerHandle | None = None
         self._in_flight = 0
@@ -104,16 +97,12 @@ class Pace:
         self._all_answered.clear()
         if self._timeout is not None:
             self._timeout.cancel()
-        self._timeout = asyncio.get_running_loop().call_later(
-            self._answer_timeout_s, self._time_out
-        )
+        loop = asyncio.get_running_loop()
+        self._timeout = loop.call_later(ANSWER_TIMEOUT_S, self._arrived, 0)
 
     def _draw_due(self) -> None:
         self._due = None
         self._draw()
-
-    def _time_out(self) -> None:
-        self._arrived(0)
 
     def _arrived(self, left: int) -> None:
         self._in_flight = left

@@ -48,8 +48,8 @@ class Frame(NamedTuple):
     """The rows of the live part, with colours, none wider than the terminal, and the cursor."""
 
     rows: Sequence[str]
-    cursor: tuple[int, int] | None
-    """Row and column, from 0; `None`: the cursor is hidden."""
+    cursor: tuple[int, int]
+    """Row and column, from 0."""
 
 
 class Painter:
@@ -111,7 +111,7 @@ class Painter:
         else:
             body, drawn, row = "", *self._difference(frame)
         place = self._place_cursor(frame, row)
-        if above or drawn or extra or frame.cursor is None:
+        if above or drawn or extra:
             wrap = WRAP if above else ""  # lines that stay may be longer than the terminal is wide
             body = f"{begin}{wrap}{body}{NO_WRAP}{drawn}{WRAP}{place}"
             written = f"{BEGIN}{HIDE_CURSOR}{body}{extra}{END}{ask}"
@@ -129,7 +129,7 @@ class Painter:
         if self._rows:
             columns, _ = self.size
             self._write(f"{self._to_top(columns)}{ERASE_BELOW}{SHOW_CURSOR}")
-        self._rows, self._cursor_row, self._columns = (), 0, 0
+        self.forget()
 
     def forget(self) -> None:
         """Forget the live part, as another program has written to the screen."""
@@ -159,9 +159,6 @@ class Painter:
         return "".join(parts), at
 
     def _place_cursor(self, frame: Frame, row: int) -> str:
-        if frame.cursor is None:
-            self._cursor_row = row
-            return ""
         wanted_row, column = frame.cursor
         self._cursor_row = wanted_row
         up = f"\x1b[{row - wanted_row}A" if row > wanted_row else ""
