@@ -7,8 +7,6 @@ from argparse import Namespace
 from tiller_client.acp.agent import Agent
 from tiller_client.acp.rpc import Peer
 from tiller_client.command_line.choices import read_settings
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
 from tiller_client.streams import show_all
 
 WAIT_S_MAX = 60.0
@@ -19,8 +17,7 @@ def run(arguments: Namespace) -> int:
     """Serve one editor until it disconnects; running turns continue."""
     show_all()  # editors start programs with TERM=dumb
     peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
-    places = my_places()
-    agent = Agent(peer, lambda name: DaemonConnection(places, name), read_settings(arguments))
+    agent = Agent(peer, read_settings(arguments))
     try:
         while not peer.ended:
             sources = [peer.reading, *agent.sources]
