@@ -7,8 +7,7 @@ import time
 from argparse import Namespace
 from typing import Final
 
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, flush, print_json, say, stdout_paint
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.rendering.text import one_line
@@ -24,7 +23,7 @@ def run(arguments: Namespace) -> int:
     """List the servers, or log in to a server or out of it."""
     if arguments.action != "list" and not arguments.server:
         raise UsageError(f"name the server: tiller mcp {arguments.action} NAME")
-    with DaemonConnection(my_places(), "tiller mcp") as connection:
+    with connect("tiller mcp") as connection:
         match arguments.action:
             case "login":
                 return _log_in(connection, arguments)
