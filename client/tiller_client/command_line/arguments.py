@@ -296,16 +296,16 @@ def _add_history(add: _AddParser) -> None:
 
 
 def _add_catalog(add: _AddParser) -> None:
+    text = "list the models, and check them with their providers"
+    parser = _verb(add, "catalog", "models", text)
+    add_directory(parser)
+    parser.flag("--all", "include every model that providers list")
     for name, text in (
-        ("models", "list the models, and check them with their providers"),
         ("agents", "list the agents"),
         ("tools", "list the tools that models can use"),
         ("commands", "list the custom commands, which are typed as /NAME"),
     ):
-        parser = _verb(add, "catalog", name, text)
-        add_directory(parser)
-        if name == "models":
-            parser.flag("--all", "include every model that providers list")
+        add_directory(_verb(add, "catalog", name, text))
     parser = _verb(add, "machine.config", "config", "show, find or check the configuration")
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
@@ -314,14 +314,11 @@ def _add_catalog(add: _AddParser) -> None:
     parser = _verb(add, "machine.init", "init", text)
     parser.flag("--yes", "take the first model that is found")
     parser.flag("--no-try", "send nothing to the model")
-    for name, text in (
-        ("trust", "trust a project's .tiller in its present state"),
-        ("untrust", "stop trusting a project's .tiller"),
-    ):
-        parser = _verb(add, "trust", name, text)
-        add_directory(parser)
-        if name == "trust":
-            parser.flag("--yes", "do not ask")
+    parser = _verb(add, "trust", "trust", "trust a project's .tiller in its present state")
+    add_directory(parser)
+    parser.flag("--yes", "do not ask")
+    parser = _verb(add, "trust", "untrust", "stop trusting a project's .tiller")
+    add_directory(parser)
     parser = _verb(add, "mcp", "mcp", "list the MCP servers, or log in to or out of a server")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")

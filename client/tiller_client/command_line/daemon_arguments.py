@@ -16,11 +16,8 @@ def add_actions(add: AddVerb) -> None:
     run.option("--config", "F", "configuration file", path)
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     add("machine.daemon", "start", "start the daemon in the background")
-    for name, text in (
-        ("stop", "stop the daemon"),
-        ("restart", "stop the daemon and start it again"),
-    ):
-        _drain(add("machine.daemon", name, text))
+    _drain(add("machine.daemon", "stop", "stop the daemon"))
+    _drain(add("machine.daemon", "restart", "stop the daemon and start it again"))
     add("machine.daemon", "status", "show whether the daemon is running, and its statistics")
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(

@@ -1,5 +1,6 @@
 """`acp`: speaks the Agent Client Protocol on stdin and stdout, until the editor closes them."""
 
+import contextlib
 import select
 import sys
 from argparse import Namespace
@@ -18,15 +19,11 @@ def run(arguments: Namespace) -> int:
     show_all()  # editors start programs with TERM=dumb
     peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
     agent = Agent(peer, read_settings(arguments))
-    try:
+    with contextlib.closing(agent), contextlib.suppress(BrokenPipeError):
         while not peer.ended:
             sources = [peer.reading, *agent.sources]
             ready = select.select(sources, [], [], min(agent.wait_s_max, WAIT_S_MAX))[0]
             agent.advance()
             for message in peer.read() if peer.reading in ready else ():
                 agent.handle(message)
-    except BrokenPipeError:
-        pass
-    finally:
-        agent.close()
     return 0

@@ -26,16 +26,16 @@ def run(arguments: Namespace) -> int:
     with connect("tiller mcp") as connection:
         match arguments.action:
             case "login":
-                return _log_in(connection, arguments)
+                _log_in(connection, arguments)
             case "logout":
                 op = McpLogin(arguments.server, "logout")
                 _show(connection.ask(op, McpLoginResult), arguments)
-                return 0
             case _:
-                return _list(connection, arguments)
+                _list(connection, arguments)
+    return 0
 
 
-def _list(connection: DaemonConnection, arguments: Namespace) -> int:
+def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
     paint = stdout_paint()
     for server in catalog.servers:
@@ -45,10 +45,9 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> int:
             say(server_line(server, paint))
     if not catalog.servers and not arguments.json:
         say("no MCP servers are configured; to see where to add one: tiller config path")
-    return 0
 
 
-def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
+def _log_in(connection: DaemonConnection, arguments: Namespace) -> None:
     name = arguments.server
     result = connection.ask(McpLogin(name), McpLoginResult)
     _show(result, arguments)
@@ -76,7 +75,6 @@ def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
         connection.ask(McpLogin(name, "cancel"), McpLoginResult)
         raise
     _show(result, arguments)
-    return 0
 
 
 def _show(result: McpLoginResult, arguments: Namespace) -> None:
