@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TextIO
 
 import msgspec
@@ -149,7 +149,6 @@ class Console:
         quiet: bool = False,
         json: bool = False,
         lines: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """With `separate_answers`, a pipe gets only the answer; with `json`, stdout only events.
 
@@ -160,7 +159,6 @@ class Console:
         self.json = json
         self.quiet = quiet and not json
         self.separates_answers = (separate_answers and piped and not json) or self.quiet
-        self._clock = clock
         self._out = sys.stderr if json or (self.separates_answers and piped) else sys.stdout
         self.terminal = _is_terminal(self._out.fileno()) and not lines
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
@@ -236,7 +234,7 @@ class Console:
         if (rows, width) == (self._bottom, self._bottom_width):
             return
         if len(rows) > 1:
-            now = self._clock()
+            now = time.monotonic()
             if now - self._drawn_at < REDRAW_S_MIN:
                 return
             self._drawn_at = now

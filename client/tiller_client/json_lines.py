@@ -6,7 +6,7 @@
 import os
 import select
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -28,29 +28,45 @@ class Line(NamedTuple):
     text: bytes | None
 
 
+class LineSplitter:
+    """Splits a stream into lines; `None` stands for a line longer than `LINE_BYTES_MAX`."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._too_long = False
+
+    def take(self, data: bytes) -> Iterator[bytes | None]:
+        """Add the next piece of the stream, and yield the lines that it ends."""
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            self._append(piece)
+            yield None if self._too_long else bytes(self._pending)
+            self._pending.clear()
+            self._too_long = False
+        self._append(rest)
+
+    def _append(self, piece: bytes) -> None:
+        # A line that is too long is not kept, so memory stays bounded.
+        if len(self._pending) + len(piece) > LINE_BYTES_MAX:
+            self._too_long = True
+            self._pending.clear()
+        if not self._too_long:
+            self._pending += piece
+
+
 def read_lines(descriptor: int, wakeup: Wakeup) -> Generator[Line]:
     """Yield lines until the end of input or a wake-up; the last line needs no newline."""
-    number, pending, too_long = 1, bytearray(), False
+    splitter, number = LineSplitter(), 0
     while descriptor in select.select([descriptor, wakeup.fd], [], [])[0]:
         if wakeup.take():
             return
         data = os.read(descriptor, READ_BYTES)
-        *ended, rest = data.split(b"\n") if data else (b"", b"")
-        for piece in ended:
-            pending += piece
-            if too_long or len(pending) > LINE_BYTES_MAX:
-                yield Line(number, None)
-            elif pending.strip():
-                yield Line(number, bytes(pending))
-            number, too_long = number + 1, False
-            pending.clear()
+        for text in splitter.take(data or b"\n"):
+            number += 1
+            if text is None or text.strip():
+                yield Line(number, text)
         if not data:
             return
-        pending += rest
-        # The rest of a line that is too long is not kept, so memory stays bounded.
-        if len(pending) > LINE_BYTES_MAX:
-            too_long = True
-            pending.clear()
 
 
 class LineWriter:

@@ -10,7 +10,7 @@ from tiller_protocol.events import Event
 from tiller_protocol.items import FileChange
 from tiller_protocol.op import Result
 from tiller_protocol.prices import Price
-from tiller_protocol.searching import InputHistoryResult, SessionSearchResult
+from tiller_protocol.searching import InputHistoryResult, NextPage, SessionSearchResult
 from tiller_protocol.settings import Action, SandboxMode
 from tiller_protocol.snapshot import SessionSummary, Snapshot
 
@@ -65,7 +65,7 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
     """A page of sessions."""
 
     sessions: Annotated[tuple[SessionSummary, ...], doc("The sessions, newest activity first.")]
-    next: Annotated[str | None, doc("`after` for the next page; absent on the last page.")] = None
+    next: NextPage = None
     problems: Annotated[
         tuple[str, ...], doc("Reasons, in whole sentences, why sessions may be missing.")
     ] = ()

@@ -4,7 +4,8 @@ The wire format is msgpack. The ops socket also accepts JSON, and then answers i
 failure to decode raises `BadMessage`. The transport limits the size of messages.
 """
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +28,8 @@ INPUT_BYTES_MAX = 8 * 1024 * 1024
 TOPIC_END = b"\0"
 
 Encoding = Literal["msgpack", "json"]
+
+_Message = TypeVar("_Message")
 
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
@@ -88,10 +91,7 @@ def encode_submission(submission: Submission, encoding: Encoding = "msgpack") ->
 def decode_envelope(data: bytes | memoryview) -> Frame:
     """Decode a submission except its op, which remains a view of `data`; raises `BadMessage`."""
     encoding = encoding_of(data)
-    try:
-        return Frame(_envelope_of[encoding](data), encoding)
-    except _DECODE_ERRORS as error:
-        raise BadMessage(f"not a submission: {_reason(error)}") from None
+    return Frame(_decoded(_envelope_of[encoding], data, "a submission"), encoding)
 
 
 def decode_op(frame: Frame) -> AnyOp:
@@ -112,10 +112,7 @@ def encode_answer(answer: AnyAnswer, encoding: Encoding = "msgpack") -> bytes:
 
 def decode_answer(data: bytes) -> AnyAnswer:
     """Decode an answer in either encoding; raises `BadMessage`."""
-    try:
-        return _answer_of[encoding_of(data)](data)
-    except _DECODE_ERRORS as error:
-        raise BadMessage(f"not an answer: {_reason(error)}") from None
+    return _decoded(_answer_of[encoding_of(data)], data, "an answer")
 
 
 def encode_event(event: Event) -> bytes:
@@ -125,10 +122,7 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(data: bytes) -> Event:
     """Decode one event; raises `BadMessage`."""
-    try:
-        return _event_of(data)
-    except _DECODE_ERRORS as error:
-        raise BadMessage(f"not an event: {_reason(error)}") from None
+    return _decoded(_event_of, data, "an event")
 
 
 def encode_file_wanted(wanted: FileWanted) -> bytes:
@@ -138,10 +132,7 @@ def encode_file_wanted(wanted: FileWanted) -> bytes:
 
 def decode_file_wanted(data: bytes) -> FileWanted:
     """Decode a question to a lender; raises `BadMessage`."""
-    try:
-        return _file_wanted_of(data)
-    except _DECODE_ERRORS as error:
-        raise BadMessage(f"not a question about a file: {_reason(error)}") from None
+    return _decoded(_file_wanted_of, data, "a question about a file")
 
 
 def encode_publication(topic: str, event: bytes) -> bytes:
@@ -155,6 +146,15 @@ def decode_publication(data: bytes) -> tuple[str, Event]:
     if not end:
         raise BadMessage("not a publication: no NUL byte after the topic")
     return topic.decode(errors="replace"), decode_event(body)
+
+
+def _decoded(
+    decode: Callable[[bytes | memoryview], _Message], data: bytes | memoryview, what: str
+) -> _Message:
+    try:
+        return decode(data)
+    except _DECODE_ERRORS as error:
+        raise BadMessage(f"not {what}: {_reason(error)}") from None
 
 
 def _check_is_json(value: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from tiller_protocol.doc import doc
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import (
     Allowed,
-    BackgroundCommand,
+    Background,
     Effect,
     FileChange,
     Item,
@@ -281,10 +281,7 @@ class PlanUpdated(Body, frozen=True, tag="plan_updated"):
 class BackgroundChanged(Body, frozen=True, tag="background_changed"):
     """The session's background commands or sub-agents have changed."""
 
-    background: Annotated[
-        tuple[BackgroundCommand, ...],
-        doc("Background commands and sub-agents that are running, and the latest that have ended."),
-    ]
+    background: Background
 
 
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):

@@ -22,6 +22,9 @@ Effect = Literal["read", "write"]
 AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve", "user"]
 
 UsdCost = Annotated[float | None, doc("Cost in US dollars. Absent if the price is unknown.")]
+StateOfText = Annotated[
+    MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
+]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of the files that the user mentioned.")]
 ClientName = Annotated[str, doc("Name of the frontend that sent the input; empty if unknown.")]
 
@@ -112,9 +115,7 @@ class AssistantMessage(
 
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("The text so far; complete in `item_completed`.")]
-    state: Annotated[
-        MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
-    ]
+    state: StateOfText
     citations: Annotated[
         tuple[Citation, ...], doc("Sources of the text, in order; only in `item_completed`.")
     ] = ()
@@ -125,9 +126,7 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
 
     id: Annotated[ItemId, doc("Id of the item.")]
     text: Annotated[str, doc("Readable text; empty if the provider sends none.")]
-    state: Annotated[
-        MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
-    ]
+    state: StateOfText
     opaque: Annotated[
         str, doc("Data that must be sent back to the provider unchanged; meaningless to others.")
     ] = ""
@@ -349,6 +348,11 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     ] = None
     sub_agent: Annotated[SubAgent | None, doc("For a sub-agent: its session and its usage.")] = None
 
+
+Background = Annotated[
+    tuple[BackgroundCommand, ...],
+    doc("Background commands and sub-agents that are running, and the latest that have ended."),
+]
 
 RequestKind = Literal["approval", "doom_loop", "question"]
 Decision = Literal["once", "always", "always_here", "reject", "answer"]

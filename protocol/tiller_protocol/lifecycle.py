@@ -56,7 +56,6 @@ class LifecycleState:
 
 
 PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {
-    SessionCreated: ("is_first",),
     TurnStarted: ("no_turn", "new_turn_id"),
     TurnEnded: ("in_turn", "no_step", "no_open_items", "no_open_requests"),
     StepStarted: ("in_turn", "no_step", "next_step", "no_open_items"),
@@ -76,8 +75,8 @@ def advance(state: LifecycleState, event: Event) -> None:
     """Check one event, then update `state` in place; raises `LifecycleViolation`."""
     if event.seq != state.seq + 1:
         raise LifecycleViolation(f"seq {event.seq} after {state.seq}")
-    if event.seq == 1 and not isinstance(event.body, SessionCreated):
-        raise LifecycleViolation("the first event is not session_created")
+    if (event.seq == 1) != isinstance(event.body, SessionCreated):
+        raise LifecycleViolation("session_created is not the first event, or not the only one")
     for condition in PRECONDITIONS.get(type(event.body), ()):
         if not _is_met(condition, state, event):
             name = type(event.body).__name__
@@ -89,8 +88,6 @@ def advance(state: LifecycleState, event: Event) -> None:
 def _is_met(condition: str, state: LifecycleState, event: Event) -> bool:
     subject = _subject(event.body)
     match condition:
-        case "is_first":
-            return event.seq == 1
         case "no_turn":
             return state.turn_id is None
         case "new_turn_id":

@@ -14,7 +14,7 @@ from tiller_protocol.items import Decision, Image
 from tiller_protocol.lending import LentFile, SessionLend
 from tiller_protocol.op import Op, SessionRef
 from tiller_protocol.searching import InputHistory, SessionList, SessionSearch
-from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.settings import Positive, Settings, TurnOverrides
 
 Seq = Annotated[int, Meta(ge=0, le=2**62)]
 
@@ -23,10 +23,6 @@ REPLAY_LIMIT_MAX = 100_000
 
 FOLLOW_LEASE_S = 20.0
 """How long a frontend counts as a follower of a session after a `replay` of the session."""
-
-StepOfTurn = Annotated[
-    Annotated[int, Meta(ge=1)] | None, doc("Only this step, counted from 1. Default: all steps.")
-]
 
 
 class Hello(Op, frozen=True, tag="hello"):
@@ -56,7 +52,9 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
 
     session_id: SessionRef
     turn_id: Annotated[IdText | None, doc("Only this turn. Default: all turns.")] = None
-    step: StepOfTurn = None
+    step: Annotated[Positive | None, doc("Only this step, counted from 1. Default: all steps.")] = (
+        None
+    )
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
@@ -248,7 +246,7 @@ class Revert(Op, frozen=True, tag="revert"):
     session_id: SessionRef
     turn_id: Annotated[IdText, doc("The turn to undo, with everything after it.")]
     step: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
+        Positive | None,
         doc("The first step to undo; later steps are undone, too. Default: the whole turn."),
     ] = None
 

@@ -24,6 +24,7 @@ INPUTS_LIMIT_MAX = 1_000
 TextKind = Literal["title", "input", "answer", "files"]
 
 OfWorkspace = Annotated[str | None, doc("Only sessions in this directory. Default: all.")]
+AfterPage = Annotated[str | None, doc("`next` of the previous page. Default: the first page.")]
 NextPage = Annotated[str | None, doc("`after` for the next page; absent on the last page.")]
 NotIndexed = Annotated[
     int,
@@ -40,16 +41,14 @@ class SessionList(Op, frozen=True, tag="session_list"):
     Sessions of sub-agents are listed only if `owner_id` or `sub_agents` asks for them.
     """
 
-    workspace: Annotated[str | None, doc("Only sessions in this directory. Default: all.")] = None
+    workspace: OfWorkspace = None
     archived: Annotated[
         bool, doc("List archived sessions instead of sessions that are not archived.")
     ] = False
     limit: Annotated[
         int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 100
-    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
-        None
-    )
+    after: AfterPage = None
     owner_id: Annotated[
         IdText | None, doc("List only the sub-agents that work for this session.")
     ] = None
@@ -77,9 +76,7 @@ class SessionSearch(Op, frozen=True, tag="session_search"):
     limit: Annotated[
         int, Meta(ge=1, le=SEARCH_LIMIT_MAX), doc("Maximum number of sessions in the answer.")
     ] = 20
-    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
-        None
-    )
+    after: AfterPage = None
 
 
 class InputHistory(Op, frozen=True, tag="input_history"):
@@ -92,9 +89,7 @@ class InputHistory(Op, frozen=True, tag="input_history"):
     limit: Annotated[
         int, Meta(ge=1, le=INPUTS_LIMIT_MAX), doc("Maximum number of inputs in the answer.")
     ] = 100
-    after: Annotated[str | None, doc("`next` of the previous page. Default: the first page.")] = (
-        None
-    )
+    after: AfterPage = None
 
 
 class FoundText(Struct, frozen=True, omit_defaults=True):

@@ -14,6 +14,7 @@ Action = Literal["allow", "ask", "deny"]
 MAX_STEPS_LIMIT = 10_000
 """Maximum number of steps that a frontend can ask for in one turn."""
 
+Positive = Annotated[int, Meta(ge=1)]
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
 AgentChoice = Annotated[str | None, doc("Name of an agent.")]
@@ -74,10 +75,8 @@ class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     A step that is expected to use up a budget is the turn's last one, and gets no tools.
     """
 
-    steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Number of model requests.")] = None
-    tokens: Annotated[
-        Annotated[int, Meta(ge=1)] | None, doc("Number of tokens sent and received.")
-    ] = None
+    steps: Annotated[Positive | None, doc("Number of model requests.")] = None
+    tokens: Annotated[Positive | None, doc("Number of tokens sent and received.")] = None
     cost: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         doc("Cost in US dollars; requests without a known price don't count."),

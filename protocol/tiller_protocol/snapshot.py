@@ -15,7 +15,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import (
     AssistantMessage,
-    BackgroundCommand,
+    Background,
     Item,
     PlanEntry,
     QueuedInput,
@@ -83,10 +83,7 @@ class Snapshot(Struct, omit_defaults=True):
     requests: Annotated[list[Request], doc("Open requests, oldest first.")] = []
     queue: Annotated[tuple[QueuedInput, ...], doc("Queued inputs, next one first.")] = ()
     plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
-    background: Annotated[
-        tuple[BackgroundCommand, ...],
-        doc("Background commands and sub-agents that are running, and the latest that have ended."),
-    ] = ()
+    background: Background = ()
     pruned: Annotated[
         list[str], doc("Ids of calls whose output is no longer sent to the model.")
     ] = []

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -324,9 +325,14 @@ class PtyConsole:
     @contextmanager
     def open(self) -> Iterator[Console]:
         before = sys.stdout
-        with os.fdopen(self._slave, "w", encoding="utf-8") as sys.stdout:
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        with (
+            pytest.MonkeyPatch.context() as patched,
+            os.fdopen(self._slave, "w", encoding="utf-8") as sys.stdout,
+        ):
+            patched.setattr("tiller_client.console.time", clock)
             try:
-                yield Console(clock=lambda: self.now)
+                yield Console()
             finally:
                 self.read()
                 sys.stdout, stream = before, sys.stdout

@@ -2,8 +2,6 @@
 
 import contextlib
 import math
-import os
-import time
 from collections.abc import Callable, Generator
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -31,11 +29,11 @@ from tiller_client.acp.rpc import (
 from tiller_client.acp.session import EditorSession
 from tiller_client.acp.updates import ListedSession, ListResult, Opened
 from tiller_client.acp.view import iso_time
-from tiller_client.connecting.connection import DaemonConnection
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.following.catchup import FRONTEND_ID
 from tiller_protocol.answers import Created, SessionListResult
-from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.lending import LentServer
 from tiller_protocol.ops import (
     QueueEdit,
@@ -56,14 +54,11 @@ NO_LOGIN = (
 
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
-Connect = Callable[[str], DaemonConnection]
-"""Connects to the daemon under the client's name."""
-
 
 class _Method(NamedTuple):
     params: type[Struct]
     run: Callable[[Any, RequestId], object]
-    """Returns the result, or `LATER`."""
+    """Returns the result, `None` if it is empty, or `LATER`."""
 
 
 LATER = object()
@@ -73,15 +68,13 @@ LATER = object()
 class Agent:
     """All sessions of one client; new sessions get `settings`."""
 
-    def __init__(self, peer: Peer, connect: Connect, settings: Settings) -> None:
+    def __init__(self, peer: Peer, settings: Settings) -> None:
         self._peer = peer
-        self._connect = connect
         self._settings = settings
         self._client = schema.ClientCapabilities()
         self._connection: DaemonConnection | None = None
         self._files: EditorFiles | None = None
         self._sessions: dict[str, EditorSession] = {}
-        self._lender = Ulids().make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
         self._methods = {
             "authenticate": _Method(schema.Wire, self._authenticate),
             "session/new": _Method(schema.NewParams, self._new),
@@ -151,7 +144,7 @@ class Agent:
             error = RpcError(INTERNAL_ERROR, str(failure))
         else:
             if is_request and result is not LATER:
-                self._peer.respond(request_id, result)
+                self._peer.respond(request_id, {} if result is None else result)
                 self._after(result)
             return
         if is_request:
@@ -172,9 +165,9 @@ class Agent:
         self._client = params.client_capabilities
         if self._connection is None:
             name = params.client_info.name if params.client_info else ""
-            self._connection = self._connect(name or NAME)
+            self._connection = connect(name or NAME)
         if self._client.reads_files and self._files is None:
-            self._files = EditorFiles(self._connection, self._peer, self._lender)
+            self._files = EditorFiles(self._connection, self._peer, FRONTEND_ID)
         extensions = [name for name in self._methods if name.startswith("_tiller/")]
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
@@ -238,35 +231,31 @@ class Agent:
         )
         return ListResult(sessions, page.next)
 
-    def _close(self, params: schema.SessionParams, _id: RequestId) -> object:
+    def _close(self, params: schema.SessionParams, _id: RequestId) -> None:
         session = self._session(params.session_id)
         session.cancel()
         session.take_back()
         self._drop(session.id)
-        return {}
 
-    def _delete(self, params: schema.SessionParams, _id: RequestId) -> object:
+    def _delete(self, params: schema.SessionParams, _id: RequestId) -> None:
         self._daemon.submit(SessionDelete(params.session_id))
         self._drop(params.session_id)
-        return {}
 
     def _prompt(self, params: schema.PromptParams, request_id: RequestId) -> object:
         self._session(params.session_id).prompt(request_id, params.prompt)
         return LATER
 
-    def _cancel(self, params: schema.SessionParams, _id: RequestId) -> object:
+    def _cancel(self, params: schema.SessionParams, _id: RequestId) -> None:
         self._session(params.session_id).cancel()
-        return {}
 
-    def _cancel_request(self, params: schema.CancelRequestParams, _id: RequestId) -> object:
+    def _cancel_request(self, params: schema.CancelRequestParams, _id: RequestId) -> None:
         for session in self._sessions.values():
-            if session.cancel_prompt(params.request_id):
+            if session.has_prompt(params.request_id):
+                session.cancel()
                 break
-        return {}
 
-    def _set_mode(self, params: schema.SetModeParams, _id: RequestId) -> object:
+    def _set_mode(self, params: schema.SetModeParams, _id: RequestId) -> None:
         self._configure(params.session_id, MODE_OPTION, params.mode_id)
-        return {}
 
     def _set_option(self, params: schema.SetOptionParams, _id: RequestId) -> object:
         session = self._session(params.session_id)
@@ -281,10 +270,9 @@ class Agent:
     def _queue(self, params: schema.PromptParams, _id: RequestId) -> object:
         return self._session(params.session_id).queue(params.prompt)
 
-    def _queue_edit(self, params: schema.QueueEditParams, _id: RequestId) -> object:
+    def _queue_edit(self, params: schema.QueueEditParams, _id: RequestId) -> None:
         fields = structs.asdict(params)
         self._daemon.submit(_checked(fields, QueueEdit))
-        return {}
 
     @property
     def _daemon(self) -> DaemonConnection:
@@ -304,7 +292,7 @@ class Agent:
             self._sessions[session_id].take_back()
         self._drop(session_id)
         reads_files = self._client.reads_files
-        loan = Loan(self._daemon, session_id, self._lender, servers, reads_files=reads_files)
+        loan = Loan(self._daemon, session_id, FRONTEND_ID, servers, reads_files=reads_files)
         session = EditorSession(self._daemon, self._peer, self._client, loan, session_id)
         self._sessions[session_id] = session
         return structs.replace(session.opened, session_id=session_id)

@@ -15,13 +15,12 @@ from tiller_client.acp.questions import (
     read_outcome,
 )
 from tiller_client.acp.rpc import Peer, RpcError
-from tiller_client.acp.schema import ClientCapabilities, FormResult, PermissionResult
+from tiller_client.acp.schema import CancelRequestParams, ClientCapabilities
 from tiller_client.acp.updates import (
     CallChanged,
     FormParams,
     PermissionParams,
     SessionUpdate,
-    WithdrawParams,
 )
 from tiller_client.acp.view import find_call
 from tiller_client.connecting.connection import DaemonConnection
@@ -31,9 +30,6 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Request, Resolution, ToolCall
 from tiller_protocol.ops import Answer, Interrupt
 from tiller_protocol.snapshot import Snapshot
-
-_permission_of = msgspec.json.Decoder(PermissionResult).decode
-_form_of = msgspec.json.Decoder(FormResult).decode
 
 _Read = Callable[[Request, Raw], Answered | None]
 """Reads the client's answer; None if the user dismissed the question."""
@@ -70,7 +66,7 @@ class Asking:
                 form_for(request),
                 request.item_id or None,
             )
-            answered = partial(self._answered, request, _read_form)
+            answered = partial(self._answered, request, read_form)
             self._asked[request.id] = self._peer.request("elicitation/create", form, answered)
             return
         call = find_call(snapshot, request.item_id)
@@ -81,7 +77,7 @@ class Asking:
             fields_asked(_answerable(request), call or _stand_in(request), snapshot.workspace),
             options_for(request),
         )
-        answered = partial(self._answered, request, _read_permission)
+        answered = partial(self._answered, request, read_outcome)
         number = self._peer.request("session/request_permission", params, answered)
         self._asked[request.id] = number
 
@@ -102,7 +98,7 @@ class Asking:
     def _withdraw(self, request_id: str) -> None:
         if (number := self._asked.pop(request_id, None)) is not None:
             self._peer.forget(number)
-            self._peer.notify("$/cancel_request", WithdrawParams(number))
+            self._peer.notify("$/cancel_request", CancelRequestParams(number))
 
     def _answered(
         self, request: Request, read: _Read, result: Raw | None, error: RpcError | None
@@ -138,14 +134,6 @@ class Asking:
             f"the editor could not ask you about {request.title!r}{why}; to answer, run: "
             f"tiller answer {request.id} …"
         )
-
-
-def _read_permission(request: Request, result: Raw) -> Answered | None:
-    return read_outcome(request, _permission_of(result).outcome)
-
-
-def _read_form(_request: Request, result: Raw) -> Answered | None:
-    return read_form(_form_of(result))
 
 
 def _answerable(request: Request) -> Request:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tiller_client.acp.schema import ImageBlock, ResourceBlock, ResourceContents, TextBlock
 from tiller_client.acp.updates import (
@@ -56,7 +57,7 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
     return CallFields(
         tool_call_id=call.id,
         title=title_of(call),
-        kind=kind_of(call),
+        kind=_KINDS.get(call.name, "other"),
         status=_status(call),
         content=content_of(call, workspace, terminal=terminal) or None,
         locations=locations_of(call, workspace) or None,
@@ -67,20 +68,9 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
 
 def fields_asked(request: Request, call: ToolCall, workspace: str) -> CallFields:
     """The fields of a call that needs approval, with the whole question, verbatim."""
-    return CallFields(
-        tool_call_id=call.id,
-        title=request.title,
-        kind=kind_of(call),
-        status=_status(call),
-        content=_asked(request, workspace) or None,
-        locations=locations_of(call, workspace) or None,
-        raw_input=raw_input(call),
-    )
-
-
-def kind_of(call: ToolCall) -> ToolKind:
-    """The kind of the call's tool."""
-    return _KINDS.get(call.name, "other")
+    fields = fields_of(call, workspace, terminal=False)
+    content = _asked(request, workspace) or None
+    return structs.replace(fields, title=request.title, content=content, raw_output=None)
 
 
 def title_of(call: ToolCall) -> str:
@@ -139,7 +129,7 @@ def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]
     found: list[tuple[str, int | None, FileDiff]] = []
     source = path = ""
     hunk: _Hunk | None = None
-    for line in diff.split("\n"):
+    for line in f"{diff}\n".split("\n"):  # the empty line ends the last hunk
         if hunk and hunk.take(line):
             continue
         if hunk:
@@ -153,8 +143,6 @@ def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]
             path = _absolute(target[2:], workspace)
         elif match := _HUNK.match(line):
             hunk = _Hunk(int(match[2]), int(match[1] or 1), int(match[3] or 1))
-    if hunk:
-        found.append(hunk.shown(path, new=source == "/dev/null"))
     return found
 
 

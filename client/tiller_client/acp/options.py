@@ -93,8 +93,8 @@ def options_of(offer: Offer, snapshot: Snapshot) -> tuple[ConfigOption, ...]:
 def window_of(offer: Offer, settings: Settings) -> int:
     """The context window of the next turn's model, in tokens; 0 if unknown."""
     model = _model_of(offer, settings)
-    windows = [one.context_window for one in offer.catalog.models if one.name == model]
-    return next(iter(windows), None) or 0
+    windows = (one.context_window for one in offer.catalog.models if one.name == model)
+    return next(windows, None) or 0
 
 
 _DEFAULT = Choice(DEFAULT, "As configured")

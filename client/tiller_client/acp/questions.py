@@ -2,7 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from tiller_client.acp.schema import FormResult, Outcome
+import msgspec
+from msgspec import Raw
+
+from tiller_client.acp.schema import FormResult, PermissionResult
 from tiller_client.acp.updates import PermissionOption
 from tiller_protocol.items import Decision, Request
 
@@ -11,6 +14,9 @@ OTHER_FIELD = "other"
 """The fields of the form for the model's question."""
 
 CHOICE_PREFIX = "choice:"
+
+_permission_of = msgspec.json.Decoder(PermissionResult).decode
+_form_of = msgspec.json.Decoder(FormResult).decode
 
 
 class Answered(NamedTuple):
@@ -39,8 +45,9 @@ def options_for(request: Request) -> tuple[PermissionOption, ...]:
     return (*options, PermissionOption("reject", "Reject", "reject_once"))
 
 
-def read_outcome(request: Request, outcome: Outcome) -> Answered | None:
+def read_outcome(request: Request, reply: Raw) -> Answered | None:
     """The user's answer; `None` if the question was dismissed or the choice is unknown."""
+    outcome = _permission_of(reply).outcome
     match outcome.option_id if outcome.outcome == "selected" else "":
         case ("once" | "always" | "always_here" | "reject") as decision:
             return Answered(decision)
@@ -63,8 +70,9 @@ def form_for(request: Request) -> dict[str, Any]:
     return {"type": "object", "properties": {FORM_FIELD: choice, OTHER_FIELD: other}}
 
 
-def read_form(result: FormResult) -> Answered | None:
+def read_form(_request: Request, reply: Raw) -> Answered | None:
     """The user's answer in a form; `None` if the form was dismissed."""
+    result = _form_of(reply)
     if result.action == "decline":
         return Answered("reject")
     content = result.content or {}

@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from tiller_client.json_lines import LINE_BYTES_MAX, LineSplitter
 from tiller_client.streams import put_bytes
-
-LINE_BYTES_MAX = 32 * 1024 * 1024
-"""Longest message from the client: the daemon's largest input in base64, and ample room."""
 
 READ_BYTES = 256 * 1024
 
@@ -65,20 +63,21 @@ class Message(Struct, frozen=True):
     """Why a request failed; `None` if it did not."""
 
 
-class _Response(Struct, frozen=True):
-    jsonrpc: str
+class _Sent(Struct, frozen=True, omit_defaults=True, tag_field="jsonrpc", tag="2.0"):
+    """Base of our messages; the tag is the version of JSON-RPC."""
+
+
+class _Response(_Sent, frozen=True):
     id: RequestId
     result: Any
 
 
-class _ErrorResponse(Struct, frozen=True):
-    jsonrpc: str
+class _ErrorResponse(_Sent, frozen=True):
     id: RequestId
     error: RpcError
 
 
-class _Request(Struct, frozen=True, omit_defaults=True):
-    jsonrpc: str
+class _Request(_Sent, frozen=True):
     method: str
     params: Any
     id: int | UnsetType = UNSET
@@ -105,8 +104,7 @@ class Peer:
     def __init__(self, reading: int, writing: int) -> None:
         self.reading = reading
         self._writing = writing
-        self._buffer = bytearray()
-        self._skipping = False
+        self._lines = LineSplitter()
         self._number = 0
         self._waiting: dict[int, Answered] = {}
         self.ended = False
@@ -122,48 +120,33 @@ class Peer:
         except (BlockingIOError, InterruptedError):
             return []
         self.ended = not piece
-        *lines, rest = piece.split(b"\n")
-        messages: list[Message] = []
-        for line in lines:
-            self._append(line)
-            messages += self._take_line()
-        self._append(rest)
-        return messages
+        return [message for line in self._lines.take(piece) for message in self._take_line(line)]
 
     def respond(self, request_id: RequestId, result: object) -> None:
         """Answer a request."""
-        self._write(_Response("2.0", request_id, result))
+        self._write(_Response(request_id, result))
 
     def fail(self, request_id: RequestId, error: RpcError) -> None:
         """Answer a request with an error."""
-        self._write(_ErrorResponse("2.0", request_id, error))
+        self._write(_ErrorResponse(request_id, error))
 
     def notify(self, method: str, params: object) -> None:
         """Send a notification."""
-        self._write(_Request("2.0", method, params))
+        self._write(_Request(method, params))
 
     def request(self, method: str, params: object, answered: Answered) -> int:
         """Send a request and return its number; `read` calls `answered` with the answer."""
         self._number += 1
         self._waiting[self._number] = answered
-        self._write(_Request("2.0", method, params, self._number))
+        self._write(_Request(method, params, self._number))
         return self._number
 
     def forget(self, number: int) -> None:
         """Ignore the answer to this request if it still comes."""
         self._waiting.pop(number, None)
 
-    def _append(self, piece: bytes) -> None:
-        if len(self._buffer) + len(piece) > LINE_BYTES_MAX:
-            self._skipping = True
-            self._buffer.clear()
-        if not self._skipping:
-            self._buffer += piece
-
-    def _take_line(self) -> list[Message]:
-        line, self._buffer = bytes(self._buffer), bytearray()
-        if self._skipping:
-            self._skipping = False
+    def _take_line(self, line: bytes | None) -> list[Message]:
+        if line is None:
             message = f"a message is longer than {LINE_BYTES_MAX:,} bytes"
             self.fail(None, RpcError(INVALID_REQUEST, message))
             return []

@@ -156,7 +156,7 @@ class SetOptionParams(Wire, frozen=True):
 
 
 class CancelRequestParams(Wire, frozen=True):
-    """Parameters of `$/cancel_request`."""
+    """Parameters of `$/cancel_request`, which both sides may send."""
 
     request_id: int | str | None
 

@@ -93,7 +93,7 @@ class EditorSession:
     @property
     def wait_s_max(self) -> float:
         """The longest time until the next `advance`."""
-        longest = self._following.wait_s_max(busy=self._is_awaited)
+        longest = self._following.wait_s_max(busy=bool(self._prompts))
         return min(longest, OUTPUT_INTERVAL_S) if self._view.has_output else longest
 
     @property
@@ -122,7 +122,7 @@ class EditorSession:
         if self._loan.is_due and self._following.sources:
             with self._connection.unless_stopped():
                 self._loan.renew()
-        self._take(busy=self._is_awaited)
+        self._take(busy=bool(self._prompts))
         if self._prompts.may_be_removed and self._following.caught_up:
             self._prompts.drop_removed()
         now = time.monotonic()
@@ -166,12 +166,9 @@ class EditorSession:
         with contextlib.suppress(RejectedError):  # the turn may have ended just now
             self._connection.submit(Interrupt(self.id))
 
-    def cancel_prompt(self, request_id: RequestId) -> bool:
-        """Cancel the turn if this prompt belongs to the session; return whether it does."""
-        found = request_id in self._prompts
-        if found:
-            self.cancel()
-        return found
+    def has_prompt(self, request_id: RequestId) -> bool:
+        """Whether this is an unanswered prompt of the session."""
+        return request_id in self._prompts
 
     def fail(self, message: str) -> None:
         """Answer all waiting prompts with an error, as the session can't be followed."""
@@ -188,10 +185,6 @@ class EditorSession:
         self._prompts.end()
         self._asking.close()
         self._following.close()
-
-    @property
-    def _is_awaited(self) -> bool:
-        return bool(self._prompts)
 
     def _take(self, *, busy: bool) -> None:
         taken = self._following.take(busy=busy)

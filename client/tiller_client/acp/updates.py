@@ -309,9 +309,3 @@ class FormParams(Wire, frozen=True):
     """The JSON Schema of the form's fields."""
     tool_call_id: str | None = None
     """The tool call that asks the question."""
-
-
-class WithdrawParams(Wire, frozen=True):
-    """Parameters of `$/cancel_request`."""
-
-    request_id: int

@@ -26,6 +26,7 @@ from tiller_client.command_line.turn_arguments import (
     add_choices,
     add_directory,
     add_ending,
+    add_limit,
     add_opening,
     add_prompt,
     add_rules,
@@ -104,9 +105,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         version=f"tiller {VERSION}",
         help="print the version and exit",
     )
-    parser.add_argument(
-        "--host", metavar="USER@BOX", help="use the daemon on that machine, over ssh"
-    )
+    parser.option("--host", "USER@BOX", "use the daemon on that machine, over ssh")
     # Without `prog`, argparse would format a usage to find it, and need the terminal's width.
     add = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", prog="tiller"
@@ -132,8 +131,11 @@ def _helps() -> dict[str, str]:
 
 def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
     parser = add(name, help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.set_defaults(family=family, verb=name, program=parser.prog, quiet=False)
+    parser.flag("--json", "print one JSON object per line")
+    parser.set_defaults(family=family, verb=name, program=parser.prog)
+    parser.set_defaults(
+        quiet=False, no_wait=False, detach=False
+    )  # not all verbs have these options
     return parser
 
 
@@ -147,11 +149,9 @@ def _add_turns(add: _AddParser) -> None:
     add_directory(parser)
     add_choices(parser)
     add_rules(parser)
-    parser.add_argument(
-        "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
-    )
+    parser.option("--session", "SESSION", SESSION_HELP + "; default: a new session")
     text = "file with a JSON Schema for the final message"
-    parser.add_argument("--output-schema", metavar="F", type=path, help=text)
+    parser.option("--output-schema", "F", text, path)
     add_attachments(parser)
     add_amount(parser)
     add_ending(parser)
@@ -165,7 +165,7 @@ def _add_turns(add: _AddParser) -> None:
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     add_span(parser)
-    parser.add_argument("--until-idle", action="store_true", help="exit when no turn is running")
+    parser.flag("--until-idle", "exit when no turn is running")
     add_amount(parser)
     add_session(parser, default="last")
     parser = _verb(add, "follow", "log", "show the events of a session so far")
@@ -181,47 +181,35 @@ def _add_sessions(add: _AddParser) -> None:
     add_rules(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     add_directory(parser, None, "only sessions of this workspace")
-    parser.add_argument("--archived", action="store_true", help="list archived sessions instead")
-    parser.add_argument("--of", metavar="SESSION", help="list this session's sub-agents instead")
-    parser.add_argument(
-        "-n",
-        dest="limit",
-        type=positive,
-        default=20,
-        help="list at most this many; default: 20",
-    )
-    parser.add_argument("--all", action="store_true", help="list all sessions")
+    parser.flag("--archived", "list archived sessions instead")
+    parser.option("--of", "SESSION", "list this session's sub-agents instead")
+    add_limit(parser)
+    parser.flag("--all", "list all sessions")
     text = "find sessions by the text in them"
     parser = _verb(add, "search", "search", text)
     add_directory(parser)
-    parser.add_argument("--all", action="store_true", help="search all workspaces")
-    parser.add_argument("--archived", action="store_true", help="include archived sessions")
-    parser.add_argument(
-        "-n", dest="limit", type=positive, default=20, help="list at most this many; default: 20"
-    )
+    parser.flag("--all", "search all workspaces")
+    parser.flag("--archived", "include archived sessions")
+    add_limit(parser)
     parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
-    parser.add_argument("--full", action="store_true", help="show the whole output of calls")
-    parser.add_argument("--tail", type=positive, metavar="N", help="show only the last N items")
-    parser.add_argument(
-        "--prompt", metavar="TURN", help="print the system prompt of TURN: a turn's id, or last"
-    )
-    parser.add_argument(
+    parser.flag("--full", "show the whole output of calls")
+    parser.option("--tail", "N", "show only the last N items", positive)
+    parser.option("--prompt", "TURN", "print the system prompt of TURN: a turn's id, or last")
+    parser.option(
         "--why",
-        metavar="CALL",
-        help="print why CALL was allowed: a tool call's id, words from its line, or last",
+        "CALL",
+        "print why CALL was allowed: a tool call's id, words from its line, or last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
-    parser.add_argument("--undo", action="store_true", help="take the session out of the archive")
+    parser.flag("--undo", "take the session out of the archive")
     add_session(parser)
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.flag("--yes", "do not ask")
     add_session(parser)
     parser = _verb(add, "sessions", "fork", "create a session with the history of this session")
-    parser.add_argument(
-        "--at", type=event_number, metavar="N", help="share events up to N; default: all events"
-    )
+    parser.option("--at", "N", "share events up to N; default: all events", event_number)
     add_session(parser)
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
     add_session(parser)
@@ -232,25 +220,24 @@ def _add_sessions(add: _AddParser) -> None:
 
 def _add_inputs(add: _AddParser) -> None:
     parser = _verb(add, "inputs", "send", "start a turn, or steer the running turn")
+    parser.set_defaults(approve=None, sandbox=None, detach=True)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--queue", action="store_true", help="send when the turn's other work is done")
     how.add_argument("--no-reply", action="store_true", help="only add the message to history")
-    parser.add_argument(
-        "--wait", action="store_true", help="follow the message's turn; Ctrl-C leaves it running"
-    )
+    parser.flag("--wait", "follow the message's turn; Ctrl-C leaves it running")
     add_amount(parser)
     add_choices(parser)
     add_attachments(parser)
     add_session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "steer", "send a message to the running turn")
-    parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
+    parser.option("--turn", "ID", "only if this turn is running")
     add_attachments(parser)
     add_session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
-    parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
-    parser.add_argument("--background", metavar="ID", help="end this command or sub-agent")
+    parser.option("--turn", "ID", "only if this turn is running")
+    parser.option("--background", "ID", "end this command or sub-agent")
     add_session(parser)
     parser = _verb(add, "inputs", "queue", "show or change queued inputs")
     add_session(parser)
@@ -281,7 +268,7 @@ def _add_requests(add: _AddParser) -> None:
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
     parser.add_argument("rules", metavar="RULE", nargs="*", help="the id of a rule to revoke")
     add_directory(parser, None, "only rules of this workspace")
-    parser.add_argument("--session", metavar="SESSION", help="include the rules of this session")
+    parser.option("--session", "SESSION", "include the rules of this session")
 
 
 def _add_history(add: _AddParser) -> None:
@@ -289,9 +276,7 @@ def _add_history(add: _AddParser) -> None:
     add_amount(parser)
     add_session(parser)
     parser = _verb(add, "history", "revert", "undo a turn and later turns, in history and files")
-    parser.add_argument(
-        "--step", type=positive, metavar="N", help="undo only step N and later steps"
-    )
+    parser.option("--step", "N", "undo only step N and later steps", positive)
     add_session(parser)
     parser.add_argument(
         "turn", metavar="TURN", nargs="?", default="last", help="the turn's id, or last (default)"
@@ -299,7 +284,7 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     add_session(parser)
     parser = _verb(add, "history", "diff", "show the changes that a session made to files")
-    parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
+    parser.option("--step", "N", "only step N of the turn", positive)
     add_session(parser, default="last")
     parser.add_argument(
         "turn", metavar="TURN", nargs="?", help="the turn's id, or last; default: all turns"
@@ -311,43 +296,36 @@ def _add_history(add: _AddParser) -> None:
 
 
 def _add_catalog(add: _AddParser) -> None:
+    text = "list the models, and check them with their providers"
+    parser = _verb(add, "catalog", "models", text)
+    add_directory(parser)
+    parser.flag("--all", "include every model that providers list")
     for name, text in (
-        ("models", "list the models, and check them with their providers"),
         ("agents", "list the agents"),
         ("tools", "list the tools that models can use"),
         ("commands", "list the custom commands, which are typed as /NAME"),
     ):
-        parser = _verb(add, "catalog", name, text)
-        add_directory(parser)
-        if name == "models":
-            parser.add_argument(
-                "--all", action="store_true", help="include every model that providers list"
-            )
+        add_directory(_verb(add, "catalog", name, text))
     parser = _verb(add, "machine.config", "config", "show, find or check the configuration")
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
     )
     text = "find a model, write a first configuration and try it"
     parser = _verb(add, "machine.init", "init", text)
-    parser.add_argument("--yes", action="store_true", help="take the first model that is found")
-    parser.add_argument("--no-try", action="store_true", help="send nothing to the model")
-    for name, text in (
-        ("trust", "trust a project's .tiller in its present state"),
-        ("untrust", "stop trusting a project's .tiller"),
-    ):
-        parser = _verb(add, "trust", name, text)
-        add_directory(parser)
-        if name == "trust":
-            parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.flag("--yes", "take the first model that is found")
+    parser.flag("--no-try", "send nothing to the model")
+    parser = _verb(add, "trust", "trust", "trust a project's .tiller in its present state")
+    add_directory(parser)
+    parser.flag("--yes", "do not ask")
+    parser = _verb(add, "trust", "untrust", "stop trusting a project's .tiller")
+    add_directory(parser)
     parser = _verb(add, "mcp", "mcp", "list the MCP servers, or log in to or out of a server")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
-    parser.add_argument(
-        "--no-browser", action="store_true", help="only print the address for the login"
-    )
+    parser.flag("--no-browser", "only print the address for the login")
     parser = _verb(add, "machine.doctor", "doctor", "check the installation and the configuration")
-    parser.add_argument("--online", action="store_true", help="contact the providers, too")
+    parser.flag("--online", "contact the providers, too")
     text = "run a command in the sandbox, or describe the sandbox"
     parser = _verb(add, "machine.sandbox", "sandbox", text)
     add_directory(parser)
@@ -371,11 +349,11 @@ def _add_rest(add: _AddParser) -> None:
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")
-    parser.add_argument("--typescript", action="store_true", help="print TypeScript types instead")
+    parser.flag("--typescript", "print TypeScript types instead")
     parser = _verb(add, "completions", "completions", "print a shell completion script for tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser = _verb(add, "demo", "demo", "see tiller work with real tools, without a key or network")
-    parser.add_argument("--remove", action="store_true", help="remove the demo's files at the end")
+    parser.flag("--remove", "remove the demo's files at the end")
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {

@@ -15,12 +15,14 @@ STEPS_WANTED = f"a whole number from 1 to {MAX_STEPS_LIMIT:,}"
 
 def read_settings(arguments: Namespace) -> Settings:
     """Return the settings of a new session, including agent and model."""
-    return Settings(approve=arguments.approve, sandbox=arguments.sandbox, **_chosen(arguments))
+    return Settings(**_chosen(arguments))
 
 
-def read_overrides(arguments: Namespace, **more: Any) -> TurnOverrides:  # noqa: ANN401 - fields of the struct
-    """Return the choices for one turn; `more` are further fields."""
-    return TurnOverrides(**_chosen(arguments), **more)
+def read_overrides(
+    arguments: Namespace, output_schema: dict[str, Any] | None = None
+) -> TurnOverrides:
+    """Return the choices for one turn."""
+    return TurnOverrides(**_chosen(arguments), output_schema=output_schema)
 
 
 def read_budget(text: str) -> Budget:
@@ -54,6 +56,8 @@ def _chosen(arguments: Namespace) -> dict[str, Any]:
         "agent": arguments.agent,
         "model": arguments.model,
         "variant": arguments.variant,
+        "approve": arguments.approve,
+        "sandbox": arguments.sandbox,
         "max_steps": _read_steps(arguments.max_steps),
         "turn_budget": None if arguments.budget is None else read_budget(arguments.budget),
         "tools": None if arguments.tools is None else read_tools(arguments.tools),

@@ -1,26 +1,23 @@
 """The actions of `tiller daemon`, and their options. Imports the standard library only."""
 
-import argparse
 from collections.abc import Callable
 
+from tiller_client.command_line.parser import Parser
 from tiller_client.command_line.turn_arguments import positive
 from tiller_client.command_line.values import path
 
-AddVerb = Callable[[str, str, str], argparse.ArgumentParser]
+AddVerb = Callable[[str, str, str], Parser]
 """Adds the parser of an action, from its family, its name and its help."""
 
 
 def add_actions(add: AddVerb) -> None:
     """Add the actions of `tiller daemon`."""
     run = add("machine.daemon", "run", "run the daemon here, in the foreground")
-    run.add_argument("--config", metavar="F", type=path, help="configuration file")
+    run.option("--config", "F", "configuration file", path)
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
     add("machine.daemon", "start", "start the daemon in the background")
-    for name, text in (
-        ("stop", "stop the daemon"),
-        ("restart", "stop the daemon and start it again"),
-    ):
-        _drain(add("machine.daemon", name, text))
+    _drain(add("machine.daemon", "stop", "stop the daemon"))
+    _drain(add("machine.daemon", "restart", "stop the daemon and start it again"))
     add("machine.daemon", "status", "show whether the daemon is running, and its statistics")
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
@@ -29,9 +26,9 @@ def add_actions(add: AddVerb) -> None:
     logs.add_argument("-f", dest="follow", action="store_true", help="follow the log")
     text = "let systemd or launchd start the daemon and keep it running"
     install = add("machine.service", "install", text)
-    install.add_argument("--print", action="store_true", help="only print what would be installed")
+    install.flag("--print", "only print what would be installed")
     _drain(add("machine.service", "uninstall", "stop the service and remove it"))
 
 
-def _drain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--drain", action="store_true", help="let running turns finish first")
+def _drain(parser: Parser) -> None:
+    parser.flag("--drain", "let running turns finish first")

@@ -40,6 +40,16 @@ class Parser(argparse.ArgumentParser):
     intermixed = False
     """Whether options may stand between operands, some of which are optional."""
 
+    def flag(self, name: str, text: str) -> None:
+        """Add an option without a value; help shows `text`."""
+        self.add_argument(name, action="store_true", help=text)
+
+    def option(
+        self, name: str, metavar: str, text: str, kind: Callable[[str], object] = str
+    ) -> None:
+        """Add an option with a value, which `kind` reads; help shows `text`."""
+        self.add_argument(name, metavar=metavar, type=kind, help=text)
+
     def parse_known_args(  # type: ignore[override] - a subset of the original's types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:

@@ -3,6 +3,7 @@
 import argparse
 import re
 
+from tiller_client.command_line.parser import Parser
 from tiller_client.command_line.values import path
 
 TIMEOUT_S_MAX = 31_536_000
@@ -17,9 +18,7 @@ SESSION_HELP = (
 )
 
 
-def add_session(
-    parser: argparse.ArgumentParser, default: str | None = None, meaning: str = ""
-) -> None:
+def add_session(parser: Parser, default: str | None = None, meaning: str = "") -> None:
     """Add the operand SESSION; it is optional with a `default`, whose `meaning` help shows."""
     if default is None:
         parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
@@ -28,43 +27,43 @@ def add_session(
         parser.add_argument("session", metavar="SESSION", nargs="?", default=default, help=text)
 
 
-def add_directory(
-    parser: argparse.ArgumentParser, default: str | None = ".", text: str = "workspace"
-) -> None:
+def add_directory(parser: Parser, default: str | None = ".", text: str = "workspace") -> None:
     """Add the option for the workspace."""
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", type=path, default=default, help=text
     )
 
 
-def add_sandbox(parser: argparse.ArgumentParser) -> None:
+def add_limit(parser: Parser) -> None:
+    """Add the option for how many sessions to list."""
+    text = "list at most this many; default: 20"
+    parser.add_argument("-n", dest="limit", type=positive, default=20, help=text)
+
+
+def add_sandbox(parser: Parser) -> None:
     """Add the option for the sandbox of commands."""
     modes = ("read_only", "workspace_write", "full_access")
     parser.add_argument("--sandbox", choices=modes, help="what commands are allowed to do")
 
 
-def add_rules(parser: argparse.ArgumentParser) -> None:
+def add_rules(parser: Parser) -> None:
     """Add the options for approval and for the sandbox."""
     text = "what to do with a call if no permission rule decides"
     parser.add_argument("--approve", choices=("ask", "always", "never"), help=text)
     add_sandbox(parser)
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
+def add_choices(parser: Parser) -> None:
     """Add the options for model, agent, limits and tools; `choices` reads them."""
     parser.add_argument("-m", "--model", help="the model to use, as provider/model")
     parser.add_argument("--agent", help="the agent to use")
     parser.add_argument("--variant", help="the model's variant, such as high; see: tiller models")
-    parser.add_argument(
-        "--max-steps", type=positive, metavar="N", help="at most N model requests in a turn"
-    )
-    parser.add_argument(
-        "--budget", metavar="B", help="limit a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N"
-    )
-    parser.add_argument("--tools", metavar="NAMES", help="allow only these tools: NAME,NAME,…")
+    parser.option("--max-steps", "N", "at most N model requests in a turn", positive)
+    parser.option("--budget", "B", "limit a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N")
+    parser.option("--tools", "NAMES", "allow only these tools: NAME,NAME,…")
 
 
-def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
+def add_amount(parser: Parser, *, quiet: bool = True) -> None:
     """Add the options for how much of a turn is shown; `quiet` adds `--quiet`."""
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
@@ -79,7 +78,7 @@ def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
         )
 
 
-def add_attachments(parser: argparse.ArgumentParser) -> None:
+def add_attachments(parser: Parser) -> None:
     """Add the options for images and files that accompany an input."""
     for name, metavar, text in (
         ("image", "FILE", "attach an image; may be repeated"),
@@ -90,7 +89,7 @@ def add_attachments(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def add_prompt(parser: argparse.ArgumentParser) -> None:
+def add_prompt(parser: Parser) -> None:
     """Add the task of `exec`, and the options for a session that is busy."""
     busy = parser.add_mutually_exclusive_group()
     busy.add_argument(
@@ -111,24 +110,16 @@ def add_prompt(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_ending(parser: argparse.ArgumentParser) -> None:
+def add_ending(parser: Parser) -> None:
     """Add the options that end a turn early, or keep it running."""
-    parser.add_argument(
+    parser.option(
         "--timeout",
-        type=duration,
-        metavar="T",
-        help="interrupt the turn after this time, such as 90 (seconds), 10m or 1h30m",
+        "T",
+        "interrupt the turn after this time, such as 90 (seconds), 10m or 1h30m",
+        duration,
     )
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="end the turn if it needs an answer that nobody here can give",
-    )
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="leave the turn running on Ctrl-C, SIGTERM and SIGHUP",
-    )
+    parser.flag("--no-wait", "end the turn if it needs an answer that nobody here can give")
+    parser.flag("--detach", "leave the turn running on Ctrl-C, SIGTERM and SIGHUP")
 
 
 def duration(text: str) -> float:
@@ -146,7 +137,7 @@ def duration(text: str) -> float:
     return total
 
 
-def add_opening(parser: argparse.ArgumentParser) -> None:
+def add_opening(parser: Parser) -> None:
     """Add the options for which session a chat opens, and how the session is shown."""
     add_directory(parser)
     parser.add_argument(
@@ -156,11 +147,10 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="continue the latest session of the workspace",
     )
-    text = "print line by line, for screen readers and simple terminals"
-    parser.add_argument("--plain", action="store_true", help=text)
+    parser.flag("--plain", "print line by line, for screen readers and simple terminals")
 
 
-def add_span(parser: argparse.ArgumentParser) -> None:
+def add_span(parser: Parser) -> None:
     """Add the options for the event to start at."""
     span = parser.add_mutually_exclusive_group()
     span.add_argument(

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from typing import ClassVar, Self, TypeVar
 
 from tiller_client.connecting.daemons import POLL_S, daemon_at
-from tiller_client.connecting.runtime import check_runtime, runtime_of
+from tiller_client.connecting.runtime import check_runtime, my_places, runtime_of
 from tiller_client.connecting.silence import LEAVE, NEED_MODEL, SEARCH, Silence, waits_for
 from tiller_client.connecting.sockets import RequestSocket
 from tiller_client.errors import LinkLost, NoAnswer, NoDaemon, RejectedError, TillerError
@@ -240,6 +240,11 @@ class DaemonConnection:
             return Silence(lambda: SEARCH, soon=True, was_said=was_said)
         places, program = self.places, self.program
         return Silence(lambda: f"{waits_for(op, places, program)}; {self.leave}", was_said=was_said)
+
+
+def connect(name: str) -> DaemonConnection:
+    """Connect to the user's daemon as `name`; start it if necessary."""
+    return DaemonConnection(my_places(), name)
 
 
 def _is_for_another_daemon(answer: AnyAnswer) -> bool:

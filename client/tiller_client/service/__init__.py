@@ -11,30 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tiller_client.service.definition import Command
-    from tiller_client.service.launchd import LaunchAgent
-    from tiller_client.service.systemd import SystemdUnit
+    from tiller_client.service.definition import Command, Service
 
 NAME = "tillerd"
 
 
-def find_service(
-    environ: Mapping[str, str], platform: str = sys.platform
-) -> "SystemdUnit | LaunchAgent | None":
+def find_service(environ: Mapping[str, str], platform: str = sys.platform) -> "Service | None":
     """The service for this user and `TILLER_HOME`, installed or not; `None` on other platforms."""
     if platform == "darwin":
-        from tiller_client.service.launchd import LaunchAgent as Service
+        from tiller_client.service.launchd import launch_agent as service
     elif platform == "linux":
-        from tiller_client.service.systemd import SystemdUnit as Service
+        from tiller_client.service.systemd import systemd_unit as service
     else:
         return None
-    return Service.find(environ, _name(environ))
+    return service(environ, _name(environ))
 
 
 def start_command(environ: Mapping[str, str]) -> "Command":
     """The command that starts the daemon as a service; empty if no service is installed."""
     service = find_service(environ)
-    return service.start if service and service.is_enabled else ()
+    return service.start if service and service.is_enabled() else ()
 
 
 def _name(environ: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
-"""The definition of the daemon's service, independent of the service manager."""
+"""The daemon's service: its definition, and what each service manager does with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,33 @@ class Definition(NamedTuple):
     """The user's file with further variables; it need not exist."""
     no_new_privileges: bool
     """Whether setuid programs may be forbidden, because the sandbox works without them."""
+
+
+class Service(NamedTuple):
+    """The service of one service manager, installed or not."""
+
+    manager: str
+    """Name of the service manager."""
+    program: str
+    """The manager's program for its commands."""
+    name: str
+    """The manager's name for the service."""
+    file: Path
+    """The file that defines the service; it need not exist."""
+    files: tuple[Path, ...]
+    """All files of an installed service."""
+    is_enabled: Callable[[], bool]
+    """Returns whether the manager starts the service at login."""
+    enable: tuple[Command, ...]
+    """Make the manager read the file, and start the service at every login."""
+    start: Command
+    """Start the service."""
+    disable: tuple[Command, ...]
+    """Stop the service, and no longer start it at login."""
+    forget: tuple[Command, ...]
+    """Make the manager notice that the file is gone."""
+    render: Callable[[Definition], bytes]
+    """Returns the content of the file."""
 
 
 def define(

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
 
-from tiller_client.service.definition import Command, Definition
+from tiller_client.service.definition import Definition, Service
 
 WATCHDOG_S = 60
 """How long the daemon's event loop may be blocked. It usually answers within milliseconds, so after
@@ -52,79 +52,48 @@ WantedBy=default.target
 """
 
 
-class SystemdUnit(NamedTuple):
-    """A user unit: its `name` and its `file`."""
+def systemd_unit(environ: Mapping[str, str], name: str) -> Service:
+    """The unit with this name, without its suffix."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        base = str(Path(environ.get("HOME") or "/", ".config"))
+    unit = f"{name}.service"
+    file = Path(base, "systemd", "user", unit)
+    # `systemctl enable` makes this link, and systemd looks for it at login.
+    link = file.parent / "default.target.wants" / unit
+    systemctl = ("systemctl", "--user")
+    return Service(
+        manager="systemd",
+        program="systemctl",
+        name=unit,
+        file=file,
+        files=(link, file),
+        is_enabled=link.is_symlink,
+        enable=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--quiet", unit)),
+        start=(*systemctl, "start", unit),  # waits until the daemon is ready
+        disable=((*systemctl, "disable", "--now", "--quiet", unit),),
+        forget=((*systemctl, "daemon-reload"),),
+        render=partial(_render, unit),
+    )
 
-    name: str
-    file: Path
 
-    manager = "systemd"
-    program = "systemctl"
-
-    @classmethod
-    def find(cls, environ: Mapping[str, str], name: str) -> Self:
-        """Return the unit with this name; its file need not exist."""
-        base = environ.get("XDG_CONFIG_HOME", "")
-        if not base.startswith("/"):
-            base = str(Path(environ.get("HOME") or "/", ".config"))
-        return cls(f"{name}.service", Path(base, "systemd", "user", f"{name}.service"))
-
-    @property
-    def link(self) -> Path:
-        """The link that `systemctl enable` makes, and that systemd looks for at login."""
-        return self.file.parent / "default.target.wants" / self.name
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether systemd starts the unit at login."""
-        return self.link.is_symlink()
-
-    @property
-    def enable(self) -> tuple[Command, ...]:
-        """Make systemd read the file, and start the service at every login."""
-        return (
-            ("systemctl", "--user", "daemon-reload"),
-            ("systemctl", "--user", "enable", "--quiet", self.name),
-        )
-
-    @property
-    def start(self) -> Command:
-        """Start the service, and wait until it is ready."""
-        return ("systemctl", "--user", "start", self.name)
-
-    @property
-    def disable(self) -> tuple[Command, ...]:
-        """Stop the service, and no longer start it at login."""
-        return (("systemctl", "--user", "disable", "--now", "--quiet", self.name),)
-
-    @property
-    def forget(self) -> tuple[Command, ...]:
-        """Make systemd notice that the file is gone."""
-        return (("systemctl", "--user", "daemon-reload"),)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """All files of an installed service."""
-        return (self.link, self.file)
-
-    def render(self, definition: Definition) -> bytes:
-        """Return the content of the file."""
-        program, *words = map(_quoted, definition.command)
-        # systemd expands variables in the arguments, but not in the name of the program.
-        command = [program, *(word.replace("$", "$$") for word in words)]
-        variables = (_quoted(f"{name}={value}") for name, value in definition.variables.items())
-        return UNIT.format(
-            name=self.name,
-            command=" ".join(command),
-            variables="\n".join(f"Environment={variable}" for variable in variables),
-            environment=_path(definition.environment),
-            output=_path(definition.output),
-            watchdog_s=WATCHDOG_S,
-            not_again=" ".join(map(str, NOT_AGAIN)),
-            stop_s=STOP_S,
-            abort_s=ABORT_S,
-            no_new_privileges="yes" if definition.no_new_privileges else "no",
-        ).encode(errors="surrogateescape")
+def _render(unit: str, definition: Definition) -> bytes:
+    program, *words = map(_quoted, definition.command)
+    # systemd expands variables in the arguments, but not in the name of the program.
+    command = [program, *(word.replace("$", "$$") for word in words)]
+    variables = (_quoted(f"{name}={value}") for name, value in definition.variables.items())
+    return UNIT.format(
+        name=unit,
+        command=" ".join(command),
+        variables="\n".join(f"Environment={variable}" for variable in variables),
+        environment=_path(definition.environment),
+        output=_path(definition.output),
+        watchdog_s=WATCHDOG_S,
+        not_again=" ".join(map(str, NOT_AGAIN)),
+        stop_s=STOP_S,
+        abort_s=ABORT_S,
+        no_new_privileges="yes" if definition.no_new_privileges else "no",
+    ).encode(errors="surrogateescape")
 
 
 def _quoted(word: str) -> str:

@@ -1,5 +1,6 @@
 """`acp`: speaks the Agent Client Protocol on stdin and stdout, until the editor closes them."""
 
+import contextlib
 import select
 import sys
 from argparse import Namespace
@@ -7,8 +8,6 @@ from argparse import Namespace
 from tiller_client.acp.agent import Agent
 from tiller_client.acp.rpc import Peer
 from tiller_client.command_line.choices import read_settings
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
 from tiller_client.streams import show_all
 
 WAIT_S_MAX = 60.0
@@ -19,17 +18,12 @@ def run(arguments: Namespace) -> int:
     """Serve one editor until it disconnects; running turns continue."""
     show_all()  # editors start programs with TERM=dumb
     peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
-    places = my_places()
-    agent = Agent(peer, lambda name: DaemonConnection(places, name), read_settings(arguments))
-    try:
+    agent = Agent(peer, read_settings(arguments))
+    with contextlib.closing(agent), contextlib.suppress(BrokenPipeError):
         while not peer.ended:
             sources = [peer.reading, *agent.sources]
             ready = select.select(sources, [], [], min(agent.wait_s_max, WAIT_S_MAX))[0]
             agent.advance()
             for message in peer.read() if peer.reading in ready else ():
                 agent.handle(message)
-    except BrokenPipeError:
-        pass
-    finally:
-        agent.close()
     return 0

@@ -7,8 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import connect
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.rendering.text import Paint, cells, count, counted, cut, dollars, one_line
 from tiller_protocol.answers import (
@@ -37,7 +36,7 @@ LISTED_SHOWN_MAX = 20
 def run(arguments: Namespace) -> int:
     """List entries of one kind, one per line."""
     workspace = read_workspace(arguments.directory)
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         asks = arguments.verb == "models"
         op = Catalog(workspace, start_servers=arguments.verb in ("tools", "commands"), ask=asks)
         catalog = connection.ask(op, CatalogResult)

@@ -10,8 +10,8 @@ from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import chosen_remote, my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
+from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import Created
@@ -33,13 +33,13 @@ def run(arguments: Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("tiller chat needs a terminal; in a script, use: tiller exec PROMPT")
     if arguments.plain or os.environ.get("TERM", "") in DUMB:
-        with DaemonConnection(my_places(), NAME) as connection:
+        with connect(NAME) as connection:
             return _plain(connection, _session(connection, arguments))
     with ExitStack() as stack:
         typed = b""
         if not chosen_remote():
             typed = stack.enter_context(kept(sys.stdin.fileno()))
-        with DaemonConnection(my_places(), NAME) as connection:
+        with connect(NAME) as connection:
             snapshot = read_snapshot(connection.ask, _session(connection, arguments))
         if chosen_remote():  # only now, because ssh may have prompted the user
             typed = stack.enter_context(kept(sys.stdin.fileno()))

@@ -3,8 +3,7 @@
 from argparse import Namespace
 
 from tiller_client.command_line import choose
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import Console, print_json
 from tiller_client.errors import UsageError
 from tiller_client.following.interactive import InteractiveSession
@@ -26,7 +25,7 @@ TAIL_GROWTH = 8
 
 def run(arguments: Namespace) -> int:
     """Run `attach` or `log`."""
-    with DaemonConnection(my_places(), NAME) as connection:
+    with connect(NAME) as connection:
         session = choose.session(connection, arguments.session)
         after = _after(connection, session, arguments)
         if after > session.head:

@@ -3,8 +3,7 @@
 from argparse import Namespace
 
 from tiller_client.command_line import choose
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import (
     complain,
     is_piped,
@@ -32,7 +31,7 @@ DIFF_LINES_MAX = 10_000
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         if arguments.verb in ("compact", "shell"):
             session_id, after = join(connection, arguments.session)
             compacts = arguments.verb == "compact"

@@ -5,8 +5,7 @@ from argparse import Namespace
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_overrides
 from tiller_client.command_line.prompt import name_files, read_images, read_text
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, is_piped, print_json, say, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
@@ -42,7 +41,7 @@ def run(arguments: Namespace) -> int:
     text = read_text(arguments.text) if with_input else ""
     images = read_images(arguments.image) if with_input else ()
     files = name_files(arguments.file) if with_input else ()
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         session_id = choose.session_id(connection, arguments.session, changes=_changes(arguments))
         match arguments.verb:
             case "send":

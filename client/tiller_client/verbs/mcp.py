@@ -7,8 +7,7 @@ import time
 from argparse import Namespace
 from typing import Final
 
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, flush, print_json, say, stdout_paint
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.rendering.text import one_line
@@ -24,19 +23,19 @@ def run(arguments: Namespace) -> int:
     """List the servers, or log in to a server or out of it."""
     if arguments.action != "list" and not arguments.server:
         raise UsageError(f"name the server: tiller mcp {arguments.action} NAME")
-    with DaemonConnection(my_places(), "tiller mcp") as connection:
+    with connect("tiller mcp") as connection:
         match arguments.action:
             case "login":
-                return _log_in(connection, arguments)
+                _log_in(connection, arguments)
             case "logout":
                 op = McpLogin(arguments.server, "logout")
                 _show(connection.ask(op, McpLoginResult), arguments)
-                return 0
             case _:
-                return _list(connection, arguments)
+                _list(connection, arguments)
+    return 0
 
 
-def _list(connection: DaemonConnection, arguments: Namespace) -> int:
+def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
     paint = stdout_paint()
     for server in catalog.servers:
@@ -46,10 +45,9 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> int:
             say(server_line(server, paint))
     if not catalog.servers and not arguments.json:
         say("no MCP servers are configured; to see where to add one: tiller config path")
-    return 0
 
 
-def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
+def _log_in(connection: DaemonConnection, arguments: Namespace) -> None:
     name = arguments.server
     result = connection.ask(McpLogin(name), McpLoginResult)
     _show(result, arguments)
@@ -77,7 +75,6 @@ def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
         connection.ask(McpLogin(name, "cancel"), McpLoginResult)
         raise
     _show(result, arguments)
-    return 0
 
 
 def _show(result: McpLoginResult, arguments: Namespace) -> None:

@@ -5,8 +5,7 @@ from argparse import Namespace
 import msgspec
 
 from tiller_client.command_line import choose
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.following.typed import read_answer
@@ -39,7 +38,7 @@ DONE = {
 
 def run(arguments: Namespace) -> int:
     """Run `requests` or `answer`."""
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         if arguments.verb == "requests":
             _list(connection, arguments)
         else:

@@ -1,13 +1,12 @@
 """`rules`: lists and revokes lasting permission rules, and the rules of a session."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import groupby
 
 from tiller_client.command_line import choose
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
 from tiller_client.rendering.text import one_line, verbatim
@@ -21,13 +20,16 @@ def run(arguments: Namespace) -> int:
         raise UsageError("list takes no RULE; to revoke rules: tiller rules revoke RULE …")
     if arguments.action == "revoke" and not arguments.rules:
         raise UsageError("name the rules to revoke by their ids; see: tiller rules")
-    with DaemonConnection(my_places(), "tiller rules") as connection:
-        listed = list(_listed(connection, arguments))
+    with connect("tiller rules") as connection:
+        listed = _listed(connection, arguments)
         if arguments.action == "revoke":
             # Look up all rules first, so that none is revoked if an id is wrong.
             for rule in [_named(listed, reference) for reference in arguments.rules]:
                 connection.submit(RuleRevoke(rule.id, rule.session_id or None))
-                _print_revoked(rule, json=arguments.json)
+                if arguments.json:
+                    print_json(rule)
+                else:
+                    say(f"revoked {_words(rule)} ({_place(rule)})")
         elif arguments.json:
             for rule in listed:
                 print_json(rule)
@@ -36,7 +38,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _listed(connection: DaemonConnection, arguments: Namespace) -> Iterable[RuleSummary]:
+def _listed(connection: DaemonConnection, arguments: Namespace) -> Sequence[RuleSummary]:
     session_id = workspace = None
     if arguments.session:
         session_id = choose.session_id(connection, arguments.session)
@@ -45,7 +47,7 @@ def _listed(connection: DaemonConnection, arguments: Namespace) -> Iterable[Rule
     return connection.ask(RulesList(workspace, session_id), RulesResult).rules
 
 
-def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
+def _named(rules: Sequence[RuleSummary], reference: str) -> RuleSummary:
     """Return the rule with this id or unique beginning of an id; raises `UsageError`."""
     found = [rule for rule in rules if reference and rule.id.startswith(reference.lower())]
     if len(found) == 1:
@@ -57,7 +59,7 @@ def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
     )
 
 
-def _print_rules(rules: list[RuleSummary]) -> None:
+def _print_rules(rules: Sequence[RuleSummary]) -> None:
     if not rules:
         say("there are no rules; to add one, answer a request with always_here")
     paint = stdout_paint()
@@ -66,13 +68,6 @@ def _print_rules(rules: list[RuleSummary]) -> None:
         for rule in group:
             by = f"  by {one_line(rule.by)}" if rule.by else ""
             say(f"  {rule.id}  {_words(rule)}{paint.dim(by)}")
-
-
-def _print_revoked(rule: RuleSummary, *, json: bool) -> None:
-    if json:
-        print_json(rule)
-    else:
-        say(f"revoked {_words(rule)} ({_place(rule)})")
 
 
 def _place(rule: RuleSummary) -> str:

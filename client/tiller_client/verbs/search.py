@@ -5,8 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.rendering.text import Paint, sanitized
 from tiller_client.verbs.sessions import table_line
@@ -28,7 +27,7 @@ def run(arguments: Namespace) -> int:
     query = query_of(arguments.query)
     paint, width, now = stdout_paint(), stdout_width(), time.time()
     shown = 0
-    with DaemonConnection(my_places(), "tiller search") as connection:
+    with connect("tiller search") as connection:
         op = SessionSearch(query, workspace, arguments.archived)
         for found in _found(connection, op, arguments.limit):
             shown += 1

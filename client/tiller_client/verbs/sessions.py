@@ -2,14 +2,12 @@
 
 import time
 from argparse import Namespace
-from itertools import islice
 from pathlib import Path
 
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import (
     complain,
     confirm,
@@ -58,7 +56,7 @@ NARROW_WORKSPACE_COLUMNS = 16
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         match arguments.verb:
             case "new":
                 _new(connection, arguments)
@@ -167,30 +165,28 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory) if arguments.directory else None
-    # One more than is shown, to find out whether there are more.
-    limit = None if arguments.all else arguments.limit + 1
+    limit = None if arguments.all else arguments.limit
     sessions = choose.list_sessions(
         connection,
         workspace,
         archived=arguments.archived,
         owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
-        limit=limit,
+        # One more than is shown, to find out whether there are more.
+        limit=None if limit is None else limit + 1,
     )
-    if arguments.json:
-        for session in islice(sessions, None if limit is None else limit - 1):
-            print_json(session)
-        return
     paint, width, now = stdout_paint(), stdout_width(), time.time()
     shown = 0
     for session in sessions:
-        if limit is not None and shown == arguments.limit:
-            say(
-                paint.dim(f"only the newest {arguments.limit} are listed; for all: tiller ls --all")
-            )
+        if shown == limit:
+            if not arguments.json:
+                say(paint.dim(f"only the newest {limit} are listed; for all: tiller ls --all"))
             return
-        say(table_line(session, now, paint, width))
+        if arguments.json:
+            print_json(session)
+        else:
+            say(table_line(session, now, paint, width))
         shown += 1
-    if not shown:
+    if not shown and not arguments.json:
         say("no sessions; start one with: tiller exec PROMPT")
 
 

@@ -7,8 +7,7 @@ import msgspec
 
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import STEPS_WANTED, read_budget, read_tools
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import connect
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.text import one_line
@@ -33,7 +32,7 @@ def run(arguments: Namespace) -> int:
     """Change the setting, from the next turn on; an empty value resets it."""
     name, value = arguments.name, arguments.value
     changes = _changes(name, value)
-    with DaemonConnection(my_places(), "tiller set") as connection:
+    with connect("tiller set") as connection:
         session_id = choose.session_id(connection, arguments.session, changes=True)
         session = choose.session_name(read_snapshot(connection.ask, session_id))
         result = f"now {one_line(value)}" if value else "back to its default"

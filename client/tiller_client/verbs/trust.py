@@ -4,8 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tiller_client.command_line.prompt import read_workspace
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import connect
 from tiller_client.console import confirm, print_json, say, stdout_width
 from tiller_client.rendering.requests import block
 from tiller_client.rendering.text import one_line, quoted_path, sanitized, verbatim
@@ -19,7 +18,7 @@ SHOWN_CHARS_MAX = 20_000
 def run(arguments: Namespace) -> int:
     """Show what a project defines and ask whether to trust it, or stop trusting it."""
     workspace = read_workspace(arguments.directory)
-    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
+    with connect(f"tiller {arguments.verb}") as connection:
         if arguments.verb == "untrust":
             project = connection.ask(Project(workspace, trust=False), ProjectResult)
             return _print_project(project, json=arguments.json)

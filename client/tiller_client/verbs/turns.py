@@ -8,7 +8,7 @@ import signal
 from argparse import Namespace
 from collections.abc import Generator
 from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tiller_client.command_line.choices import read_overrides, read_settings
 from tiller_client.command_line.prompt import (
@@ -18,8 +18,7 @@ from tiller_client.command_line.prompt import (
     read_schema,
     read_workspace,
 )
-from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import my_places
+from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
 from tiller_client.following.watch import Signals, Watch
 from tiller_protocol.answers import Created, Queued, ReplayResult, Started, Steered
@@ -52,13 +51,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _resume(arguments: Namespace) -> int:
-    with (
-        _time_limit(arguments.timeout),
-        DaemonConnection(my_places(), "tiller resume") as connection,
-    ):
+    with _time_limit(arguments.timeout), connect("tiller resume") as connection:
         session_id, after = join(connection, arguments.session)
-        overrides = read_overrides(arguments, approve=arguments.approve, sandbox=arguments.sandbox)
-        op = TurnContinue(session_id, overrides)
+        op = TurnContinue(session_id, read_overrides(arguments))
         return follow_turn(connection, op, after, arguments)
 
 
@@ -71,15 +66,10 @@ def _exec(arguments: Namespace) -> int:
         images, files = read_images(arguments.image), name_files(arguments.file)
         schema = read_schema(arguments.output_schema) if arguments.output_schema else None
         workspace = read_workspace(arguments.directory)
-        with DaemonConnection(my_places(), "tiller exec") as connection:
+        with connect("tiller exec") as connection:
             if arguments.session:
                 session_id, after = join(connection, arguments.session, workspace)
-                overrides = read_overrides(
-                    arguments,
-                    approve=arguments.approve,
-                    sandbox=arguments.sandbox,
-                    output_schema=schema,
-                )
+                overrides = read_overrides(arguments, schema)
             else:
                 created = SessionCreate(workspace, settings=read_settings(arguments))
                 session_id, after = connection.ask(created, Created).session_id, 0
@@ -101,26 +91,6 @@ def _exec(arguments: Namespace) -> int:
                     with contextlib.suppress(RejectedError):
                         connection.submit(SessionDelete(session_id))
                 raise
-
-
-class Ending(NamedTuple):
-    """How the program treats a busy session, requests and signals."""
-
-    waits_for_rest: bool = False
-    """If a turn is running already, wait until it ends."""
-    asks: bool = True
-    """If nobody can answer a request here, wait for another frontend; else end the turn."""
-    leaves: bool = False
-    """On a signal, leave the turn running; else interrupt it."""
-
-
-def _ending(arguments: Namespace) -> Ending:
-    if arguments.verb == "send":
-        return Ending(leaves=True)
-    if arguments.verb not in ("exec", "resume"):
-        return Ending()
-    waits = arguments.verb == "exec" and arguments.wait
-    return Ending(waits, not arguments.no_wait, arguments.detach)
 
 
 @contextlib.contextmanager
@@ -148,20 +118,22 @@ def follow_turn(
     """Submit an op that starts a turn, and show the session until the turn has ended.
 
     `arguments` say how much to show: `json`, `verbose` or `quiet`. A signal interrupts the turn,
-    and its end is awaited; a second Ctrl-C raises `Detached`. Returns the exit status.
+    and its end is awaited; a second Ctrl-C raises `Detached`. With `detach`, a signal leaves the
+    turn running. With `no_wait`, a request that nobody can answer here ends the turn. Returns the
+    exit status.
     """
-    ending = _ending(arguments)
     how = f"to watch it, run: tiller attach {op.session_id}"
     with (
         Signals(
-            f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=ending.leaves
+            f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=arguments.detach
         ) as signals,
         Watch(connection, op.session_id, signals, after, patient=True) as watch,
     ):
-        started = _start(connection, op, watch, signals, waits=ending.waits_for_rest)
+        waits = arguments.verb == "exec" and arguments.wait
+        started = _start(connection, op, watch, signals, waits=waits)
         from tiller_client.following.turn import RunningTurn
 
-        turn = RunningTurn(op, watch, signals, arguments, asks=ending.asks)
+        turn = RunningTurn(op, watch, signals, arguments, asks=not arguments.no_wait)
         try:
             return turn.follow(started)
         except NoAnswer as silence:

@@ -11,7 +11,7 @@ from tiller_client.following.snapshots import read_events, read_snapshot
 from tiller_client.rendering.items import call_label, call_state
 from tiller_client.rendering.text import Paint, one_line, sanitized
 from tiller_protocol.events import RequestOpened, RequestResolved
-from tiller_protocol.items import Allowed, Request, ToolCall
+from tiller_protocol.items import Allowed, ToolCall
 
 BY = {
     "rule": "by a rule",
@@ -75,7 +75,8 @@ def explanation(
         ran = "it did not run" if call.started_at is None else "it needs no permission"
         lines.append("  it has not begun" if call.state == "pending" else f"  {ran}")
     for opened, resolved in asked:
-        lines.append(f"  asked: {_question(opened.request)} {_answer(resolved)}")
+        question = one_line(opened.request.title or opened.request.permission)
+        lines.append(f"  asked: {question} {_answer(resolved)}")
     return lines
 
 
@@ -83,10 +84,6 @@ def _because(allowed: Allowed, *, named: bool) -> str:
     """Return a reason; `named` adds the permission, as one answer may allow several."""
     name = f"{one_line(allowed.permission)} " if named else ""
     return f"{name}allowed {BY.get(allowed.by, allowed.by)}: {one_line(allowed.reason)}"
-
-
-def _question(request: Request) -> str:
-    return one_line(request.title or request.permission)
 
 
 def _answer(resolved: RequestResolved | None) -> str:

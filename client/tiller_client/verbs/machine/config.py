@@ -21,13 +21,6 @@ class ConfigurationFile(msgspec.Struct, omit_defaults=True):
     text: str = ""
 
 
-class ConfigurationCheck(msgspec.Struct):
-    """Result of `check --json`: whether the configuration is valid, and the daemon's message."""
-
-    good: bool
-    message: str
-
-
 def run(arguments: Namespace) -> int:
     """Run one action on the configuration."""
     path = my_places().config / CONFIG_FILE
@@ -71,7 +64,7 @@ def _show(path: Path, *, json: bool) -> int:
 def _check(*, json: bool) -> int:
     checked = ask_program("--check-config")
     if json:
-        print_json(ConfigurationCheck(*checked))
+        print_json(checked)
     elif checked.good:
         say(checked.message)
     else:

@@ -185,7 +185,7 @@ def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
 
 def _say_service() -> None:
     service = find_service(os.environ)
-    if service and service.is_enabled:
+    if service and service.is_enabled():
         say(f"service  {service.name}, started by {service.manager}")
 
 

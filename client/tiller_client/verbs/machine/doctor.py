@@ -103,7 +103,8 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
     if is_running(places):
         yield from _daemon(places, online=online)
         return
-    yield _log()
+    log = ask_program("--check-log")  # no daemon has it open
+    yield Finding("ok" if log.good else "fail", "log", one_line(log.message))
     if checked.good:
         yield _sandbox_without_daemon()
     yield Finding(
@@ -117,7 +118,7 @@ def _findings(places: Places, *, online: bool) -> Iterator[Finding]:
 def _service(places: Places) -> Iterator[Finding]:
     """Check that an installed service runs this tiller, and that others can't read its keys."""
     service = find_service(os.environ)
-    if service is None or not service.is_enabled:
+    if service is None or not service.is_enabled():
         return
     try:
         text = service.file.read_text(errors="replace")
@@ -240,12 +241,6 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
         text = f"{enforced}. {instead} Limits: {limits}"
         return Finding("warn", "sandbox", text)
     return Finding("ok", "sandbox", enforced)
-
-
-def _log() -> Finding:
-    """Let the daemon's program check the log, which no daemon has open."""
-    checked = ask_program("--check-log")
-    return Finding("ok" if checked.good else "fail", "log", one_line(checked.message))
 
 
 def _sandbox_without_daemon() -> Finding:

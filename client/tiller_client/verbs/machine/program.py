@@ -2,14 +2,15 @@
 
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.rendering.text import sanitized
 
 
-class Verdict(NamedTuple):
-    """The program's answer: whether all is well, and its message."""
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer, which `config check --json` prints: whether all is well, and a message."""
 
     good: bool
     message: str

@@ -34,11 +34,11 @@ def run(arguments: Namespace) -> int:
         flush()
         program = [*DAEMON_COMMAND, *words, *arguments.command]
         os.execv(program[0], program)  # noqa: S606 - no shell
-    level = SandboxReport(*ask_program(*words, directory=place))
+    level = ask_program(*words, directory=place)
     if arguments.json:
-        print_json(level)
-    elif not level.held:
+        print_json(SandboxReport(level.good, level.message))
+    elif not level.good:
         raise TillerError(level.message)
     else:
         say(level.message)
-    return 0 if level.held else 1
+    return 0 if level.good else 1

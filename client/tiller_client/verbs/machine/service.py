@@ -18,13 +18,9 @@ from tiller_client.console import complain, print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.rendering.text import one_line
 from tiller_client.service import find_service
-from tiller_client.service.definition import Command, Definition, define
-from tiller_client.service.launchd import LaunchAgent
-from tiller_client.service.systemd import SystemdUnit
+from tiller_client.service.definition import Command, Definition, Service, define
 from tiller_client.verbs.machine.daemon import stop
 from tiller_protocol.places import Places
-
-Service = SystemdUnit | LaunchAgent
 
 FILE_MODE = 0o644
 
