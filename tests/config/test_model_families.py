@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.config import Family
 from tiller_daemon.config.model_families import BUILT_IN, DEFAULT_PROMPT, FamilyTraits, traits_of
+from tiller_daemon.config.model_schema import Family
 from tiller_daemon.config.schema import ConfigurationError
 
 PATCHES = [

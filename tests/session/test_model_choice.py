@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 from support.world import World
-from tiller_daemon.config import Agent, Configuration, Family
+from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.config.model_families import BUILT_IN, DEFAULT_PROMPT
+from tiller_daemon.config.model_schema import Family
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.tools import BUILT_IN as TOOLS
 from tiller_daemon.tools.base import Tool, ToolPermission

@@ -115,16 +115,32 @@ def hold_open(path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-async def test_a_log_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("other", "step"), [("newer", 1), ("older", -1)])
+async def test_a_log_of_another_version_is_refused_and_left_as_it_is(
+    tmp_path: Path, other: str, step: int
+) -> None:
     path = tmp_path / "tiller.db"
     await fill(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (SCHEMA_VERSION + 1,))
-    connection.close()
+    set_version(path, SCHEMA_VERSION + step)
     before = path.read_bytes()
     error = await failure(path)
-    assert (error.kind, "install the newer tillerd" in error.message) == ("newer", True)
+    assert (error.kind, f"install the {other} tillerd" in error.message) == (other, True)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", ["s", "", b"\xb3"])
+async def test_a_damaged_version_is_an_error(tmp_path: Path, version: str | bytes) -> None:
+    path = tmp_path / "tiller.db"
+    await fill(path)
+    set_version(path, version)
+    error = await failure(path)
+    assert (error.kind, "the table meta" in error.message) == ("corrupt", True)
+
+
+def set_version(path: Path, version: int | str | bytes) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
+    connection.close()
 
 
 async def test_a_file_that_is_no_log_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -209,7 +225,7 @@ async def count_errors(path: Path) -> int:
                 assert row == session_row(row.session_id, 40)
     except LogError as error:
         errors.append(error.kind)
-    assert set(errors) <= {"corrupt", "newer"}
+    assert set(errors) <= {"corrupt", "newer", "older"}
     return len(errors)
 
 

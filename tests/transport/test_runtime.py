@@ -20,7 +20,6 @@ from tiller_daemon.transport.runtime import (
     NotNeeded,
     RuntimeDirectory,
     RuntimeDirectoryError,
-    UnsafeDirectory,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
 
@@ -68,9 +67,8 @@ def test_a_second_daemon_is_told_the_pid_of_the_first_and_touches_nothing(tmp_pa
     path = tmp_path / "runtime"
     with RuntimeDirectory(path) as held:
         leave_stale_socket(path / OPS_SOCKET)
-        with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}") as raised:
+        with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}"):
             RuntimeDirectory(path).__enter__()
-        assert raised.value.pid == os.getpid()
         assert (path / OPS_SOCKET).is_socket()
         assert (path / TOKEN_FILE).read_text() == held.token
     with RuntimeDirectory(path):
@@ -93,7 +91,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir(mode=0o700)
     link.symlink_to(real)
-    with pytest.raises(UnsafeDirectory, match="is a link"):
+    with pytest.raises(RuntimeDirectoryError, match="is a link"):
         RuntimeDirectory(link).__enter__()
     (real / LOCK_FILE).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RuntimeDirectoryError, match="cannot use"):
@@ -105,7 +103,7 @@ def test_a_directory_writable_by_others_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "runtime"
     path.mkdir()
     path.chmod(0o770)
-    with pytest.raises(UnsafeDirectory, match="chmod 700"):
+    with pytest.raises(RuntimeDirectoryError, match="chmod 700"):
         RuntimeDirectory(path).__enter__()
 
 
@@ -114,7 +112,7 @@ def test_a_directory_of_another_user_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "runtime"
     path.mkdir(mode=0o700)
     os.chown(path, 12345, -1)
-    with pytest.raises(UnsafeDirectory, match="uid 12345"):
+    with pytest.raises(RuntimeDirectoryError, match="uid 12345"):
         RuntimeDirectory(path).__enter__()
 
 

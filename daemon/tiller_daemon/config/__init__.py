@@ -16,11 +16,9 @@ from tiller_daemon.config.load import load_configuration, parse_project_hooks
 from tiller_daemon.config.model_schema import (
     Api,
     EditTool,
-    Family,
     KeyPlaces,
     Model,
     Provider,
-    Timeouts,
 )
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.retry import Retry
@@ -32,7 +30,6 @@ from tiller_daemon.config.schema import (
     Hook,
     HookMoment,
     LanguageServer,
-    LogLevel,
     McpServer,
     OAuthClient,
     ProjectHook,
@@ -48,7 +45,6 @@ __all__ = [
     "Configuration",
     "ConfigurationError",
     "EditTool",
-    "Family",
     "Hook",
     "HookMoment",
     "KeyPlaces",
@@ -57,7 +53,6 @@ __all__ = [
     "LastingRules",
     "LastingRulesError",
     "LiveConfiguration",
-    "LogLevel",
     "McpServer",
     "Model",
     "OAuthClient",
@@ -68,7 +63,6 @@ __all__ = [
     "SandboxPolicy",
     "Sourcegraph",
     "StoredRule",
-    "Timeouts",
     "TrustError",
     "TrustedProjects",
     "WebSearch",

@@ -4,7 +4,7 @@ The first installed server for a language is used. Servers that find the most pr
 least memory come first.
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Final
 
 from tiller_daemon.config.schema import LanguageServer
@@ -35,49 +35,43 @@ _C: Final = {
 # A project's own settings override these. Without these, the strictest modes would report style.
 _PYRIGHT: Final = {"diagnosticMode": "openFilesOnly", "typeCheckingMode": "standard"}
 
-KNOWN: Final = MappingProxyType(
-    {
-        "ty": LanguageServer(command=("ty", "server"), files=_PYTHON, root_markers=_PYTHON_ROOT),
-        "ruff": LanguageServer(
-            command=("ruff", "server"), files=_PYTHON, root_markers=_PYTHON_ROOT
-        ),
-        "basedpyright": LanguageServer(
-            command=("basedpyright-langserver", "--stdio"),
-            files=_PYTHON,
-            root_markers=_PYTHON_ROOT,
-            settings={"basedpyright": {"analysis": _PYRIGHT}},
-        ),
-        "pyright": LanguageServer(
-            command=("pyright-langserver", "--stdio"),
-            files=_PYTHON,
-            root_markers=_PYTHON_ROOT,
-            settings={"python": {"analysis": _PYRIGHT}},
-        ),
-        "pyrefly": LanguageServer(
-            command=("pyrefly", "lsp"), files=_PYTHON, root_markers=_PYTHON_ROOT
-        ),
-        "tsgo": LanguageServer(
-            command=("tsgo", "--lsp", "--stdio"), files=_SCRIPT, root_markers=_SCRIPT_ROOT
-        ),
-        "typescript": LanguageServer(
-            command=("tsc", "--lsp", "--stdio"), files=_SCRIPT, root_markers=_SCRIPT_ROOT
-        ),
-        "typescript-language-server": LanguageServer(
-            command=("typescript-language-server", "--stdio"),
-            files=_SCRIPT,
-            root_markers=_SCRIPT_ROOT,
-        ),
-        "clangd": LanguageServer(
-            command=("clangd",), files=_C, root_markers=("compile_commands.json", ".clangd")
-        ),
-        "gopls": LanguageServer(
-            command=("gopls",), files={".go": "go"}, root_markers=("go.work", "go.mod")
-        ),
-        "rust-analyzer": LanguageServer(
-            command=("rust-analyzer",), files={".rs": "rust"}, root_markers=("Cargo.toml",)
-        ),
-    }
-)
+KNOWN: Final[Mapping[str, LanguageServer]] = {
+    "ty": LanguageServer(command=("ty", "server"), files=_PYTHON, root_markers=_PYTHON_ROOT),
+    "ruff": LanguageServer(command=("ruff", "server"), files=_PYTHON, root_markers=_PYTHON_ROOT),
+    "basedpyright": LanguageServer(
+        command=("basedpyright-langserver", "--stdio"),
+        files=_PYTHON,
+        root_markers=_PYTHON_ROOT,
+        settings={"basedpyright": {"analysis": _PYRIGHT}},
+    ),
+    "pyright": LanguageServer(
+        command=("pyright-langserver", "--stdio"),
+        files=_PYTHON,
+        root_markers=_PYTHON_ROOT,
+        settings={"python": {"analysis": _PYRIGHT}},
+    ),
+    "pyrefly": LanguageServer(command=("pyrefly", "lsp"), files=_PYTHON, root_markers=_PYTHON_ROOT),
+    "tsgo": LanguageServer(
+        command=("tsgo", "--lsp", "--stdio"), files=_SCRIPT, root_markers=_SCRIPT_ROOT
+    ),
+    "typescript": LanguageServer(
+        command=("tsc", "--lsp", "--stdio"), files=_SCRIPT, root_markers=_SCRIPT_ROOT
+    ),
+    "typescript-language-server": LanguageServer(
+        command=("typescript-language-server", "--stdio"),
+        files=_SCRIPT,
+        root_markers=_SCRIPT_ROOT,
+    ),
+    "clangd": LanguageServer(
+        command=("clangd",), files=_C, root_markers=("compile_commands.json", ".clangd")
+    ),
+    "gopls": LanguageServer(
+        command=("gopls",), files={".go": "go"}, root_markers=("go.work", "go.mod")
+    ),
+    "rust-analyzer": LanguageServer(
+        command=("rust-analyzer",), files={".rs": "rust"}, root_markers=("Cargo.toml",)
+    ),
+}
 """The built-in servers by name; for each language, the best comes first."""
 
 RUNS_THE_REPOSITORY: Final = frozenset(

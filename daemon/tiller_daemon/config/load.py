@@ -62,6 +62,10 @@ _PATH_FIELDS = {
     "families": ("prompt_file",),
     "mcp": ("cwd", "api_key_file"),
 }
+"""The fields with paths in the tables that a section has by name."""
+
+_NEEDED_FIELDS = ("scripts", "ca_file", "prompt_file")
+"""The fields whose paths must exist: a directory with scripts, and files."""
 
 _Prompted = TypeVar("_Prompted", Agent, Family)
 
@@ -202,48 +206,44 @@ def _with_absolute_paths(
     values: Table, base: Path, environ: Mapping[str, str], source: Source
 ) -> Table:
     """Return `values` with paths made absolute from `base`; check that required files exist."""
-    values = dict(values)
-    if "record" in values:
-        values["record"] = str(_absolute(values["record"], base, environ))
-    if "sandbox" in values:
-        lists = {name: values["sandbox"].get(name) for name in ("writable", "readable")}
-        found = {
-            name: [str(_absolute(path, base, environ)) for path in paths]
-            for name, paths in lists.items()
-            if paths is not None
-        }
-        values["sandbox"] = {**values["sandbox"], **found}
+
+    def absolute(table: Table, *fields: str) -> Table:
+        found = [field for field in fields if field in table]
+        return {**table, **{field: _absolute(table[field], base, environ) for field in found}}
+
+    values = absolute(values, "record")
+    if sandbox := values.get("sandbox"):
+        found = [name for name in ("writable", "readable") if name in sandbox]
+        lists = {name: [_absolute(one, base, environ) for one in sandbox[name]] for name in found}
+        values["sandbox"] = {**sandbox, **lists}
     for section in ("sourcegraph", "web_search"):
-        if path := values.get(section, {}).get("api_key_file"):
-            key_file = str(_absolute(path, base, environ))
-            values[section] = {**values[section], "api_key_file": key_file}
+        if values.get(section, {}).get("api_key_file"):
+            values[section] = absolute(values[section], "api_key_file")
     for section, fields in _PATH_FIELDS.items():
-        tables = {name: dict(table) for name, table in values.get(section, {}).items()}
-        for name, table in tables.items():
-            if path := table.get("oauth", {}).get("client_secret_file"):
-                file = str(_absolute(path, base, environ))
-                table["oauth"] = {**table["oauth"], "client_secret_file": file}
-            for field in fields:
-                if field not in table:
-                    continue
-                path = _absolute(table[field], base, environ)
-                table[field] = str(path)
-                if field not in ("scripts", "ca_file", "prompt_file"):
-                    continue
-                look_at(path)
-                if not (path.is_dir() if field == "scripts" else path.is_file()):
-                    raise source.error(
-                        "missing_file", (section, name, field), f"{path} does not exist"
-                    )
-        if tables:
+        if section in values:
+            tables = {name: absolute(table, *fields) for name, table in values[section].items()}
+            for name, table in tables.items():
+                _check_needed(table, (section, name), source)
             values[section] = tables
+    for server in values.get("mcp", {}).values():
+        if server.get("oauth", {}).get("client_secret_file"):
+            server["oauth"] = absolute(server["oauth"], "client_secret_file")
     return values
 
 
-def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
+def _check_needed(table: Table, key: Key, source: Source) -> None:
+    for field in _NEEDED_FIELDS:
+        if field in table:
+            path = Path(table[field])
+            look_at(path)
+            if not (path.is_dir() if field == "scripts" else path.is_file()):
+                raise source.error("missing_file", (*key, field), f"{path} does not exist")
+
+
+def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> str:
     if text == "~" or text.startswith("~/"):
-        return Path(environ.get("HOME") or "/", text[2:])
-    return base / text
+        return str(Path(environ.get("HOME") or "/", text[2:]))
+    return str(base / text)
 
 
 def _project_layer(values: Table, path: Path) -> Iterator[_Layer]:
@@ -283,98 +283,81 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
     """Return the complete configuration: merge layers, check references, read prompt files."""
     values = _merge_layers(layers)
     # Checked after merging, because required fields, and tables that names refer to, may come from
-    # different layers.
+    # different layers. Each layer is checked for missing fields in those parts that it sets.
     for layer in layers:
-        _check_complete_in(values, layer)
+        relevant = {name: values[name] for name in layer.values}
+        check_complete(relevant, Configuration, (), layer.source)
     configuration = msgspec.convert(values, Configuration)
-    for name, provider in configuration.providers.items():
-        key: Key = ("providers", name)
-        if provider.api == "scripted" and provider.scripts is None:
-            problem = "a scripted provider needs `scripts`, the directory of its scripts"
-            raise _source_of(layers, key).error("invalid_value", key, problem)
-        _check_one_key(provider, key, layers)
-    for name, server in configuration.mcp.items():
-        _check_mcp_server(server, ("mcp", name), layers)
-    for name, family in configuration.families.items():
-        if not family.models and name not in BUILT_IN_FAMILIES:
-            problem = "expected `models`, patterns that match the names of the family's models"
-            raise _source_of(layers, ("families", name)).error(
-                "invalid_value", ("families", name), problem
-            )
-    _check_sourcegraph(configuration.sourcegraph, layers)
-    _check_web_search(configuration.web_search, layers)
-    for key, model in _models_named(configuration).items():
-        provider_name = model.partition("/")[0]
-        if provider_name not in configuration.providers:
-            hint = suggest(provider_name, configuration.providers)
-            problem = f"there is no provider `{provider_name}`: {hint}"
-            raise _source_of(layers, key).error("invalid_value", key, problem)
-    _check_hosted_tools(configuration, layers)
+    if found := next(_problems(configuration), None):
+        key, problem = found
+        source = next(layer.source for layer in reversed(layers) if has(layer.values, key))
+        raise source.error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
     families = {name: _with_prompt(family) for name, family in configuration.families.items()}
     hooks = (*configuration.hooks, *(hook for layer in layers for hook in layer.hooks))
     return structs.replace(configuration, agents=agents, families=families, hooks=hooks)
 
 
-def _check_one_key(
-    owner: Provider | McpServer | OAuthClient | Sourcegraph | WebSearch,
-    key: Key,
-    layers: Sequence[_Layer],
-    fields: Sequence[str] = KEY_FIELDS,
-) -> None:
-    named = [field for field in fields if getattr(owner, field) is not None]
-    if len(named) > 1:
-        problem = " and ".join(f"`{field}`" for field in named) + " exclude each other: keep one"
-        raise _source_of(layers, key).error("invalid_value", key, problem)
-
-
-def _check_mcp_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
-    """Check that a server has either `command` or `url`, and only the fields that go with it."""
-    if not server.command and not server.url:
-        problem = "expected `command`, which starts the server, or `url`, its address"
-        raise _source_of(layers, key).error("invalid_value", key, problem)
-    for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
-        extra = [field for field in others if getattr(server, field)]
-        if getattr(server, expected) and extra:
-            problem = f"`{expected}` and `{extra[0]}` exclude each other: keep one"
-            raise _source_of(layers, key).error("invalid_value", key, problem)
-    _check_one_key(server, key, layers, (*KEY_FIELDS, "oauth"))
-    if server.oauth:
-        _check_one_key(server.oauth, (*key, "oauth"), layers, SECRET_FIELDS)
-
-
-def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:
-    key: Key = ("sourcegraph",)
-    if settings != Sourcegraph() and not settings.endpoint:
-        problem = "expected `endpoint`, the address of the server"
-        raise _source_of(layers, key).error("invalid_value", key, problem)
-    _check_one_key(settings, key, layers)
-
-
-def _check_web_search(settings: WebSearch, layers: Sequence[_Layer]) -> None:
-    key: Key = ("web_search",)
-    if settings != WebSearch() and not settings.engine:
-        problem = "expected `engine`, which is `searxng` or `brave`"
-        raise _source_of(layers, key).error("invalid_value", key, problem)
-    if settings.engine == "searxng" and not settings.endpoint:
-        problem = "expected `endpoint`, the address of the SearXNG server"
-        raise _source_of(layers, key).error("invalid_value", key, problem)
-    _check_one_key(settings, key, layers)
-
-
-def _check_hosted_tools(configuration: Configuration, layers: Sequence[_Layer]) -> None:
+def _problems(configuration: Configuration) -> Iterator[tuple[Key, str]]:
+    """Yield the keys of invalid parts of the merged configuration, and the problems as clauses."""
+    for name, provider in configuration.providers.items():
+        if provider.api == "scripted" and provider.scripts is None:
+            problem = "a scripted provider needs `scripts`, the directory of its scripts"
+            yield ("providers", name), problem
+        yield from _key_problems(provider, ("providers", name))
+    for name, server in configuration.mcp.items():
+        yield from _mcp_server_problems(server, ("mcp", name))
+    for name, family in configuration.families.items():
+        if not family.models and name not in BUILT_IN_FAMILIES:
+            problem = "expected `models`, patterns that match the names of the family's models"
+            yield ("families", name), problem
+    yield from _search_server_problems(configuration.sourcegraph, configuration.web_search)
+    for key, model_name in _models_named(configuration).items():
+        provider_name = model_name.partition("/")[0]
+        if provider_name not in configuration.providers:
+            hint = suggest(provider_name, configuration.providers)
+            yield key, f"there is no provider `{provider_name}`: {hint}"
     for name, model in configuration.models.items():
         api = configuration.providers[name.partition("/")[0]].api
         for tool, fields in model.hosted_tools.items():
             if problem := hosted_tool_problem(api, tool, fields):
-                key: Key = ("models", name, "hosted_tools", tool)
-                raise _source_of(layers, key).error("invalid_value", key, problem)
+                yield ("models", name, "hosted_tools", tool), problem
 
 
-def _check_complete_in(values: Table, layer: _Layer) -> None:
-    """Check for missing fields in those parts of the merged `values` that `layer` sets."""
-    relevant = {name: values[name] for name in layer.values}
-    check_complete(relevant, Configuration, (), layer.source)
+def _key_problems(
+    owner: Provider | McpServer | OAuthClient | Sourcegraph | WebSearch,
+    key: Key,
+    fields: Sequence[str] = KEY_FIELDS,
+) -> Iterator[tuple[Key, str]]:
+    named = [field for field in fields if getattr(owner, field) is not None]
+    if len(named) > 1:
+        yield key, " and ".join(f"`{field}`" for field in named) + " exclude each other: keep one"
+
+
+def _mcp_server_problems(server: McpServer, key: Key) -> Iterator[tuple[Key, str]]:
+    """Check that a server has either `command` or `url`, and only the fields that go with it."""
+    if not server.command and not server.url:
+        yield key, "expected `command`, which starts the server, or `url`, its address"
+    for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
+        extra = [field for field in others if getattr(server, field)]
+        if getattr(server, expected) and extra:
+            yield key, f"`{expected}` and `{extra[0]}` exclude each other: keep one"
+    yield from _key_problems(server, key, (*KEY_FIELDS, "oauth"))
+    if server.oauth:
+        yield from _key_problems(server.oauth, (*key, "oauth"), SECRET_FIELDS)
+
+
+def _search_server_problems(
+    sourcegraph: Sourcegraph, web_search: WebSearch
+) -> Iterator[tuple[Key, str]]:
+    if sourcegraph != Sourcegraph() and not sourcegraph.endpoint:
+        yield ("sourcegraph",), "expected `endpoint`, the address of the server"
+    yield from _key_problems(sourcegraph, ("sourcegraph",))
+    if web_search != WebSearch() and not web_search.engine:
+        yield ("web_search",), "expected `engine`, which is `searxng` or `brave`"
+    if web_search.engine == "searxng" and not web_search.endpoint:
+        yield ("web_search",), "expected `endpoint`, the address of the SearXNG server"
+    yield from _key_problems(web_search, ("web_search",))
 
 
 def _models_named(configuration: Configuration) -> dict[Key, str]:
@@ -387,11 +370,6 @@ def _models_named(configuration: Configuration) -> dict[Key, str]:
     named |= {("models", name): name for name in configuration.models}
     named |= {("agents", name, "model"): one.model for name, one in configuration.agents.items()}
     return {key: name for key, name in named.items() if name is not None}
-
-
-def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
-    """Return the last source that sets `key`."""
-    return next(layer.source for layer in reversed(layers) if has(layer.values, key))
 
 
 def _with_prompt(owner: _Prompted) -> _Prompted:

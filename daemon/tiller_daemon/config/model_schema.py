@@ -9,12 +9,6 @@ from tiller_protocol.prices import Price
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
 EditTool = Literal["edit", "apply_patch", "both"]
 
-CONNECT_S = 10.0
-FIRST_BYTE_S = 600.0
-"""OpenAI's and Anthropic's own libraries wait as long for a response with reasoning."""
-
-IDLE_S = 300.0
-
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
@@ -34,11 +28,15 @@ class KeyPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a provider may be silent: to connect, before a response, and within it."""
+    """How long a provider may be silent."""
 
-    connect_s: Seconds = CONNECT_S  # proxy and TLS included
-    first_byte_s: Seconds = FIRST_BYTE_S
-    idle_s: Seconds = IDLE_S
+    connect_s: Seconds = 10.0
+    """The time limit for connecting, including the proxy and TLS."""
+    first_byte_s: Seconds = 600.0
+    """The time limit before a response. By default this is as long as OpenAI's and Anthropic's own
+    libraries wait for a response with reasoning."""
+    idle_s: Seconds = 300.0
+    """The time limit within a response."""
 
 
 class Provider(KeyPlaces, frozen=True, forbid_unknown_fields=True):

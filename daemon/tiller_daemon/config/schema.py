@@ -16,28 +16,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 DEFAULT_MAX_STEPS = 200
 """How many model requests one turn may make before it ends as `limit_reached`."""
 
-FULL_SHARE = 0.85
-"""The share of the usable context window at which history is compacted."""
-
-PRESERVED_INPUT_TOKENS = 20_000
-"""How much of the newest user input a compaction preserves verbatim."""
-
-PRUNE_PROTECT_TOKENS = 40_000
-PRUNE_GAIN_TOKENS = 20_000
-"""At the end of a turn, this much of the newest tool output is not pruned. Nothing is pruned for a
-smaller gain, because pruning changes the request prefix that providers cache."""
-
-MCP_CALL_S = 120.0
-"""A call may take as long as a command."""
-
-MCP_START_S = 60.0
-"""Enough to install a server from a package registry over a slow connection."""
-
-HOOK_S = 10.0
-"""The time limit of a hook, which is short because a turn waits for most hooks."""
-
 VariablePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*?\[\]!-]+$")]
-Share = Annotated[float, Meta(gt=0, le=1)]
 
 ConfigurationCode = Literal[
     "missing_file",
@@ -144,10 +123,12 @@ class McpServer(KeyPlaces, frozen=True, forbid_unknown_fields=True):
     """The header that carries the key; absent means `Authorization: Bearer`."""
     oauth: OAuthClient | None = None
     """The client for logins; absent means that the daemon registers a client."""
-    timeout_s: Seconds = MCP_CALL_S
-    """The time limit of a call, not counting the time in which the user is asked something."""
-    start_timeout_s: Seconds = MCP_START_S
-    """The time limit from the start until the tools are listed."""
+    timeout_s: Seconds = 120.0
+    """The time limit of a call, not counting the time in which the user is asked something. By
+    default, a call may take as long as a command."""
+    start_timeout_s: Seconds = 60.0
+    """The time limit from the start until the tools are listed. The default is enough to install a
+    server from a package registry over a slow connection."""
     enabled: bool = True
     """False turns the server off without removing its table."""
 
@@ -188,16 +169,17 @@ class CompactionPolicy(Struct, frozen=True, forbid_unknown_fields=True):
 
     auto: bool = True
     """Whether history is shortened automatically if the window is nearly full or overflows."""
-    full_share: Share = FULL_SHARE
+    full_share: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """The share of the window, without the space for the answer, that counts as nearly full."""
-    preserve_tokens: Annotated[int, Meta(ge=0)] = PRESERVED_INPUT_TOKENS
+    preserve_tokens: Annotated[int, Meta(ge=0)] = 20_000
     """How much of the newest user input stays verbatim; the newest message always does."""
     prune: bool = True
     """Whether old tool output is no longer sent after the end of a turn."""
-    prune_protect_tokens: Annotated[int, Meta(ge=0)] = PRUNE_PROTECT_TOKENS
+    prune_protect_tokens: Annotated[int, Meta(ge=0)] = 40_000
     """How much of the newest tool output is always sent."""
-    prune_gain_tokens: Annotated[int, Meta(ge=1)] = PRUNE_GAIN_TOKENS
-    """The fewest tokens that pruning must save."""
+    prune_gain_tokens: Annotated[int, Meta(ge=1)] = 20_000
+    """The fewest tokens that pruning must save, because it changes the prefix of requests that
+    providers cache."""
 
 
 class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -252,8 +234,9 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """The name for people; empty means the beginning of the command."""
     tool: str = "*"
     """A pattern for names of tools; only for `tool_before` and `tool_after`."""
-    timeout_s: Seconds = HOOK_S
-    """The time limit in seconds; a hook that exceeds it has failed."""
+    timeout_s: Seconds = 10.0
+    """The time limit in seconds; a hook that exceeds it has failed. The default is short because a
+    turn waits for most hooks."""
     on_failure: Literal["go_on", "deny"] = "go_on"
     """Whether a failed hook denies; only for `turn_start` and `tool_before`."""
 

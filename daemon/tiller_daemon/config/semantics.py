@@ -25,6 +25,11 @@ SERVER_NAME_CHARS_MAX = 32
 
 EXPECTED_VARIABLE = "expected the name of a variable: put the key itself into that variable"
 EXPECTED_URL = "expected a URL that begins with http:// or https:// and has no password"
+EXPECTED_PROXY = (
+    'expected an address without a password, such as http://host:3128, or "" for no proxy; an '
+    "address with a password belongs in the variable HTTPS_PROXY"
+)
+EXPECTED_MODEL = "expected `provider/model`"
 
 _HOOK_FIELDS = {
     "tool": ("tool_before", "tool_after"),
@@ -38,44 +43,51 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def check_semantics(values: Table, source: Source) -> None:
     """Check the values of one source; raises `ConfigurationError`."""
+    if found := next(_problems(values), None):
+        raise source.error("invalid_value", *found)
+
+
+def _problems(values: Table) -> Iterator[tuple[Key, str]]:
+    """Yield the keys of invalid values, and the problems as clauses."""
     for name, provider in values.get("providers", {}).items():
         key: Key = ("providers", name)
         if "/" in name or not name:
-            raise source.error("invalid_value", key, "expected a name without slashes")
+            yield key, "expected a name without slashes"
         if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
-            raise source.error("invalid_value", (*key, "api_key_env"), EXPECTED_VARIABLE)
+            yield (*key, "api_key_env"), EXPECTED_VARIABLE
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
-            problem = (
-                'expected an address without a password, such as http://host:3128, or "" for no '
-                "proxy; an address with a password belongs in the variable HTTPS_PROXY"
-            )
-            raise source.error("invalid_value", (*key, "proxy"), problem)
+            yield (*key, "proxy"), EXPECTED_PROXY
         if not _is_http(provider.get("base_url", "http://host")):
-            raise source.error("invalid_value", (*key, "base_url"), EXPECTED_URL)
+            yield (*key, "base_url"), EXPECTED_URL
     for name, server in values.get("mcp", {}).items():
-        _check_mcp_server(name, server, source)
+        if found := mcp_server_problem(name, server):
+            yield ("mcp", name, *([found.field] if found.field else ())), found.problem
     for name, server in values.get("lsp", {}).items():
-        _check_language_server(name, server, source)
+        yield from _language_server_problems(name, server)
     for section in ("sourcegraph", "web_search"):
-        _check_search_server(section, values.get(section, {}), source)
+        settings = values.get(section, {})
+        if not _is_http(settings.get("endpoint", "http://host")):
+            yield (section, "endpoint"), EXPECTED_URL
+        if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
+            yield (section, "api_key_env"), EXPECTED_VARIABLE
     for index, hook in enumerate(values.get("hooks", [])):
-        _check_hook(index, hook, source)
+        yield from _hook_problems(index, hook)
     for name in values.get("models", {}):
-        _check_model_name(name, ("models", name), source)
+        if not _is_model_name(name):
+            yield ("models", name), EXPECTED_MODEL
     for options_key, options in _options_in(values):
         if problem := options_problem(options):
-            raise source.error("invalid_value", options_key, problem)
+            yield options_key, problem
     for name in ("model", "small_model", "compaction_model"):
-        if name in values:
-            _check_model_name(values[name], (name,), source)
+        if name in values and not _is_model_name(values[name]):
+            yield (name,), EXPECTED_MODEL
     for section in ("agents", "families"):
         for name, owner in values.get(section, {}).items():
             if "prompt" in owner and "prompt_file" in owner:
-                problem = "`prompt` and `prompt_file` exclude each other: keep one"
-                raise source.error("invalid_value", (section, name), problem)
+                yield (section, name), "`prompt` and `prompt_file` exclude each other: keep one"
     for name, agent in values.get("agents", {}).items():
-        if "model" in agent:
-            _check_model_name(agent["model"], ("agents", name, "model"), source)
+        if "model" in agent and not _is_model_name(agent["model"]):
+            yield ("agents", name, "model"), EXPECTED_MODEL
 
 
 class FieldProblem(NamedTuple):
@@ -102,45 +114,26 @@ def mcp_server_problem(name: str, server: Table) -> FieldProblem | None:
     return None
 
 
-def _check_mcp_server(name: str, server: Table, source: Source) -> None:
-    if found := mcp_server_problem(name, server):
-        key: Key = ("mcp", name, *([found.field] if found.field else ()))
-        raise source.error("invalid_value", key, found.problem)
-
-
-def _check_language_server(name: str, server: Table, source: Source) -> None:
-    key: Key = ("lsp", name)
+def _language_server_problems(name: str, server: Table) -> Iterator[tuple[Key, str]]:
     program = server.get("command", [""])[0]
     if "/" in program and not program.startswith("/"):
-        problem = "expected the name of a program, or its absolute path"
-        raise source.error("invalid_value", (*key, "command"), problem)
+        yield ("lsp", name, "command"), "expected the name of a program, or its absolute path"
     if not all(server.get("files", {})):
         problem = 'expected file name extensions, such as { ".py" = "python" }'
-        raise source.error("invalid_value", (*key, "files"), problem)
+        yield ("lsp", name, "files"), problem
     if name not in KNOWN and not {"command", "files"} <= server.keys():
         known = ", ".join(sorted(KNOWN))
-        problem = f"a server other than {known} needs `command` and `files`"
-        raise source.error("invalid_value", key, problem)
+        yield ("lsp", name), f"a server other than {known} needs `command` and `files`"
 
 
-def _check_search_server(section: str, settings: Table, source: Source) -> None:
-    if not _is_http(settings.get("endpoint", "http://host")):
-        raise source.error("invalid_value", (section, "endpoint"), EXPECTED_URL)
-    if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
-        raise source.error("invalid_value", (section, "api_key_env"), EXPECTED_VARIABLE)
-
-
-def _check_hook(index: int, hook: Table, source: Source) -> None:
-    moment = hook.get("on", "")
+def _hook_problems(index: int, hook: Table) -> Iterator[tuple[Key, str]]:
     for field, moments in _HOOK_FIELDS.items():
-        if field in hook and moment not in moments:
+        if field in hook and hook.get("on", "") not in moments:
             hooks = " or ".join(f"`{one}`" for one in moments)
-            problem = f"only a hook on {hooks} can have this key"
-            raise source.error("invalid_value", ("hooks", index, field), problem)
+            yield ("hooks", index, field), f"only a hook on {hooks} can have this key"
     # `join` accepts both forms of a command, a text and a list.
     if not "".join(hook.get("command", "x")).strip():
-        problem = "expected a command"
-        raise source.error("invalid_value", ("hooks", index, "command"), problem)
+        yield ("hooks", index, "command"), "expected a command"
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
@@ -171,7 +164,5 @@ def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
     return is_plain and url.scheme in schemes and bool(name) and url.password is None
 
 
-def _check_model_name(name: str, key: Key, source: Source) -> None:
-    provider, slash, model = name.partition("/")
-    if not (provider and slash and model):
-        raise source.error("invalid_value", key, "expected `provider/model`")
+def _is_model_name(text: str) -> bool:
+    return all(text.partition("/"))

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
 import structlog
 import trio
 from msgspec import Raw
@@ -19,7 +20,6 @@ from tiller_daemon.lsp.messages import (
     MalformedMessage,
     ResponseError,
     decode,
-    encode,
 )
 from tiller_daemon.processes.server_process import ServerProcess
 
@@ -127,7 +127,7 @@ class JsonRpcConnection:
         return pending.response.result
 
     def _send(self, message: dict[str, Any]) -> None:
-        data = encode_frame(encode(message))
+        data = encode_frame(msgspec.json.encode({"jsonrpc": "2.0", **message}))
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
         if self._outgoing_bytes > OUTGOING_BYTES_MAX:

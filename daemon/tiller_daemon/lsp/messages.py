@@ -135,11 +135,6 @@ CLIENT_CAPABILITIES: Final[dict[str, Any]] = {
 """The capabilities of this client, sent in `initialize`."""
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """Encode a message as JSON-RPC."""
-    return msgspec.json.encode({"jsonrpc": "2.0", **message})
-
-
 T = TypeVar("T")
 
 

@@ -71,7 +71,7 @@ class McpCall:
             self._outcome = error
         finally:
             self._finished = True
-            self._wake()
+            self._changed.set()
 
     async def wait(self, timeout_s: float) -> types.CallToolResult:
         """Show progress until the outcome is there; return it, or raise it if it is an exception.
@@ -98,7 +98,7 @@ class McpCall:
         """Let the turn's task ask the user, and wait for the answer."""
         elicitation = _Elicitation(params)
         self._elicitations.append(elicitation)
-        self._wake()
+        self._changed.set()
         await elicitation.answered.wait()
         return elicitation.result
 
@@ -136,7 +136,7 @@ class McpCall:
     ) -> None:
         await trio.lowlevel.checkpoint()
         self._progress.append((progress, total, message))
-        self._wake()
+        self._changed.set()
 
     async def _show_progress(self) -> None:
         # The package delivers each notification in a separate task, in any order.
@@ -144,9 +144,6 @@ class McpCall:
         self._progress.clear()
         for one in shown:
             await self._environment.user.output(_line(one))
-
-    def _wake(self) -> None:
-        self._changed.set()
 
 
 def _line(progress: Progress) -> str:

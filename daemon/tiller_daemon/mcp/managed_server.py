@@ -52,10 +52,11 @@ class ManagedServer:
         self.tools: tuple[ListedTool, ...] = ()
         self.prompts: tuple[ListedPrompt, ...] = ()
         self.start_attempted = False
+        self.start_finished = trio.Event()
+        """Set once the server is up or its latest start has failed."""
         self.nursery: trio.Nursery | None = None
         self._removed_because = ""
         self._connection: McpClient | None = None
-        self._start_finished = trio.Event()
         self._connection_over = trio.Event()
         self._start_scope = trio.CancelScope()
         self._retry_delay_s = RETRY_DELAY_S_MIN
@@ -77,17 +78,13 @@ class ManagedServer:
         if self.state in ("starting", "up") or self._removed_because or self.nursery is None:
             return
         self.state = "starting"
-        self._start_finished, self._connection_over = trio.Event(), trio.Event()
+        self.start_finished, self._connection_over = trio.Event(), trio.Event()
         self.nursery.start_soon(self._run_connection)
 
     def remove(self, why: str = REMOVED) -> None:
         """End the server for good: its configuration has changed, or its loan is over."""
         self._removed_because = self.problem = why
         self._start_scope.cancel()
-
-    async def start_finished(self) -> None:
-        """Wait until the server is up or its start has failed."""
-        await self._start_finished.wait()
 
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -145,7 +142,7 @@ class ManagedServer:
             await self._connection_over.wait()
         self.start()
         if not self._removed_because:
-            await self._start_finished.wait()
+            await self.start_finished.wait()
         if self._connection is None:
             raise ToolFailure(f"The MCP server {self.name} can't be used. {self.problem}")
         return self._connection
@@ -194,4 +191,4 @@ class ManagedServer:
 
     def _note_start_finished(self) -> None:
         self.start_attempted = True
-        self._start_finished.set()
+        self.start_finished.set()

@@ -117,7 +117,7 @@ class McpServers:
         with trio.move_on_after(READY_S_MAX):
             for server in servers:
                 if every or not server.start_attempted:
-                    await server.start_finished()
+                    await server.start_finished.wait()
 
     def tools(self, session_id: str = "") -> Mapping[str, Tool]:
         """Return the current tools of a session, by the names that models see."""

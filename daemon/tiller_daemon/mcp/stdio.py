@@ -52,6 +52,8 @@ class StdioTransport:
 
     def __init__(self, server: str, service: ServerProcess, secrets: Iterable[str]) -> None:
         self.ended: Final = trio.Event()
+        self.session_expired: Final = False
+        """Always false: the session lives and ends with the program."""
         self.stderr_tail = ""
         self._server = server
         self._service = service
@@ -77,11 +79,6 @@ class StdioTransport:
             self._outgoing_receive,
         ):
             stream.close()
-
-    @property
-    def session_expired(self) -> bool:
-        """Always false: the session lives and ends with the program."""
-        return False
 
     def end_reason(self) -> str:
         """Return why the server's output ended, in whole sentences."""

@@ -1,7 +1,7 @@
 """The interface of a log: its rows, its errors, and the protocol `Log`.
 
 Here, bodies of events are opaque bytes. Sessions and requests have their own rows, so that they can
-be found without reading events; `projection` can rebuild the rows of requests from events.
+be found without reading events; `projection` makes the rows of requests from events.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-LogErrorKind = Literal["full", "read_only", "corrupt", "newer", "io", "closed", "conflict"]
+LogErrorKind = Literal["full", "read_only", "corrupt", "newer", "older", "io", "closed", "conflict"]
 """`full`, `read_only` and `io` can be temporary: later writes succeed once the cause is gone.
 `conflict` is a bug or race in the caller: a gap in `seq`, or a submission id that exists."""
 

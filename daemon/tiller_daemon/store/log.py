@@ -28,7 +28,7 @@ from tiller_daemon.store.base import (
     submission_conflict,
 )
 from tiller_daemon.store.database import Database
-from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file, write_requests
+from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file
 from tiller_daemon.store.wal import lost_commits
 
 _SELECT_SESSION = f"SELECT {', '.join(SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
@@ -254,7 +254,10 @@ def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> N
         "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
         [_event_values(row.session_id, event) for event in batch.events],
     )
-    write_requests(connection, batch.requests)
+    connection.executemany(
+        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?)",
+        [(*values, checksum(*values)) for values in map(astuple, batch.requests)],
+    )
 
 
 def _session_values(row: SessionRow) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The log's file: its tables, how it is opened, migrated and closed, and SQLite's errors.
+"""The log's file: its tables, how it is opened, and SQLite's errors.
 
 Only this module and `log` contain SQL for the file. Nothing here knows of trio or threads.
 """
@@ -8,29 +8,17 @@ import os
 import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import astuple
 
 from tiller_daemon.private import make_directory, open_private
-from tiller_daemon.store.base import (
-    LogError,
-    LogErrorKind,
-    RequestRow,
-    SessionFigures,
-    SessionRow,
-)
-from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
+from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
 from tiller_daemon.store.wal import keep_if_damaged
 
 SCHEMA_VERSION = 3
-"""The version of the file. It is increased if older releases can't write the new file.
-
-Files of older versions are migrated. Version 2 added the table of requests and the owner of a
-session; version 3 added figures for lists.
-"""
+"""The version of the file; files of other versions are refused. It is increased if older releases
+can't write the new file."""
 
 SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_fields__)
 """The columns of a session in the order that its checksum covers them, without the checksum."""
@@ -47,10 +35,12 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
     created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
-    title TEXT NOT NULL, archived INTEGER NOT NULL, turns INTEGER NOT NULL, cost REAL,
-    unfinished INTEGER NOT NULL, parent_id TEXT NOT NULL, owner_id TEXT NOT NULL,
-    checksum INTEGER NOT NULL
+    title TEXT NOT NULL, archived INTEGER NOT NULL, unfinished INTEGER NOT NULL,
+    parent_id TEXT NOT NULL, owner_id TEXT NOT NULL, turns INTEGER NOT NULL, cost REAL,
+    parent_turns INTEGER NOT NULL, context_tokens INTEGER NOT NULL,
+    context_window INTEGER NOT NULL, branch TEXT NOT NULL, checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
 CREATE INDEX sessions_forked ON sessions (parent_id, session_id) WHERE parent_id != '';
 CREATE TABLE events (
@@ -61,36 +51,12 @@ CREATE TABLE submissions (
     submission_id TEXT PRIMARY KEY, digest BLOB NOT NULL, answer BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
-"""
-
-_NEW_IN_2 = """
-CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE TABLE requests (
     request_id TEXT NOT NULL, session_id TEXT NOT NULL, resolution TEXT NOT NULL,
     who TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (request_id, session_id)
 ) WITHOUT ROWID;
 CREATE INDEX requests_by_session ON requests (session_id);
 """
-_OWNER = """
-ALTER TABLE sessions ADD COLUMN owner_id TEXT NOT NULL DEFAULT '';
-DROP INDEX sessions_by_time;
-"""
-_SESSION_FIELDS_1 = (
-    "session_id, workspace, created_at, updated_at, head, title, archived, turns, cost,"
-    " unfinished, parent_id"
-)
-_SESSION_FLAGS_1 = (6, 9)
-"""The indices of the boolean fields in a session's row of version 1."""
-
-_FIGURES = """
-ALTER TABLE sessions ADD COLUMN parent_turns INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN context_tokens INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN context_window INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN branch TEXT NOT NULL DEFAULT '';
-"""
-_SESSION_FIELDS_2 = f"{_SESSION_FIELDS_1}, owner_id"
-_NO_FIGURES = {"parent_turns": 0, "context_tokens": 0, "context_window": 0, "branch": ""}
-"""The values of version 3's new fields for sessions of older versions."""
 
 _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_FULL: "full",
@@ -148,16 +114,6 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
         raise
 
 
-def close_file(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the main file if possible, and close."""
-    try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.Error:
-        pass  # committed data is safe in the -wal file, which the next start reads
-    finally:
-        connection.close()
-
-
 def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
     """Return the `LogError` for an exception of SQLite or the operating system.
 
@@ -186,14 +142,6 @@ def checksum(*fields: object) -> int:
     return zlib.crc32(_encode(fields))
 
 
-def write_requests(connection: sqlite3.Connection, rows: Iterable[RequestRow]) -> None:
-    """Write rows of requests, replacing older ones."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?)",
-        [(*values, checksum(*values)) for values in map(astuple, rows)],
-    )
-
-
 def _make_file(path: Path) -> None:
     make_directory(path.parent)
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
@@ -220,76 +168,22 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     if not tables:
         return _make_tables(connection)
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
-    version = int(meta.get("version", 0))
-    if version > SCHEMA_VERSION:
+    version = str(meta.get("version", ""))
+    if version.isdecimal() and int(version) != SCHEMA_VERSION:
+        kind: LogErrorKind = "newer" if int(version) > SCHEMA_VERSION else "older"
         raise LogError(
-            "newer",
+            kind,
             f"the log {path} has version {version}, but this tillerd supports {SCHEMA_VERSION}:"
-            " install the newer tillerd again, or use another --state directory",
+            f" install the {kind} tillerd again, or use another --state directory",
         )
-    if version < 1 or not meta.get("log_id"):
+    if not version.isdecimal() or not meta.get("log_id"):
         raise damaged(path, "the table meta")
-    if version < SCHEMA_VERSION:
-        _migrate(connection, version)
     return meta["log_id"]
-
-
-def _migrate(connection: sqlite3.Connection, version: int) -> None:
-    """Migrate a file from an older version in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    if version < 2:
-        _add_requests(connection)
-    _add_figures(connection)
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
-    connection.execute("COMMIT")
-
-
-def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Run statements in the open transaction, which `executescript` would commit first."""
-    for statement in filter(str.strip, script.split(";")):
-        connection.execute(statement)
-
-
-def _add_requests(connection: sqlite3.Connection) -> None:
-    """Migrate the file from version 1 to version 2."""
-    _run(connection, _OWNER + _NEW_IN_2)
-    rows = connection.execute(f"SELECT {_SESSION_FIELDS_1}, checksum FROM sessions")  # noqa: S608
-    for *row, stored in rows.fetchall():
-        for place in _SESSION_FLAGS_1:
-            row[place] = bool(row[place])
-        if checksum(*row) == stored:  # a new checksum would hide damage
-            connection.execute(
-                "UPDATE sessions SET checksum = ? WHERE session_id = ?",
-                (checksum(*row, ""), row[0]),
-            )
-    rows_with_requests = connection.execute(
-        "SELECT session_id, seq, time, body, checksum FROM events WHERE instr(body, ?)"
-        " ORDER BY session_id, seq",
-        (REQUEST_MARK,),
-    )
-    # Damaged events are skipped here; they are reported when their session is read.
-    intact = (body for *key, body, stored in rows_with_requests if checksum(*key, body) == stored)
-    write_requests(connection, request_rows_in(intact))
-
-
-def _add_figures(connection: sqlite3.Connection) -> None:
-    """Migrate the file from version 2 to version 3."""
-    _run(connection, _FIGURES)
-    rows = connection.execute(f"SELECT {_SESSION_FIELDS_2}, checksum FROM sessions")  # noqa: S608
-    for *row, stored in rows.fetchall():
-        for place in _SESSION_FLAGS_1:
-            row[place] = bool(row[place])
-        if checksum(*row) == stored:  # a new checksum would hide damage
-            fields = dict(zip(_SESSION_FIELDS_2.split(", "), row, strict=True)) | _NO_FIGURES
-            connection.execute(
-                "UPDATE sessions SET checksum = ? WHERE session_id = ?",
-                (checksum(*(fields[name] for name in SESSION_FIELDS)), row[0]),
-            )
 
 
 def _make_tables(connection: sqlite3.Connection) -> str:
     log_id = secrets.token_hex(16)
-    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_NEW_IN_2}{_FIGURES}")
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
     )

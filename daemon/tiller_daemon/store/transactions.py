@@ -9,13 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import structlog
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.schema import close_file, log_error
+from tiller_daemon.store.schema import log_error
 from tiller_daemon.store.wal import wal_of
 
 Result = TypeVar("Result")
@@ -60,27 +61,22 @@ REMOVED = (
 )
 
 
+@dataclass(eq=False)
 class Job(Generic[Result]):
-    """A call of `work` with the connection, and its result.
+    """A call with the connection, and its result."""
 
-    A job that `writes` runs in a transaction. If it is `synced`, its changes must survive a power
-    failure. It writes about `size` bytes.
-    """
-
-    def __init__(
-        self,
-        work: Callable[[sqlite3.Connection], Result],
-        *,
-        writes: bool,
-        synced: bool = True,
-        size: int = 0,
-    ) -> None:
-        self.work = work
-        self.writes = writes
-        self.synced = synced
-        self.size = size
-        self.result: Result | None = None
-        self.error: Exception | None = None
+    work: Callable[[sqlite3.Connection], Result]
+    """The function to call."""
+    writes: bool
+    """Whether the job runs in a transaction."""
+    synced: bool = True
+    """Whether the job's changes must survive a power failure."""
+    size: int = 0
+    """About how many bytes the job writes."""
+    result: Result | None = None
+    """What the function has returned."""
+    error: Exception | None = None
+    """What the function has raised, or why its changes were not stored."""
 
     def run(self, connection: sqlite3.Connection) -> None:
         """Call `work`, and store its result or its error."""
@@ -98,22 +94,18 @@ class Transactions:
         """Whether a synced commit takes less time than passing the work to a thread and back."""
         self.must_sync = False
         """Whether there has been an unsynced commit since the last sync."""
+        self.is_empty = True
+        """Whether nothing has been written since the write-ahead log was emptied."""
         self._connection = connection
         self._path = path
         self._commits_sync = True
         self._mean_s = 0.0
         self._last_s: deque[float] = deque(maxlen=SYNCS_MEASURED)
         self._pages = 0
-        self._was_written = False
         self._files = (path, wal_of(path))
         self._identities = {
             name: identity for name in self._files if (identity := _identity(name)) is not None
         }
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has been written since the write-ahead log was emptied."""
-        return not self._was_written
 
     @property
     def must_checkpoint(self) -> bool:
@@ -162,7 +154,7 @@ class Transactions:
             self._note_sync(time.perf_counter() - began, inline=inline)
         if stored and (not synced or self._connection.total_changes > changes):
             self.must_sync = not synced
-        self._was_written = True
+        self.is_empty = False
         self._pages += sum(COMMIT_PAGES + job.size // PAGE_BYTES for job in jobs)
 
     def sync(self) -> None:
@@ -187,14 +179,16 @@ class Transactions:
         Otherwise its space on the disk is reused, which makes later commits faster.
         """
         self._pages = 0
-        self._was_written = not empty
+        self.is_empty = empty
         mode = "TRUNCATE" if empty else "PASSIVE"
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     def close(self) -> None:
-        """Close the file."""
-        close_file(self._connection)
+        """Move the write-ahead log into the main file if possible, and close the file."""
+        # If this fails, committed data is safe in the -wal file, which the next start reads.
+        self.checkpoint(empty=True)
+        self._connection.close()
 
     def problem(self) -> str:
         """Return why the next commit or start will fail, in a sentence; empty if it won't."""

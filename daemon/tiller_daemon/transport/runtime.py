@@ -31,10 +31,6 @@ class RuntimeDirectoryError(Exception):
     """The runtime directory can't be used; the message says why and what to do."""
 
 
-class UnsafeDirectory(RuntimeDirectoryError):
-    """Another user owns the directory or could write to it, and so to the token."""
-
-
 class AlreadyRunning(RuntimeDirectoryError):
     """Another daemon has locked the directory; `pid` is None if it has not written its pid yet.
 
@@ -46,7 +42,6 @@ class AlreadyRunning(RuntimeDirectoryError):
         super().__init__(
             f"{who} is running in {path}: use it, stop it, or give another {option} directory"
         )
-        self.pid = pid
 
 
 class NotNeeded(RuntimeDirectoryError):
@@ -161,13 +156,13 @@ def _make_directory(path: Path) -> None:
         make_directory(path)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise UnsafeDirectory(f"{path} is a link or a file, not a directory: remove it")
+        raise RuntimeDirectoryError(f"{path} is a link or a file, not a directory: remove it")
     if status.st_uid != os.geteuid():
-        raise UnsafeDirectory(
+        raise RuntimeDirectoryError(
             f"{path} belongs to uid {status.st_uid}, not to you: give another --runtime directory"
         )
     if status.st_mode & 0o022:
-        raise UnsafeDirectory(
+        raise RuntimeDirectoryError(
             f"other users may write to {path}: check its content, then run chmod 700 {path}"
         )
     if status.st_mode & 0o077:

@@ -13,7 +13,7 @@ from support.dialect_anthropic import check_messages_body
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
 from tiller_daemon.config import Retry
-from tiller_daemon.config.model_schema import FIRST_BYTE_S, IDLE_S
+from tiller_daemon.config.model_schema import Timeouts
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -31,6 +31,7 @@ REQUEST = ModelRequest(
     "claude-opus-4-8", "Be brief.", (UserMessage(ItemId("u"), "hi", "start"),), (), "s", ordinal=0
 )
 KEY = "sk-ant-canary-0123456789"
+TIMEOUTS = Timeouts()
 
 
 def frame(kind: str, **fields: Any) -> bytes:
@@ -214,7 +215,7 @@ async def test_a_break_after_the_message_has_stopped_loses_nothing() -> None:
         assert await collect(client) == WHOLE
 
 
-@pytest.mark.parametrize(("frames", "limit_s"), [(0, FIRST_BYTE_S), (3, IDLE_S)])
+@pytest.mark.parametrize(("frames", "limit_s"), [(0, TIMEOUTS.first_byte_s), (3, TIMEOUTS.idle_s)])
 async def test_a_silent_server_is_given_up_after_its_limit(
     mock_clock: MockClock, nursery: trio.Nursery, frames: int, limit_s: float
 ) -> None:

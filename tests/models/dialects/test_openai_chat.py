@@ -19,7 +19,8 @@ from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.narrowing import of_kind
 from support.providers import open_http
-from tiller_daemon.config import Provider, Retry, Timeouts
+from tiller_daemon.config import Provider, Retry
+from tiller_daemon.config.model_schema import Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
 from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
 from tiller_daemon.models.dialects.stream_decoder import TRAILING_FRAMES_S

@@ -14,7 +14,7 @@ from support.dialect_responses import check_responses_body
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
 from tiller_daemon.config import Retry
-from tiller_daemon.config.model_schema import FIRST_BYTE_S, IDLE_S
+from tiller_daemon.config.model_schema import Timeouts
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -34,6 +34,7 @@ USER = UserMessage(ItemId("u"), "hi", "start")
 REQUEST = ModelRequest("gpt-5", "Be brief.", (USER,), (), "s", ordinal=0)
 KEY = "sk-canary-0123456789"
 THOUGHT = b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAA"}'
+TIMEOUTS = Timeouts()
 
 
 def frame(kind: str, **fields: Any) -> bytes:
@@ -185,7 +186,7 @@ async def test_a_break_after_the_answer_has_completed_loses_nothing() -> None:
         assert await collect(client) == WHOLE
 
 
-@pytest.mark.parametrize(("frames", "limit_s"), [(0, FIRST_BYTE_S), (3, IDLE_S)])
+@pytest.mark.parametrize(("frames", "limit_s"), [(0, TIMEOUTS.first_byte_s), (3, TIMEOUTS.idle_s)])
 async def test_a_silent_server_is_given_up_after_its_limit(
     mock_clock: MockClock, nursery: trio.Nursery, frames: int, limit_s: float
 ) -> None:

@@ -24,7 +24,8 @@ from support.http_server import (
 )
 from support.providers import fixed_key
 from support.proxy import proxying
-from tiller_daemon.config import Provider, Timeouts
+from tiller_daemon.config import Provider
+from tiller_daemon.config.model_schema import Timeouts
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.client import HttpClient
 
