@@ -9,6 +9,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
 
 from tiller_daemon.models.base import (
     Finished,
@@ -56,13 +57,19 @@ def asked(ordinal: int = 0, attempt: int = 0, **fields: object) -> ModelRequest:
 async def collect(model: RecordingModel | ScriptedModel, request: ModelRequest) -> Outcomes:
     """What comes, until there is an end or nothing more."""
     seen: Outcomes = []
-    with trio.move_on_after(0.05):
+
+    async def read() -> None:
         try:
             async with aclosing(model.stream(request)) as events:
                 async for event in events:
                     seen.append(event)
         except ModelError as error:
             seen.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
     return seen
 
 
