@@ -99,7 +99,7 @@ def freeze_context(
     offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
     given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, choices.system)
-    system_prompt = build_system_prompt(services, snapshot.workspace, given, permissions)
+    system, refused = build_system_prompt(services, snapshot.workspace, given, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -108,7 +108,7 @@ def freeze_context(
         model=_turn_model(model, variant, agent, overrides, hosted),
         compaction=TurnCompaction(_summary_model(compaction), configuration.compaction),
         prompt=TurnPrompt(
-            system=system_prompt.prompt,
+            system=system,
             tools=tool_specs(offered, sub_agents),
             sub_agents=sub_agents,
             output_schema=overrides.output_schema,
@@ -121,9 +121,7 @@ def freeze_context(
     )
     hooks = hooks_for(services, configuration, permissions)
     of_user = {n: tool for n, tool in available.items() if tool.effect == "agent"}
-    return FrozenTurn(
-        context, model, compaction, tools, hooks, system_prompt.refused_documents, of_user
-    )
+    return FrozenTurn(context, model, compaction, tools, hooks, refused, of_user)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
