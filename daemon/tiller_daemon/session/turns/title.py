@@ -86,6 +86,7 @@ class TitleRequest:
     ) -> None:
         self._services = services
         self._outbox = outbox
+        self._session_id = outbox.snapshot.session_id
         self._turn_model = turn_model
         self._ordinal = ordinal
         self._wanted = wanted
@@ -142,10 +143,6 @@ class TitleRequest:
         """Let the request for the title begin, unless the user interrupted the turn."""
         self._is_interrupted = interrupted
         self._turn_over.set()
-
-    @property
-    def _session_id(self) -> str:
-        return self._outbox.snapshot.session_id
 
     def _title_now(self) -> str:
         return self._outbox.fold_pending().title
