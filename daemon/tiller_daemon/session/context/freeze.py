@@ -219,11 +219,12 @@ def _budgets(
 ) -> Budgets:
     settings = snapshot.settings
     max_steps = overrides.max_steps or settings.max_steps or agent.max_steps
+    steps = snapshot.steps + snapshot.delegated_steps
     return Budgets(
         max_steps=max_steps or configuration.max_steps,
         turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session=settings.session_budget or configuration.session_budget,
-        spent_before=_spent_so_far(snapshot),
+        spent_before=Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s),
     )
 
 
@@ -338,8 +339,3 @@ def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedS
         for name, (agent, problem) in agents.items()
         if not problem
     )
-
-
-def _spent_so_far(snapshot: Snapshot) -> Spent:
-    steps = snapshot.steps + snapshot.delegated_steps
-    return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)

@@ -48,12 +48,14 @@ class Inherited(Struct, frozen=True):
 class Principal(Protocol):
     """The turn that a sub-agent works for, or the session for a background sub-agent."""
 
-    session_id: str
-    """The session's ULID."""
-
     @property
     def claims(self) -> Claims:
         """The claims of background sub-agents, which this sub-agent must respect."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """The session's ULID."""
         ...
 
     def report(self, item_id: str, totals: SubAgent) -> None:

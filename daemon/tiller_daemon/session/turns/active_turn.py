@@ -65,7 +65,7 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 
 
 class ActiveTurn:
-    """One turn of one session, which continues a history. `model` is for the turn's steps.
+    """One turn of one session, which continues a history.
 
     The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; the
     comparison of the workspace with its snapshot may then still be running.
@@ -87,9 +87,6 @@ class ActiveTurn:
         sub_agent_run: SubAgentRun | None = None,
     ) -> None:
         self.context = frozen.context
-        self.turn_id = frozen.context.turn_id
-        self.session_id = frozen.context.session_id
-        self.model = frozen.model
         self.steerable = steerable
         self.title_request = title_request
         self.is_over = False
@@ -115,6 +112,21 @@ class ActiveTurn:
             sub_agent_run.turn = self
         if steerable:
             session.queue.open()
+
+    @property
+    def turn_id(self) -> str:
+        """The turn's ULID."""
+        return self.context.turn_id
+
+    @property
+    def session_id(self) -> str:
+        """The ULID of the turn's session."""
+        return self.context.session_id
+
+    @property
+    def model(self) -> ChosenModel:
+        """The model for the turn's steps."""
+        return self._frozen.model
 
     @property
     def claims(self) -> Claims:

@@ -160,8 +160,7 @@ class TitleRequest:
         workspace = self._outbox.snapshot.workspace
         # A small model is enough and cheaper.
         self._small_model = configuration_for(self._services, workspace).small_model or ""
-        small = self._small_model
-        model = self._services.model(small) if small else self._turn_model
+        model = self._services.model(self._small_model) if self._small_model else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(
             model=model.provider_model,
