@@ -145,7 +145,7 @@ async def serve(
         hooks = HookRunner(live.variables)
         index = SearchIndex(options.places.state / SEARCH_FILE, opened.log_id)
         search = SearchableSessions(opened, index)
-        stack.callback(search.close)
+        stack.callback(index.close)
         services = _services(options, opened, search.noting(transport.publish), live, hooks)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)

@@ -320,8 +320,8 @@ SUBMISSIONS = (
         "G3 an accepted submission is in the log",
         SESSION + "actor.py",
         "Session._accept",
-        "A.put(submission=B)\nawait A.commit(partial(C, D, E))",
-        "A.put(submission=B)\nC(D, E)\nawait A.commit(lambda: None)",
+        "A.put(submission=B.row(C))\nawait A.commit(partial(D, B, C))",
+        "A.put(submission=B.row(C))\nD(B, C)\nawait A.commit(lambda: None)",
         "tests/session/test_requests.py"
         "::test_a_log_that_fails_is_said_and_the_answer_can_be_sent_again",
     ),

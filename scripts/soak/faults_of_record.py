@@ -182,10 +182,10 @@ RECOVERY = (
     ),
     Fault(
         "G11 the session continues with the queue that recovery made",
-        SESSION + "actor.py",
-        "Session._recover",
-        "A.restore(B.fold_pending().queue)",
-        "pass",
+        SESSION + "recovery.py",
+        "recovery_of",
+        "A.hand_back()",
+        "A = InputQueue(snapshot.queue)\nA.hand_back()",
         "tests/sim/test_guarantees_of_input.py"
         "::test_g10_steering_is_delivered_or_handed_back_and_never_twice",
     ),

@@ -41,16 +41,16 @@ BACKGROUND = (
         "G7 the model is told that a background sub-agent was ended",
         SESSION + "background/delivering.py",
         "deliver_end",
-        "A.put(B, *end_notice(C, D))",
+        'A.put(B, *notice_events("background_ended", C(D), E))',
         "pass",
         "tests/session/sub_agents/test_background_tasks.py"
         "::test_its_user_ends_it_like_a_background_command",
     ),
     Fault(
         "G7 the model is told which sub-agents were lost with the daemon",
-        SESSION + "recovery.py",
-        "recovery_of",
-        "A += lost_notices(B, C, cause_of(D))",
+        SUB_AGENTS + "background_tasks.py",
+        "lost_bodies",
+        'A += notice_events("background_lost", B, C())',
         "pass",
         "tests/session/sub_agents/test_background_tasks.py"
         "::test_after_a_kill_it_is_lost_and_the_model_is_told_once",

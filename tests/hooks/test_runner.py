@@ -145,6 +145,19 @@ async def test_output_is_bounded_and_input_need_not_be_read(tmp_path: Path) -> N
     assert OUTPUT_BYTES_MAX <= len(heard.context[0]) < OUTPUT_BYTES_MAX + 100
 
 
+async def test_a_hook_that_reads_none_of_a_long_input_keeps_its_time_limit(tmp_path: Path) -> None:
+    call = HookToolCall("bash", {"command": "x" * 2**20}, "call/1", "read")
+    hook_input = HookInput("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
+    with trio.fail_after(5):
+        heard = await hear(
+            tmp_path, hook("sleep 100", name="h", timeout_s=0.3), hook_input=hook_input
+        )
+        assert "stopped after its time limit of 0.3 s" in heard.problems[0]
+        # A descendant keeps the input open.
+        heard = await hear(tmp_path, hook("exec 3<&0; sleep 100 &"), hook_input=hook_input)
+        assert not heard.problems
+
+
 @pytest.mark.parametrize("shape", ["sleep 100", "trap '' TERM; sleep 100", "setsid sleep 100"])
 async def test_g8_nothing_of_it_is_left_when_it_is_cancelled(tmp_path: Path, shape: str) -> None:
     pids = tmp_path / "pids"

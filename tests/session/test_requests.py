@@ -151,7 +151,7 @@ async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
-        requests.withdraw("i", "t")
+        requests.withdraw("i")
         with pytest.raises(RejectionError) as refused:
             requests.answer("r", Reply("answer", "this one", "late"), lambda _: None)
     assert refused.value.code == "already_resolved"

@@ -16,10 +16,11 @@ from sim.batches import FIRST_SEED, fast, play_seed
 from sim.player import SessionSeen
 from support.wires import check_on_every_wire
 from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.session.inputs.input_queue import InputQueue
 from tiller_daemon.session.recovery import load_snapshot, recovery_of
 from tiller_daemon.session.turns.resuming import may_be_resumed
 from tiller_daemon.store.base import Log
-from tiller_daemon.turn.closing import resuming_bodies
+from tiller_daemon.turn.closing import DAEMON_STOPPED, resuming_bodies
 from tiller_daemon.turn.history import History
 from tiller_protocol.events import Event, StepStarted
 from tiller_protocol.fold import fold
@@ -71,14 +72,14 @@ async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
 
 def _recover(snapshot: Snapshot, state: LifecycleState) -> None:
     """Close what is open as the daemon does, and see that it is closed by the rules."""
-    recovery = recovery_of(snapshot, map("new{}".format, count()).__next__)
-    if recovery is not None:
-        bodies = [(body, recovery.turn_id) for body in recovery.of_turn]
-        bodies += [(body, None) for body in recovery.of_session]
-        for body, turn_id in bodies:
-            event = Event(snapshot.seq + 1, snapshot.session_id, snapshot.updated_at, body, turn_id)
-            advance(state, event)
-            fold(snapshot, event)
+    turn_id = snapshot.turn and snapshot.turn.turn_id
+    queue, new_id = InputQueue(snapshot.queue), map("new{}".format, count()).__next__
+    of_turn, of_session = recovery_of(snapshot, queue, new_id, DAEMON_STOPPED)
+    bodies = [(body, turn_id) for body in of_turn] + [(body, None) for body in of_session]
+    for body, owner in bodies:
+        event = Event(snapshot.seq + 1, snapshot.session_id, snapshot.updated_at, body, owner)
+        advance(state, event)
+        fold(snapshot, event)
     assert snapshot.turn is None
     assert state.turn_id is None
 

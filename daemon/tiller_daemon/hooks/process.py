@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.config import Hook
 from tiller_daemon.processes.command import CommandProblem
@@ -20,7 +20,7 @@ OUTPUT_BYTES_MAX: Final = 32 * 1024
 READ_BYTES: Final = 1 << 16
 
 DRAIN_S: Final = 0.15
-"""How long to read from the pipes after the hook has exited, as a descendant may keep them open."""
+"""How long to use the pipes after the hook has exited, as a descendant may keep them open."""
 
 END_GRACE_S: Final = 0.2
 """The time from SIGTERM to SIGKILL after an interrupt or the time limit."""
@@ -38,22 +38,21 @@ class HookProblem(Exception):
     """A hook failed; the message is a clause with the reason."""
 
 
-class HookOutput(Struct, frozen=True):
-    """One hook's decision, the reason for a denial, text for the model, and new arguments."""
+class HookOutput(Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON that a hook may print, or its plain output in the same form.
 
-    denies: bool = False
-    reason: str = ""
-    context: str = ""
-    arguments: dict[str, Any] | None = None
-
-
-class _PrintedJson(Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON that a hook may print."""
+    It has the decision, the reason for a denial, text for the model, and new arguments.
+    """
 
     decision: Literal["go_on", "deny"] = "go_on"
     reason: str = ""
     context: str = ""
     arguments: dict[str, Any] | None = None
+
+    @property
+    def denies(self) -> bool:
+        """Whether the hook denies the call or the turn."""
+        return self.decision == "deny"
 
 
 async def run_hook(
@@ -84,11 +83,11 @@ async def _run(service: ServerProcess, hook: Hook, payload: bytes) -> HookOutput
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_write_input, service, payload)
-            reading = trio.CancelScope()
-            nursery.start_soon(_read_both, service, out, err, reading)
+            nursery.start_soon(_read, service.stdout, out)
+            nursery.start_soon(_read, service.stderr, err)
             with trio.move_on_after(hook.timeout_s) as limit:
                 await service.exited()
-            reading.deadline = trio.current_time() + DRAIN_S
+            nursery.cancel_scope.deadline = trio.current_time() + DRAIN_S
     finally:
         status = service.status()
         # Descendants must not outlive the hook, even if it has exited.
@@ -114,15 +113,6 @@ async def _write_input(service: ServerProcess, payload: bytes) -> None:
         pass  # a hook need not read its input
 
 
-async def _read_both(
-    service: ServerProcess, out: bytearray, err: bytearray, scope: trio.CancelScope
-) -> None:
-    with scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read, service.stdout, out)
-            nursery.start_soon(_read, service.stderr, err)
-
-
 async def _read(pipe: trio.lowlevel.FdStream, output: bytearray) -> None:
     """Keep the beginning of the output and discard the rest, so that the hook never blocks."""
     while piece := await pipe.receive_some(READ_BYTES):
@@ -131,7 +121,7 @@ async def _read(pipe: trio.lowlevel.FdStream, output: bytearray) -> None:
 
 def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
     if status == DENY_STATUS:
-        return HookOutput(denies=True, reason=_decode(err) or _decode(out))
+        return HookOutput("deny", _decode(err) or _decode(out))
     if status != 0:
         how = f"was killed by signal {-status}" if status and status < 0 else f"ended with {status}"
         reason = _end_of(" ".join(_decode(err).split()))
@@ -140,11 +130,10 @@ def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
     if not text.startswith("{"):
         return HookOutput(context=text)
     try:
-        printed = msgspec.json.decode(text, type=_PrintedJson)
+        output = msgspec.json.decode(text, type=HookOutput)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HookProblem(f"it printed invalid JSON: {error}") from error
-    denies, reason = printed.decision == "deny", printed.reason.strip()
-    return HookOutput(denies, reason, printed.context.strip(), printed.arguments)
+    return structs.replace(output, reason=output.reason.strip(), context=output.context.strip())
 
 
 def _end_of(line: str) -> str:

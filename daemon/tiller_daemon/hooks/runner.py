@@ -23,14 +23,12 @@ MAY_DENY: Final = ("turn_start", "tool_before", "turn_done")
 
 NO_REASON: Final = "it wants the turn to go on, but gives the model no reason"
 
-MakeEnvironment = Callable[[str], Mapping[str, str]]
-"""Makes a process's environment from the id of its call; the id is "" without a call."""
-
 
 class HookRunner:
     """Implements `session.hooks.Hooks`. `run` owns the hooks in the background."""
 
-    def __init__(self, variables: MakeEnvironment) -> None:
+    def __init__(self, variables: Callable[[str], Mapping[str, str]]) -> None:
+        """`variables` makes a process's environment from its call's id, or "" without a call."""
         self._variables = variables
         self._background_count = 0
         self._nursery: trio.Nursery | None = None

@@ -13,7 +13,6 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.inputs.input_queue import CLIENT
-from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import (
@@ -30,11 +29,9 @@ from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.resuming import resume
-from tiller_daemon.store.base import LogError, SubmissionRow
+from tiller_daemon.store.base import LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED
-from tiller_daemon.turn.history import History
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
-from tiller_protocol.codec import encode_answer
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.ops import (
     AnyOp,
@@ -67,6 +64,7 @@ SHUTTING_DOWN = ErrorInfo(
 class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
 
+    `snapshot` is the session's state, including numbered events that are not in the log yet.
     `active_at` is the Unix time of the last activity. `stopped_by` says why there may be an
     unfinished turn. `recovered` is set once the events that close or resume that turn are in the
     outbox, or the session has ended.
@@ -80,6 +78,8 @@ class Session:
         stopped_by: ErrorInfo = DAEMON_STOPPED,
     ) -> None:
         self._state = SessionState(services, snapshot, sessions)
+        self.outbox = self._state.outbox
+        self.snapshot = snapshot
         self.active_at = services.time()
         self._stopped_by = stopped_by
         self._services = services
@@ -96,16 +96,6 @@ class Session:
         self.recovered = trio.Event()
         self._ended = trio.Event()
         self._closed = False
-
-    @property
-    def outbox(self) -> Outbox:
-        """The session's outbox."""
-        return self._state.outbox
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The session's state, including numbered events that are not in the log yet."""
-        return self.outbox.snapshot
 
     @property
     def is_idle(self) -> bool:
@@ -155,7 +145,15 @@ class Session:
         """
         try:
             with self._scope:
-                await self._serve(resumes=resumes)
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    # Recover before the loop runs, so that no op sees the session half recovered.
+                    self._recover(resumes=resumes)
+                    self.recovered.set()
+                    nursery.start_soon(self.outbox.run)
+                    nursery.start_soon(self._state.background.run)
+                    nursery.start_soon(self._state.tasks.run, self)
+                    nursery.start_soon(self.submission_loop)
         finally:
             self._closed = True
             self.recovered.set()
@@ -164,17 +162,6 @@ class Session:
             for pending in list(self._pending.values()):
                 self._answer(pending, self._unavailable(pending))
             self._ended.set()
-
-    async def _serve(self, *, resumes: bool) -> None:
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            # Recover before the loop runs, so that no op sees the session half recovered.
-            self._recover(resumes=resumes)
-            self.recovered.set()
-            nursery.start_soon(self.outbox.run)
-            nursery.start_soon(self._state.background.run)
-            nursery.start_soon(self._state.tasks.run, self)
-            nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
         """End the session's task. Only call this for an idle session, which loses nothing."""
@@ -309,8 +296,7 @@ class Session:
 
     async def _accept(self, pending: PendingSubmission, result: AnyResult | None) -> None:
         answer = Accepted(pending.submission_id, result)
-        row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
-        self.outbox.put(submission=row)
+        self.outbox.put(submission=pending.row(answer))
         await self.outbox.commit(partial(self._answer, pending, answer))
 
     async def _reject(self, pending: PendingSubmission, rejection: RejectionError) -> None:
@@ -326,33 +312,33 @@ class Session:
         return RejectionError("unavailable", message).answer(pending.submission_id)
 
     def _recover(self, *, resumes: bool) -> None:
-        snapshot = self.outbox.fold_pending()
         why = resume(self._state) if resumes else self._stopped_by
         if why is None:
             self._run_begun_turn()
             return
-        if recovery := recovery_of(snapshot, self._services.new_id, why):
-            self.outbox.put(*recovery.of_turn, turn_id=recovery.turn_id)
-            self.outbox.put(*recovery.of_session)
-            # Recovery worked on a copy of the queue.
-            self._state.queue.restore(self.outbox.fold_pending().queue)
+        state, snapshot = self._state, self.outbox.fold_pending()
+        of_turn, of_session = recovery_of(snapshot, state.queue, self._services.new_id, why)
+        if snapshot.turn:
+            self.outbox.put(*of_turn, turn_id=snapshot.turn.turn_id)
+        if of_session:
+            self.outbox.put(*of_session)
 
     def _run_begun_turn(self) -> None:
         """Start the task of the turn that a handler has begun, if any."""
-        begun = self._state.take_begun()
-        if begun is None:
+        turn = self._state.take_begun()
+        if turn is None:
             return
         # A new event, since a trio event can't be cleared.
         self._turn_over = trio.Event()
         assert self._nursery is not None
-        self._nursery.start_soon(self._run_turn, *begun)
-        if begun.turn.title_request:
-            self._nursery.start_soon(begun.turn.title_request.run)
+        self._nursery.start_soon(self._run_turn, turn)
+        if turn.title_request:
+            self._nursery.start_soon(turn.title_request.run)
 
-    async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
+    async def _run_turn(self, turn: ActiveTurn) -> None:
         # The frontend gets its answer before the turn uses the processor.
         await trio.lowlevel.checkpoint()
-        await turn.run(history)
+        await turn.run()
         self._state.end_turn()
         self._turn_over.set()
         self.active_at = self._services.time()

@@ -66,14 +66,10 @@ from tiller_protocol.settings import TurnChoices, TurnOverrides
 from tiller_protocol.snapshot import find_mark
 
 
+# Several parts of a turn's context depend on the same files, which are looked at only once.
+@one_moment()
 def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
-    # Several parts of a turn's context depend on the same files, which are looked at only once.
-    with one_moment():
-        return _handle(state, pending)
-
-
-def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     match pending.op:
         case UserInput() if pending.ended_task:
             deliver_end(state, pending, pending.ended_task)
@@ -102,6 +98,8 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
                 # An archived session is out of sight, so nothing should keep running in it.
                 state.background.cancel_all()
                 state.tasks.cancel_all()
+        case Compact() | Revert() | Unrevert() if state.turn:
+            raise _busy(state.turn)
         case Compact():
             return _compact(state, pending)
         case Revert() as op:
@@ -256,15 +254,11 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
 
 
 def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
-    if state.turn:
-        raise _busy(state.turn)
     frozen = freeze_context(state.services, state.outbox.fold_pending(), TurnChoices())
     return start_without_input(state, frozen, run_compaction, pending)
 
 
 def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyResult:
-    if state.turn:
-        raise _busy(state.turn)
     assert pending.files
     snapshot = state.outbox.fold_pending()
     mark = find_mark(snapshot, op.turn_id, op.step or 0)
@@ -282,8 +276,6 @@ def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyR
 
 
 def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
-    if state.turn:
-        raise _busy(state.turn)
     assert pending.files
     conflicts = pending.files.conflicts
     undone = HistoryReverted(state.outbox.fold_pending().seq, undone=True, conflicts=conflicts)

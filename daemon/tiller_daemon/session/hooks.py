@@ -206,10 +206,8 @@ class TurnHooks:
 
     async def before_compaction(self, tokens: int) -> str:
         """Run the hooks before a compaction; see `turn.ports.Hooks`."""
-        window = self._context.model.context_window
-        return _joined(
-            await self._ask("compaction_before", compaction=HookCompaction(tokens, window))
-        )
+        compaction = HookCompaction(tokens, self._context.model.context_window)
+        return _joined(await self._ask("compaction_before", compaction=compaction))
 
     async def after_compaction(self, summary: str, tokens: int) -> str:
         """Run the hooks after a compaction; see `turn.ports.Hooks`."""
@@ -255,15 +253,7 @@ class TurnHooks:
 
     def request_opened(self, request: Request) -> None:
         """Start the hooks on a request to the user."""
-        shown = HookRequest(
-            request.id,
-            request.kind,
-            request.title,
-            request.permission,
-            request.subjects,
-            request.detail,
-            request.choices,
-        )
+        shown = msgspec.convert(request, HookRequest, from_attributes=True)
         self._start("request", request=shown)
 
     async def _ask(self, moment: HookMoment, **fields: Any) -> HookAnswers:  # noqa: ANN401 - of HookInput

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
+from msgspec import structs
 
 from tiller_daemon.store.base import (
     Batch,
@@ -149,9 +150,7 @@ class Outbox:
         for pending in self._pending:
             body = pending.body
             if isinstance(body, ItemDelta):
-                body = ItemDelta(
-                    body.item_id, body.channel, "".join(pending.pieces), body.item_type
-                )
+                body = structs.replace(body, delta="".join(pending.pieces))
             event = Event(
                 self.snapshot.seq + 1,
                 self.snapshot.session_id,

@@ -9,9 +9,8 @@ import structlog
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission
-from tiller_daemon.store.base import LogError, SubmissionRow
+from tiller_daemon.store.base import LogError
 from tiller_protocol.answers import Rejected
-from tiller_protocol.codec import encode_answer
 
 log = structlog.get_logger()
 
@@ -31,9 +30,8 @@ async def record_rejection(
         rejection = RejectionError(rejection.code, f"{rejection.message} {problem}", rejection.data)
     answer = rejection.answer(pending.submission_id)
     if rejection.code not in TRANSIENT:
-        row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         try:
-            await services.log.record(row)
+            await services.log.record(pending.row(answer))
         except LogError as error:
             # The op had no effect, so a retry is rejected for the same reason.
             log.warning("rejection_not_recorded", reason=error.message)

@@ -154,12 +154,12 @@ class OpenRequests:
         self._show_status(waiter.turn_id)
         return rules if reply.resolution == "always" else ()
 
-    def withdraw(self, item_id: str, turn_id: str) -> None:
+    def withdraw(self, item_id: str) -> None:
         """Cancel a call's open questions; the waiting tasks get the reply `cancelled`."""
         for waiter in self._open():
             if waiter.request.item_id == item_id and waiter.request.kind == "question":
                 self._resolve(waiter, CANCELLED)
-                self._show_status(turn_id)
+                self._show_status(waiter.turn_id)
 
     def reconsider(self) -> None:
         """Resolve the open requests that the rules now allow."""

@@ -7,7 +7,7 @@ the file stays as it is and is reported as a conflict. `files.restore` does the 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -57,19 +57,6 @@ EDITS = frozenset({"write", "edit", "apply_patch"})
 """Tools whose calls have the changed file as their title."""
 
 
-class RevertPlan(NamedTuple):
-    """The effects of a revert on files."""
-
-    moves: tuple[FileRestore, ...]
-    """Files to restore."""
-    conflicts: tuple[str, ...]
-    """Files that stay as they are, because something else has changed them."""
-    without_snapshot: tuple[str, ...]
-    """Files that stay as they are, because no snapshot has them."""
-    partial: bool
-    """Whether some of the steps have no snapshot, so that their changes are unknown."""
-
-
 async def put_back(
     snapshots: Snapshots | None, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
 ) -> RevertResult:
@@ -90,9 +77,9 @@ async def put_back(
     if snapshots is None:
         return RevertResult(partial=True)
     try:
-        plan = await _plan_revert(snapshots, snapshot.workspace, items)
+        planned, unmoved = await _plan_revert(snapshots, snapshot.workspace, items)
         # Undoing a revert must not touch files that the revert left alone.
-        moves = [move for move in plan.moves if printable(move.path) not in skipped]
+        moves = [move for move in planned if printable(move.path) not in skipped]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
         failed = await snapshots.restore(snapshot.workspace, moves, submission_id)
@@ -104,13 +91,13 @@ async def put_back(
         return RevertResult(conflicts=kept, partial=True, without_snapshot=kept)
     # Undoing a revert need not name the files that the revert has left alone.
     named = isinstance(op, Revert)
-    changed, unknown = (plan.conflicts, plan.without_snapshot) if named else ((), ())
+    changed, unknown = (unmoved.conflicts, unmoved.without_snapshot) if named else ((), ())
     conflicts = {*map(printable, failed), *changed, *unknown}
     done = {printable(move.path): move for move in moves if printable(move.path) not in conflicts}
     return RevertResult(
         tuple(sorted(done)),
         tuple(sorted(conflicts)),
-        plan.partial,
+        unmoved.partial,
         removed=tuple(sorted(path for path, move in done.items() if move.wanted is None)),
         without_snapshot=tuple(sorted(unknown)),
     )
@@ -233,7 +220,13 @@ async def _changes_of(patch: Patch, snapshots: Snapshots, workspace: str) -> tup
     )
 
 
-async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> RevertPlan:
+async def _plan_revert(
+    snapshots: Snapshots, workspace: str, items: Sequence[Item]
+) -> tuple[tuple[FileRestore, ...], RevertResult]:
+    """Return the moves that revert files, and a result without these files.
+
+    The result has the files that something else has changed, and those that no snapshot has.
+    """
     patches = [item for item in items if isinstance(item, Patch)]
     known = [patch for patch in patches if patch.tree_after]
     steps = [await _changes_of(patch, snapshots, workspace) for patch in known]
@@ -241,11 +234,10 @@ async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Ite
     touched = {change.path for step in steps for change in step}
     # Files outside the workspace or ignored by git are in no snapshot.
     untracked = {path for path in _edited(items, workspace) if path not in touched}
-    return RevertPlan(
-        moves,
-        tuple(map(printable, conflicting)),
-        tuple(map(printable, untracked)),
+    return moves, RevertResult(
+        conflicts=tuple(map(printable, conflicting)),
         partial=any(not patch.tree_after for patch in patches),
+        without_snapshot=tuple(map(printable, untracked)),
     )
 
 

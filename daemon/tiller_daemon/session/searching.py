@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 import structlog
@@ -36,7 +37,6 @@ from tiller_protocol.searching import (
     FoundSession,
     InputHistory,
     InputHistoryResult,
-    PastInput,
     SessionSearch,
     SessionSearchResult,
     TextKind,
@@ -184,21 +184,15 @@ class SearchableSessions:
         page = await self._up_to_date(
             lambda: self._index.inputs(op.workspace, op.limit, (time, int(number or 0)))
         )
-        size = 0
-        for place, (_, found) in enumerate(page):
-            size += len(found.text.encode())
-            if size > INPUTS_BYTES_MAX and place:
-                page = page[:place]
-                break
-        else:
-            if len(page) < op.limit:
-                return _inputs(page, None, self._not_indexed)
-        last, found = page[-1]
-        return _inputs(page, f"{found.time!r} {last}", self._not_indexed)
-
-    def close(self) -> None:
-        """Close the index."""
-        self._index.close()
+        sizes = accumulate(len(found.text.encode()) for _, found in page)
+        # The first input always fits.
+        fitting = max(1, sum(size <= INPUTS_BYTES_MAX for size in sizes))
+        more = None
+        if fitting < len(page) or len(page) == op.limit:
+            page = page[:fitting]
+            last, found = page[-1]
+            more = f"{found.time!r} {last}"
+        return InputHistoryResult(tuple(found for _, found in page), more, self._not_indexed)
 
     @property
     def _not_indexed(self) -> int:
@@ -267,7 +261,7 @@ class SearchableSessions:
             if row.owner_id:
                 return
             known = Indexed(known.head + len(bodies), checksum(bodies[-1]))
-            await self._use(partial(_add, self._index, row, known, bodies))
+            await self._use(partial(self._index.add, row, known, texts_of(bodies)))
             await trio.sleep(pause_s)
 
     async def _is_same(self, session_id: str, known: Indexed) -> bool:
@@ -312,10 +306,6 @@ def _text(kind: TextKind, text: str, event: Event, item_id: str) -> Text:
     return Text(kind, text.strip(), event.time, event.seq, event.turn_id or "", item_id)
 
 
-def _add(index: SearchIndex, row: SessionRow, head: Indexed, bodies: list[bytes]) -> None:
-    index.add(row, head, texts_of(bodies))
-
-
 def _before(after: str | None) -> tuple[float, str]:
     """Return the time and the name in a cursor; for the first page, values above all others."""
     if after is None:
@@ -324,9 +314,3 @@ def _before(after: str | None) -> tuple[float, str]:
         return read_cursor(after)
     except BadCursor as error:
         raise RejectionError("bad_message", str(error)) from None
-
-
-def _inputs(
-    page: list[tuple[int, PastInput]], more: str | None, not_indexed: int
-) -> InputHistoryResult:
-    return InputHistoryResult(tuple(found for _, found in page), more, not_indexed)

@@ -6,8 +6,7 @@ import structlog
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.context.freeze import freeze_context
-from tiller_daemon.session.context.project_trust import configuration_for, project_hook_sandbox
-from tiller_daemon.session.hooks import TurnHooks
+from tiller_daemon.session.context.project_trust import configuration_for, turn_hooks
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.services import Services
 from tiller_protocol.settings import TurnChoices
@@ -27,7 +26,5 @@ def notify_session_end(services: Services, outbox: Outbox, how: str) -> None:
         # A session without a valid model or configuration must still be archived or deleted.
         log.warning("hook_left_out", on="session_end", reason=rejection.message)
         return
-    context = frozen.context
-    sandbox = partial(project_hook_sandbox, services, context)
-    emit = partial(outbox.emit, turn_id=context.turn_id)
-    TurnHooks(services.tools.hooks, frozen.hooks, context, emit, sandbox).session_ended(how)
+    emit = partial(outbox.emit, turn_id=frozen.context.turn_id)
+    turn_hooks(services, frozen.hooks, frozen.context, emit).session_ended(how)

@@ -1,7 +1,6 @@
 """The state of a loaded session. Handlers change it; the submission loop and the turn use it."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import trio
 
@@ -20,9 +19,10 @@ from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.title import WantedTitle
+from tiller_daemon.store.base import SubmissionRow
 from tiller_daemon.tools.base import FileVersions
-from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult
+from tiller_protocol.codec import encode_answer
 from tiller_protocol.events import AnyBody, SessionConfigured
 from tiller_protocol.items import Image
 from tiller_protocol.ops import AnyOp
@@ -57,12 +57,9 @@ class PendingSubmission:
     answer: AnyAnswer | None = None
     """Valid once `answered` is set."""
 
-
-class BegunTurn(NamedTuple):
-    """A turn that a handler has begun, and the history that it continues."""
-
-    turn: ActiveTurn
-    history: History
+    def row(self, answer: AnyAnswer) -> SubmissionRow:
+        """Return the row of an answer in the log's table of answers."""
+        return SubmissionRow(self.submission_id, self.digest, encode_answer(answer))
 
 
 class SessionState:
@@ -94,13 +91,13 @@ class SessionState:
         self.warnings = TurnWarnings(services)
         self.wanted_title = WantedTitle()
         self.turn: ActiveTurn | None = None
-        self._begun: BegunTurn | None = None
+        self._begun: ActiveTurn | None = None
 
-    def begin(self, turn: ActiveTurn, history: History) -> None:
+    def begin(self, turn: ActiveTurn) -> None:
         """Make `turn` the session's turn; the actor starts its task after the handler returns."""
         self.clock.begin_turn()
         self.turn = turn
-        self._begun = BegunTurn(turn, history)
+        self._begun = turn
 
     def end_turn(self) -> None:
         """Forget the turn, because it is over."""
@@ -121,7 +118,7 @@ class SessionState:
             self.turn.reconsider()
         self.tasks.reconsider()
 
-    def take_begun(self) -> BegunTurn | None:
+    def take_begun(self) -> ActiveTurn | None:
         """Return the turn that was begun and has no task yet, but only once."""
         begun, self._begun = self._begun, None
         return begun

@@ -29,7 +29,7 @@ from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, Created
-from tiller_protocol.codec import decode_answer, encode_answer
+from tiller_protocol.codec import decode_answer
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.lending import SessionLend
 from tiller_protocol.ops import (
@@ -195,11 +195,8 @@ class Supervisor:
     ) -> AnyAnswer:
         session = self._sessions.start(snapshot)
         answer = Accepted(pending.submission_id, Created(snapshot.session_id))
-        session.outbox.put(
-            created,
-            submission_id=pending.submission_id,
-            submission=SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer)),
-        )
+        row = pending.row(answer)
+        session.outbox.put(created, submission_id=pending.submission_id, submission=row)
         await session.outbox.committed()
         return answer
 
@@ -221,8 +218,7 @@ class Supervisor:
     async def _done(self, pending: PendingSubmission) -> AnyAnswer:
         """Record and return the answer to an op that no session handles and that has no result."""
         answer = Accepted(pending.submission_id)
-        row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
-        await self._services.log.record(row)
+        await self._services.log.record(pending.row(answer))
         return answer
 
     async def _with_sub_agents(self, session_id: str) -> list[str]:

@@ -86,8 +86,7 @@ class Background:
 
     async def run(self) -> None:
         """Own the commands' tasks until cancelled, which ends the commands."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+        async with trio.open_nursery() as self._nursery:
             await trio.sleep_forever()
 
     def writing_to(self, scope: WriteScope) -> list[str]:

@@ -9,12 +9,9 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.inputs.input_queue import CLIENT
 from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.sub_agents.background_tasks import (
-    BackgroundTask,
-    end_notice,
-    report_text,
-)
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, report_text
 from tiller_daemon.session.turns.starting import start_turn
+from tiller_daemon.turn.closing import notice_events
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import QueuedInput, UserMessage
 from tiller_protocol.settings import TurnChoices
@@ -43,7 +40,7 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
         state.put(pending, state.queue.changed())
     elif task.cancelled or not state.tasks.starts_turns:
         # Nobody asked for a turn, so the next one gets the report.
-        state.put(pending, *end_notice(task, new_id))
+        state.put(pending, *notice_events("background_ended", report_text(task), new_id))
     elif why := _start(state, pending, report):
         state.queue.put(report)
         message = REPORT_WAITS.format(id=task.listed.id, why=why)

@@ -19,16 +19,15 @@ class BackgroundJobs(NamedTuple):
 
     async def poll(self, command_id: str, wait_s: float) -> BackgroundReport:
         """Return new output of a command, or the progress of a sub-agent."""
-        if command_id.startswith(ID_PREFIX):
-            return await self.tasks.poll(command_id, wait_s)
-        return await self.commands.poll(command_id, wait_s)
+        return await self._with(command_id).poll(command_id, wait_s)
 
     async def kill(self, command_id: str) -> BackgroundReport:
         """End a command with all its processes, or a sub-agent."""
-        if command_id.startswith(ID_PREFIX):
-            return await self.tasks.kill(command_id)
-        return await self.commands.kill(command_id)
+        return await self._with(command_id).kill(command_id)
 
     async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
         """Type text to a command, then return new output."""
         return await self.commands.send(command_id, text, wait_s)
+
+    def _with(self, command_id: str) -> Background | BackgroundTasks:
+        return self.tasks if command_id.startswith(ID_PREFIX) else self.commands

@@ -8,9 +8,10 @@ once they approve. Only literal words of the line count, and only existing prote
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from tiller_daemon.files.paths import PathProblem, locate, printable
+from tiller_daemon.files.paths import Location, PathProblem, locate, printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import PROTECTED_PATH
 from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
@@ -23,7 +24,7 @@ from tiller_daemon.policy.shell.enclosures import (
 from tiller_daemon.policy.shell.programs import find_program
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
-from tiller_daemon.tools.base import Requirement
+from tiller_daemon.tools.base import Requirement, SubjectKind
 
 _KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
 """Paths that an enclosure provides itself, and that lead elsewhere in this process."""
@@ -66,25 +67,19 @@ def requirements_without_sandbox(
 
 def unsandboxed_requirement(command: str, title: str) -> Requirement:
     """Return the permission to run a command outside the sandbox, or without any sandbox."""
-    return Requirement(
-        UNSANDBOXED,
-        (command,),
-        kind="command",
-        title=title,
-        detail=command,
-        detail_kind="command",
-    )
+    return _of_command(UNSANDBOXED, "command", command, title)
 
 
 def network_requirement(command: str) -> Requirement:
     """Return the permission to use the network in an enclosure that has none."""
+    title = f"Run with network access: {' '.join(command.split())}"
+    return _of_command(NETWORK, "network", command, title)
+
+
+def _of_command(permission: str, kind: SubjectKind, command: str, title: str) -> Requirement:
+    """Return a permission that one command line needs."""
     return Requirement(
-        NETWORK,
-        (command,),
-        kind="network",
-        title=f"Run with network access: {' '.join(command.split())}",
-        detail=command,
-        detail_kind="command",
+        permission, (command,), (), kind, title, detail=command, detail_kind="command"
     )
 
 
@@ -114,32 +109,32 @@ def _protected_path_requirements(
 
 
 def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
-    outside: dict[str, None] = {}
-    for path in _paths(lines, names_too=True):
-        if _KERNEL_PATHS.match(os.path.normpath(path)):
-            continue
-        try:
-            location = locate(workspace, path)
-        except PathProblem:
-            continue
-        if not location.inside:
-            outside[printable(location.path)] = None
-    return _path_requirements(
-        "external_directory", outside, f"Look outside the workspace: {_shown(lines)}"
+    paths = (
+        path
+        for path in _paths(lines, names_too=True)
+        if not _KERNEL_PATHS.match(os.path.normpath(path))
     )
+    outside = (printable(one.path) for one in _located(paths, workspace) if not one.inside)
+    title = f"Look outside the workspace: {_shown(lines)}"
+    return _path_requirements("external_directory", dict.fromkeys(outside), title)
 
 
 def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
     """Return the permission to read the files that lines name; the rules decide later."""
-    files: dict[str, None] = {}
-    for path in _paths(lines, names_too=False):
-        try:
-            location = locate(workspace, path)
-        except PathProblem:
-            continue
-        if location.inside and location.path.is_file():
-            files[printable(location.path.relative_to(workspace.resolve()))] = None
-    return _path_requirements("read", files, f"Show the content of files: {_shown(lines)}")
+    files = (
+        printable(one.path.relative_to(workspace.resolve()))
+        for one in _located(_paths(lines, names_too=False), workspace)
+        if one.inside and one.path.is_file()
+    )
+    title = f"Show the content of files: {_shown(lines)}"
+    return _path_requirements("read", dict.fromkeys(files), title)
+
+
+def _located(paths: Iterable[str], workspace: Path) -> Iterator[Location]:
+    """Yield where paths lead, without paths that lead nowhere."""
+    for path in paths:
+        with suppress(PathProblem):
+            yield locate(workspace, path)
 
 
 def _path_requirements(

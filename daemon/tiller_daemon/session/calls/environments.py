@@ -1,6 +1,6 @@
 """Makes the environment of a turn's tool calls: files, processes, the user and the web."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from tiller_daemon.policy.readable import Readable
 from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
+from tiller_daemon.session.services import CommandSettings
 from tiller_daemon.tools.base import (
     Assignment,
     BackgroundCommands,
@@ -24,10 +25,7 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, Output
 from tiller_protocol.events import PlanUpdated
-from tiller_protocol.items import PlanEntry, ToolCall
-
-Delegate = Callable[[str, Assignment], Awaitable[ToolResult]]
-"""`Delegation.run` for one turn: takes the call's id and the assignment."""
+from tiller_protocol.items import ToolCall
 
 
 class Environments(Struct, frozen=True):
@@ -39,18 +37,16 @@ class Environments(Struct, frozen=True):
     """Asks the user the tools' questions."""
     files: FileAccess
     """For tools that work with files; each call gets the files that are readable then."""
-    variables: Callable[[str], Mapping[str, str]]
-    """Returns the environment variables for a child process of the call with this id."""
-    secrets: Callable[[], tuple[str, ...]]
-    """Returns the API keys in use, which are removed from all tool output."""
+    commands: CommandSettings
+    """The environment of child processes, and the secrets that are removed from tool output."""
     background: BackgroundCommands
     """The background commands of the session."""
     web: WebAccess
     """For tools that use the network."""
     emit: Emit
     """Emits events of the turn."""
-    delegate: Delegate
-    """Runs a sub-agent."""
+    delegate: Callable[[str, Assignment], Awaitable[ToolResult]]
+    """`Delegation.run` for this turn: takes the call's id and the assignment."""
     withdraw: Callable[[str], None]
     """Cancels the open questions of the call with this id."""
 
@@ -64,22 +60,23 @@ class Environments(Struct, frozen=True):
         """Return the environment of one call."""
         # For each call anew, as the user may have granted rules since the last call.
         readable = Readable(self.permission.rules())
+        variables = partial(self.commands.variables, call.id)
         return ToolEnvironment(
             workspace=Path(self.context.workspace),
             session_id=self.context.session_id,
             call_id=call.id,
             files=structs.replace(self.files, readable=readable),
-            commands=CommandAccess(partial(self.variables, call.id), self.background, confined),
+            commands=CommandAccess(variables, self.background, confined),
             user=UserAccess(
                 output=lambda piece: output(self.without_secrets(piece)),
-                show_plan=self._show_plan,
+                show_plan=lambda plan: self.emit(PlanUpdated(plan)),
                 ask=partial(self.permission.put_question, call),
                 withdraw=partial(self.withdraw, call.id),
             ),
             delegate=partial(self.delegate, call.id),
             web=self.web,
             requirements=requirements,
-            secrets=self.secrets(),
+            secrets=self.commands.secrets(),
         )
 
     def without_secrets(self, text: str) -> str:
@@ -87,9 +84,6 @@ class Environments(Struct, frozen=True):
 
         A file may contain a key, and root can read the daemon's own environment.
         """
-        for secret in self.secrets():
+        for secret in self.commands.secrets():
             text = text.replace(secret, SECRET_PLACEHOLDER)
         return text
-
-    async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
-        await self.emit(PlanUpdated(plan))

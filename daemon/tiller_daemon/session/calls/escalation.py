@@ -30,15 +30,13 @@ RAN_AGAIN = (
 DECLINED = "[The user was asked to let the command {what}, and declined.{comment}]"
 
 
-class EscalationResult(NamedTuple):
-    """The user's decision about a stopped command."""
+class Escalated(NamedTuple):
+    """The permission to run a stopped command again."""
 
-    enclosure: Enclosure | None
-    """Where the command runs again; None if it does not."""
-    result: ToolResult
-    """The command's first result, with a note if the user declined."""
-    allowed: Allowed | None = None
-    """Why the command may run again."""
+    enclosure: Enclosure
+    """Where the command runs again."""
+    allowed: Allowed
+    """Why it may run there."""
 
 
 class Escalation:
@@ -51,13 +49,14 @@ class Escalation:
 
     async def offer(
         self, call: ToolCall, requirement: Requirement, tried: Enclosure, result: ToolResult
-    ) -> EscalationResult:
+    ) -> ToolResult | Escalated:
         """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `requirement` is the permission to run the command line.
+        `requirement` is the permission to run the command line. If the command may not run again,
+        returns its final result.
         """
         if self._declined:
-            return EscalationResult(None, result)
+            return result
         (command,) = requirement.subjects
         # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
@@ -66,7 +65,7 @@ class Escalation:
             wanted = structs.replace(requirement, title=one_line(title))
         elif self._enclosures.limits.are_set:
             # Outside, nothing would hold the command to the limits.
-            return EscalationResult(None, result)
+            return result
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
             title = (
@@ -75,11 +74,10 @@ class Escalation:
             wanted = unsandboxed_requirement(command, one_line(title))
         reply = await self._permission.offer(call, wanted)
         if reply is None:
-            return EscalationResult(None, result)
+            return result
         if reply.approves:
-            why = by_answer(wanted.permission, command, reply)
-            return EscalationResult(enclosure, result, why)
-        return EscalationResult(None, self._decline(result, what, reply.text))
+            return Escalated(enclosure, by_answer(wanted.permission, command, reply))
+        return self._decline(result, what, reply.text)
 
     async def permit_writing(
         self, call: ToolCall, requirement: Requirement, result: ToolResult

@@ -132,11 +132,7 @@ class Permission(Struct, frozen=True):
         requirements: tuple[Requirement, ...],
     ) -> Request:
         """Return a request about one requirement, with details of the whole call."""
-        shown = (
-            requirement
-            if requirement.detail
-            else next((r for r in requirements if r.detail), requirement)
-        )
+        shown = next((r for r in (requirement, *requirements) if r.detail), requirement)
         patterns = patterns_for_always(requirement)
         return Request(
             id=self.new_id(),

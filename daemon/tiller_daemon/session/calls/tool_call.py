@@ -12,7 +12,6 @@ from msgspec import structs
 from tiller_daemon.files.paths import Location
 from tiller_daemon.policy.rules import Verdict
 from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED
-from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.command_paths import command_lines
@@ -238,7 +237,7 @@ class PreparedToolCall:
         """
         result = await self._attempt(environment)
         confined = environment.commands.confined
-        if confined is None or not result.stopped_by or not self._commands:
+        if confined is None or not result.stopped_by or not command_lines(self._requirements):
             return result
         if confined.enclosure is Enclosure.READ_ONLY:
             self._stopped = result
@@ -246,15 +245,16 @@ class PreparedToolCall:
         offered = await self._turn.escalation.offer(
             self.call, self._command, confined.enclosure, result
         )
-        if offered.enclosure is None:
-            return offered.result
-        self._note(*filter(None, (offered.allowed,)))
+        if isinstance(offered, ToolResult):
+            return offered
+        self._note(offered.allowed)
         if offered.enclosure is Enclosure.OUTSIDE:
             note, looser = RAN_OUTSIDE, CallEnclosure(None)
         else:
             note = RAN_AGAIN
             looser = await self._enclose(offered.enclosure)
-        result = await self._attempt(_confined(environment, looser.confined))
+        commands = structs.replace(environment.commands, confined=looser.confined)
+        result = await self._attempt(structs.replace(environment, commands=commands))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
     async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
@@ -264,7 +264,7 @@ class PreparedToolCall:
     async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
         """Make the enclosure; none for the user's own commands, or for tools without commands."""
         turn = self._turn
-        if not self._commands or self.call.by_user:
+        if self.call.by_user or not command_lines(self._requirements):
             return CallEnclosure(None)
         if enclosure is None:
             enclosure = turn.enclosures.enclosure_of(self._requirements)
@@ -288,10 +288,6 @@ class PreparedToolCall:
     def _is_as_judged(self) -> bool:
         """Whether the call still needs the same permissions as when the user was asked."""
         return self._turn.requirements_of(self._tool, self._arguments) == self._requirements
-
-    @property
-    def _commands(self) -> list[str]:
-        return command_lines(self._requirements)
 
     @property
     def _command(self) -> Requirement:
@@ -325,9 +321,3 @@ def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
         return one_line(requirements[0].title)
     titles = (" ".join(requirement.subjects) or requirement.title for requirement in requirements)
     return one_line(next(titles, ""))
-
-
-def _confined(environment: ToolEnvironment, confined: CommandSandbox | None) -> ToolEnvironment:
-    """Return the environment with another sandbox for its command, or without a sandbox."""
-    commands = structs.replace(environment.commands, confined=confined)
-    return structs.replace(environment, commands=commands)

@@ -105,13 +105,12 @@ class TurnEnclosures(Struct, frozen=True):
         allow runs in the verdict's enclosure, and a call that the user approved runs in the
         session's enclosure.
         """
-        commands = [r for r in requirements if r.kind == "command"]
-        lines = [line for requirement in commands for line in requirement.subjects]
+        lines = command_lines(requirements)
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
             # The mode `read_only` is a promise that no rule can override.
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
-        by_rules = [r for r in commands if r.permission != UNSANDBOXED]
+        by_rules = [r for r in requirements if r.kind == "command" and r.permission != UNSANDBOXED]
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 

@@ -99,7 +99,7 @@ def freeze_context(
     offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
     given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, choices.system)
-    system_prompt = build_system_prompt(services, snapshot.workspace, given, permissions)
+    system, refused = build_system_prompt(services, snapshot.workspace, given, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -108,7 +108,7 @@ def freeze_context(
         model=_turn_model(model, variant, agent, overrides, hosted),
         compaction=TurnCompaction(_summary_model(compaction), configuration.compaction),
         prompt=TurnPrompt(
-            system=system_prompt.prompt,
+            system=system,
             tools=tool_specs(offered, sub_agents),
             sub_agents=sub_agents,
             output_schema=overrides.output_schema,
@@ -121,9 +121,7 @@ def freeze_context(
     )
     hooks = hooks_for(services, configuration, permissions)
     of_user = {n: tool for n, tool in available.items() if tool.effect == "agent"}
-    return FrozenTurn(
-        context, model, compaction, tools, hooks, system_prompt.refused_documents, of_user
-    )
+    return FrozenTurn(context, model, compaction, tools, hooks, refused, of_user)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
@@ -221,11 +219,12 @@ def _budgets(
 ) -> Budgets:
     settings = snapshot.settings
     max_steps = overrides.max_steps or settings.max_steps or agent.max_steps
+    steps = snapshot.steps + snapshot.delegated_steps
     return Budgets(
         max_steps=max_steps or configuration.max_steps,
         turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session=settings.session_budget or configuration.session_budget,
-        spent_before=_spent_so_far(snapshot),
+        spent_before=Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s),
     )
 
 
@@ -340,8 +339,3 @@ def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedS
         for name, (agent, problem) in agents.items()
         if not problem
     )
-
-
-def _spent_so_far(snapshot: Snapshot) -> Spent:
-    steps = snapshot.steps + snapshot.delegated_steps
-    return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)

@@ -56,14 +56,12 @@ def choose_model(services: Services, layers: Sequence[ModelChoice]) -> tuple[Cho
     except RejectionError as error:
         message = f"{error.message} {chosen.origin}".rstrip()
         raise RejectionError(error.code, message, error.data) from None
-    for n, layer in enumerate(layers):
-        if layer.variant is None:
-            continue
-        if has_variant(model, layer.variant):
-            return model, layer.variant
-        if n <= depth:
-            raise RejectionError("invalid_settings", _unknown_variant(model, layer.variant))
-        return model, ""
+    named = ((n, layer.variant) for n, layer in enumerate(layers) if layer.variant is not None)
+    n, variant = next(named, (0, ""))
+    if has_variant(model, variant):
+        return model, variant
+    if n <= depth:
+        raise RejectionError("invalid_settings", _unknown_variant(model, variant))
     return model, ""
 
 

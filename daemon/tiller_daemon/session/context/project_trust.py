@@ -5,6 +5,7 @@ Nothing in a project takes effect until the user has trusted the current content
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,10 @@ from tiller_daemon.config import (
 )
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.hooks import HookSandbox
+from tiller_daemon.session.hooks import HookSandbox, TurnHooks
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
+from tiller_daemon.turn.ports import Emit
 from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.ops import Project as ProjectOp
 
@@ -62,6 +64,14 @@ def hooks_for(
         for hook in configuration.hooks
         if not isinstance(hook, ProjectHook) or hook.on_failure != "go_on"
     )
+
+
+def turn_hooks(
+    services: Services, hooks: tuple[Hook, ...], context: TurnContext, emit: Emit
+) -> TurnHooks:
+    """Return the `hooks` of a turn, ready to run; they `emit` their warnings."""
+    sandbox = partial(project_hook_sandbox, services, context)
+    return TurnHooks(services.tools.hooks, hooks, context, emit, sandbox)
 
 
 def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbox:

@@ -78,10 +78,10 @@ def _patterns_of(place: Path, workspace: Path) -> Iterator[str]:
 
     If it is in the workspace, these include patterns relative to the workspace.
     """
-    for path in (
-        place,
-        *([place.relative_to(workspace)] if place.is_relative_to(workspace) else ()),
-    ):
+    paths = [place]
+    if place.is_relative_to(workspace):
+        paths.append(place.relative_to(workspace))
+    for path in paths:
         text = globs.escape(str(path))
         yield from (text, f"{text}/*")
 

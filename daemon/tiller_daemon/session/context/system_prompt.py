@@ -25,18 +25,13 @@ from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 
 
-class SystemPrompt(NamedTuple):
-    """The system prompt of a turn."""
-
-    prompt: str
-    refused_documents: tuple[str, ...]
-    """Documents that the prompt leaves out, each as `path: reason`, for the user."""
-
-
 def build_system_prompt(
     services: Services, workspace: str, given: GivenPrompt, permissions: Permissions
-) -> SystemPrompt:
-    """Return the system prompt of a turn that begins now."""
+) -> tuple[str, tuple[str, ...]]:
+    """Return the system prompt of a turn that begins now, and the documents that it leaves out.
+
+    The documents are for the user, each as `path: reason`.
+    """
     directory = services.user.projects.inspect(workspace).workspace
     read = partial(_read_documents, services, directory)
     rules = (*permissions.rules, *services.user.lasting_rules.of(directory))
@@ -52,13 +47,8 @@ def build_system_prompt(
         ),
         scope or (),
     )
-    prompt = system_prompt(
-        given,
-        environment,
-        documents.instructions,
-        documents.skills,
-    )
-    return SystemPrompt(prompt, documents.refused)
+    prompt = system_prompt(given, environment, documents.instructions, documents.skills)
+    return prompt, documents.refused
 
 
 def _local_date(time: float) -> str:

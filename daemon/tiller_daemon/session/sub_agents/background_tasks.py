@@ -13,7 +13,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.session.background.claims import Claim, Claims
-from tiller_daemon.session.background.listing import listed_with, next_id
+from tiller_daemon.session.background.listing import listed_with, lost_entries, next_id
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.sub_agents.report import report_of
@@ -143,8 +143,7 @@ class BackgroundTasks:
         """Own the tasks until cancelled, which ends the sub-agents."""
         self._loop = loop
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+            async with trio.open_nursery() as self._nursery:
                 await trio.sleep_forever()
         finally:
             # The loop refers to the session, which would otherwise stay in memory.
@@ -303,14 +302,15 @@ def report_text(task: BackgroundTask) -> str:
     return text.format(id=entry.id, title=entry.command, report=report_of(task.run).output)
 
 
-def end_notice(task: BackgroundTask, item_id: str) -> tuple[AnyBody, ...]:
-    """Return the events of a notice that tells the next turn's model about the end of a task."""
-    return notice_events("background_ended", report_text(task), item_id)
+def lost_bodies(snapshot: Snapshot, new_id: Callable[[], str], cause: str) -> list[AnyBody]:
+    """Return the events that mark running background work as lost; none if there is no such work.
 
-
-def lost_notices(snapshot: Snapshot, new_id: Callable[[], str], cause: str) -> tuple[AnyBody, ...]:
-    """Return the events that tell the model which sub-agents were lost, and by what `cause`."""
-    bodies: tuple[AnyBody, ...] = ()
+    They tell the model which sub-agents were lost, and by what `cause`.
+    """
+    lost = lost_entries(snapshot)
+    if lost is None:
+        return []
+    bodies: list[AnyBody] = [BackgroundChanged(lost)]
     for entry in snapshot.background:
         if entry.state == "running" and entry.sub_agent:
             text = LOST.format(

@@ -53,10 +53,8 @@ STILL_WORKS = (
 class OwnedSession(Protocol):
     """The session of a sub-agent."""
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The session's current state."""
-        ...
+    snapshot: Snapshot
+    """The session's current state."""
 
     async def run_sub_agent(
         self, sub_agent_run: "SubAgentRun", prompt: str, overrides: TurnOverrides
@@ -105,7 +103,7 @@ class Delegation:
     def reconsider(self) -> None:
         """Resolve open requests of sub-agents that the rules now allow."""
         for sub_agent_run in self._sub_agent_runs:
-            if sub_agent_run.turn and not sub_agent_run.done.is_set():
+            if sub_agent_run.turn:
                 sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
@@ -232,7 +230,7 @@ class Delegation:
 
 async def _end_turn(sub_agent_run: SubAgentRun) -> None:
     """Interrupt the sub-agent's turn if it is still running, and wait for its end."""
-    if sub_agent_run.turn and not sub_agent_run.done.is_set():
+    if sub_agent_run.turn:
         sub_agent_run.turn.interrupt()
         # Shielded, since this also runs when the call has been cancelled.
         with trio.move_on_after(END_S_MAX, shield=True):

@@ -117,7 +117,8 @@ class SubAgentRun:
     """Links a `task` call, which creates this, with the sub-agent's turn, which reports to it.
 
     `totals` is the spending for this call of the sub-agent and its own sub-agents. `done` is set
-    when the turn is over; `ended` is then its last event, or None if it could not be logged.
+    when the turn is over; `ended` is then its last event, or None if it could not be logged. `turn`
+    is the sub-agent's turn while it runs.
     """
 
     def __init__(self, owner: Principal, inherited: Inherited, item_id: str) -> None:
@@ -140,10 +141,6 @@ class SubAgentRun:
         """Link the call with the session, before the turn starts."""
         self._own = SubAgent(session_id, agent)
         self._report_totals()
-
-    def turn_started(self, turn: WorkingTurn) -> None:
-        """Note that the turn has begun."""
-        self.turn = turn
 
     def turn_ended(self, body: TurnEnded | None) -> None:
         """Note that the turn's end is in the log; `body` is None if it could not be logged."""
@@ -202,24 +199,13 @@ class SubAgentRun:
         return others.minus(self.spent())
 
     def _count(self, steps: int, usage: Usage, cost: float | None) -> None:
-        own = self._own
-        self._own = structs.replace(
-            own,
-            steps=own.steps + steps,
-            usage=own.usage.plus(usage),
-            cost=add_cost(own.cost, cost),
-        )
+        self._own = _plus(self._own, SubAgent("", "", steps, usage, cost))
         self._report_totals()
 
     def _report_totals(self) -> None:
         totals = self._own
         for nested in self._nested.values():
-            totals = structs.replace(
-                totals,
-                steps=totals.steps + nested.steps,
-                usage=totals.usage.plus(nested.usage),
-                cost=add_cost(totals.cost, nested.cost),
-            )
+            totals = _plus(totals, nested)
         self.totals = totals
         if self._attached:
             self.owner.report(self.item_id, totals)
@@ -230,3 +216,13 @@ class SubAgentRun:
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self.owner.show_call(self.item_id, line)
+
+
+def _plus(totals: SubAgent, more: SubAgent) -> SubAgent:
+    """Return `totals` with more spending added."""
+    return structs.replace(
+        totals,
+        steps=totals.steps + more.steps,
+        usage=totals.usage.plus(more.usage),
+        cost=add_cost(totals.cost, more.cost),
+    )

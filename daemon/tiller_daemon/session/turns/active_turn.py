@@ -21,7 +21,7 @@ from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.context.freeze import FrozenTurn, with_grants
-from tiller_daemon.session.context.project_trust import project_hook_sandbox
+from tiller_daemon.session.context.project_trust import turn_hooks
 from tiller_daemon.session.editor_files import EditorsOfSession
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.inputs.attachments import left_out
@@ -65,7 +65,7 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 
 
 class ActiveTurn:
-    """One turn of one session.
+    """One turn of one session, which continues a history.
 
     The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; the
     comparison of the workspace with its snapshot may then still be running.
@@ -80,6 +80,7 @@ class ActiveTurn:
         frozen: FrozenTurn,
         main: Main,
         session: SessionParts,
+        history: History,
         *,
         steerable: bool = True,
         title_request: TitleRequest | None = None,
@@ -92,6 +93,7 @@ class ActiveTurn:
         self._frozen = frozen
         self._main = main
         self._session = session
+        self._history = history
         self._sub_agent_run = sub_agent_run
         self._scope = trio.CancelScope()
         self._grants: tuple[Rule, ...] = ()
@@ -99,7 +101,7 @@ class ActiveTurn:
         self._step_usage = Usage()
         services, outbox = session.services, session.outbox
         self._changes = TurnChanges(
-            services, self.context.workspace, self.context.session_id, outbox.put, self._limits
+            services, self.context.workspace, self.session_id, outbox.put, self._limits
         )
         budget = services.user.configuration().turn_budget
         self._delegation = Delegation(session.sessions, budget, session.tasks, session.background)
@@ -107,7 +109,7 @@ class ActiveTurn:
         # Set before the turn can ask anything, so that the owner sees every request.
         session.requests.observer = sub_agent_run
         if sub_agent_run:
-            sub_agent_run.turn_started(self)
+            sub_agent_run.turn = self
         if steerable:
             session.queue.open()
 
@@ -115,6 +117,11 @@ class ActiveTurn:
     def turn_id(self) -> str:
         """The turn's ULID."""
         return self.context.turn_id
+
+    @property
+    def session_id(self) -> str:
+        """The ULID of the turn's session."""
+        return self.context.session_id
 
     @property
     def model(self) -> ChosenModel:
@@ -186,11 +193,6 @@ class ActiveTurn:
             self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
 
-    @property
-    def session_id(self) -> str:
-        """The ULID of the turn's session."""
-        return self.context.session_id
-
     def report(self, item_id: str, totals: SubAgent) -> None:
         """Show the spending so far of a call's sub-agent."""
         self.put(ToolCallUpdated(item_id, "running", sub_agent=totals))
@@ -219,11 +221,11 @@ class ActiveTurn:
         background = self._session.tasks.spent().minus(self._background_before)
         return self._delegation.spent().plus(beside).plus(background)
 
-    async def run(self, history: History) -> None:
+    async def run(self) -> None:
         """Run the turn and close it; raises `LogError` if its end can't be logged."""
         ended = None
         try:
-            ended = await self._run(history)
+            ended = await self._run()
             if self._sub_agent_run:
                 # Only the owner's turn could later end commands that a sub-agent left running, but
                 # the owner does not know these commands.
@@ -236,23 +238,23 @@ class ActiveTurn:
         finally:
             # These refer to the turn; without this an ended turn would stay in memory.
             self._session.requests.observer = None
-            # A sub-agent rarely has another turn.
-            if self._sub_agent_run is None:
-                services = self._session.services
-                services.histories.put(self.context.session_id, history, services.time())
             if self._sub_agent_run:
                 self._sub_agent_run.turn_ended(ended)
+            else:
+                # A sub-agent rarely has another turn.
+                services = self._session.services
+                services.histories.put(self.session_id, self._history, services.time())
             self._delegation.close()
         # After the end of the turn is in the log: the comparison may take seconds, and the frontend
         # must not wait for it after an interrupt.
         if patch := await self._changes.finish():
             self._session.outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
-    async def _run(self, history: History) -> TurnEnded | None:
+    async def _run(self) -> TurnEnded | None:
         ending = self._interrupted
         try:
             with self._scope:
-                ending = await self._main(self.context, history, self._ports())
+                ending = await self._main(self.context, self._history, self._ports())
         except TaskRejected as rejected:
             ending = Ending("blocked", rejected.reason)
         # Without the log the session can only end; it is loaded again later.
@@ -300,7 +302,7 @@ class ActiveTurn:
     def _ports(self) -> Ports:
         services, hooks = self._session.services, self._hooks()
         return Ports(
-            model=self._retried(self._frozen.model),
+            model=self._retried(self.model),
             compaction_model=self._retried(self._frozen.compaction),
             tools=Toolbox(self._frozen.tools, self._frozen.tools_of_user, self._turn_tools(hooks)),
             emit=self._emit,
@@ -341,15 +343,14 @@ class ActiveTurn:
                     services.tools.editors, context.session_id, context.workspace
                 ),
             ),
-            variables=services.commands.variables,
-            secrets=services.commands.secrets,
+            commands=services.commands,
             background=BackgroundJobs(self._session.background, self._session.tasks),
             web=WebAccess(
                 services.user.configuration().fetch.private_addresses, services.commands.proxies
             ),
             emit=self._emit,
             delegate=partial(self._delegation.run, self),
-            withdraw=partial(self._session.requests.withdraw, turn_id=self.turn_id),
+            withdraw=self._session.requests.withdraw,
         )
         escalation = Escalation(permission, enclosures)
         return TurnTools(context, permission, enclosures, escalation, environments, hooks)
@@ -360,14 +361,7 @@ class ActiveTurn:
         They refer to the turn. To store them on the turn would make a reference cycle, which would
         keep an ended turn in memory.
         """
-        sandbox = partial(project_hook_sandbox, self._session.services, self.context)
-        return TurnHooks(
-            self._session.services.tools.hooks,
-            self._frozen.hooks,
-            self.context,
-            self._emit,
-            sandbox,
-        )
+        return turn_hooks(self._session.services, self._frozen.hooks, self.context, self._emit)
 
     async def _emit(self, *bodies: AnyBody) -> None:
         # A summary replaces the instructions of subdirectories that came with earlier results.

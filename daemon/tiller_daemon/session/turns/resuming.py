@@ -6,17 +6,16 @@ cancelled.
 """
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.background.listing import lost_entries
 from tiller_daemon.session.context.freeze import freeze_again
 from tiller_daemon.session.state import SessionState
-from tiller_daemon.session.sub_agents.background_tasks import lost_notices
+from tiller_daemon.session.sub_agents.background_tasks import lost_bodies
 from tiller_daemon.session.turns.active_turn import ActiveTurn
 from tiller_daemon.session.turns.starting import CONTINUED
 from tiller_daemon.turn.closing import DAEMON_STOPPED, cause_of, resuming_bodies
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_turn
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.events import BackgroundChanged, StatusChanged
+from tiller_protocol.events import StatusChanged
 from tiller_protocol.items import Notice, UserMessage
 from tiller_protocol.snapshot import Snapshot
 
@@ -64,11 +63,10 @@ def resume(state: SessionState) -> ErrorInfo | None:
         return ErrorInfo(DAEMON_STOPPED.code, NOT_RESUMABLE.format(problem=error.message))
     bodies = resuming_bodies(snapshot, services.time(), services.new_id)
     state.outbox.put(*bodies, StatusChanged("busy"), turn_id=turn.turn_id)
-    lost = lost_entries(snapshot)
-    if lost is not None:
-        notices = lost_notices(snapshot, services.new_id, cause_of(DAEMON_STOPPED))
-        state.outbox.put(BackgroundChanged(lost), *notices)
+    if lost := lost_bodies(snapshot, services.new_id, cause_of(DAEMON_STOPPED)):
+        state.outbox.put(*lost)
     # The history must include the items that `resuming_bodies` closed.
     snapshot = state.outbox.fold_pending()
-    state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
+    history = History(snapshot.items, snapshot.pruned)
+    state.begin(ActiveTurn(frozen, run_turn, state.parts, history))
     return None

@@ -68,7 +68,7 @@ def start_without_input(
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
     earlier = state.services.histories.take(snapshot.session_id)
     history = History(snapshot.items, snapshot.pruned, earlier)
-    state.begin(ActiveTurn(frozen, main, state.parts, steerable=False), history)
+    state.begin(ActiveTurn(frozen, main, state.parts, history, steerable=False))
     return Started(frozen.context.turn_id)
 
 
@@ -123,7 +123,12 @@ def _start_turn(
     bodies += state.warnings.due(frozen, snapshot, choices)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(
-        frozen, run_turn, state.parts, title_request=title_request, sub_agent_run=sub_agent_run
+        frozen,
+        run_turn,
+        state.parts,
+        history,
+        title_request=title_request,
+        sub_agent_run=sub_agent_run,
     )
-    state.begin(turn, history)
+    state.begin(turn)
     return Started(context.turn_id)

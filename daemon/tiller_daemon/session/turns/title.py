@@ -86,6 +86,7 @@ class TitleRequest:
     ) -> None:
         self._services = services
         self._outbox = outbox
+        self._session_id = outbox.snapshot.session_id
         self._turn_model = turn_model
         self._ordinal = ordinal
         self._wanted = wanted
@@ -143,10 +144,6 @@ class TitleRequest:
         self._is_interrupted = interrupted
         self._turn_over.set()
 
-    @property
-    def _session_id(self) -> str:
-        return self._outbox.snapshot.session_id
-
     def _title_now(self) -> str:
         return self._outbox.fold_pending().title
 
@@ -163,8 +160,7 @@ class TitleRequest:
         workspace = self._outbox.snapshot.workspace
         # A small model is enough and cheaper.
         self._small_model = configuration_for(self._services, workspace).small_model or ""
-        small = self._small_model
-        model = self._services.model(small) if small else self._turn_model
+        model = self._services.model(self._small_model) if self._small_model else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(
             model=model.provider_model,
