@@ -10,10 +10,12 @@ from msgspec import structs
 
 from support.world import World
 from tiller_daemon.config import Agent
+from tiller_daemon.mcp.servers import OfferedTools
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
 from tiller_daemon.session.turns.active_turn import ActiveTurn
+from tiller_protocol.lending import LentServer, SessionLend
 from tiller_protocol.ops import Interrupt, SessionDelete
 from tiller_protocol.snapshot import Snapshot
 
@@ -87,3 +89,19 @@ async def test_g12_a_session_is_freed_when_it_is_put_out_of_memory(
         await world.must(SessionDelete(session_id))
     await trio.sleep(UNLOAD_AFTER_S + 2 * UNLOAD_CHECK_S)
     assert (alive(Session), alive(Snapshot)) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["deleted", "unloaded"])
+async def test_g12_the_tools_of_lent_servers_are_freed_with_the_session(
+    autojump_clock, start, alive, how
+):
+    world, session_id = await start(DONE)
+    before = alive(OfferedTools)
+    await world.must(SessionLend(session_id, "me", (LentServer("a", url="http://127.0.0.1:9/"),)))
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    assert alive(OfferedTools) == before + 1
+    if how == "deleted":
+        await world.must(SessionDelete(session_id))
+    await trio.sleep(UNLOAD_AFTER_S + 2 * UNLOAD_CHECK_S)
+    assert alive(OfferedTools) == before

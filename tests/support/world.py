@@ -298,7 +298,7 @@ class World:
         self.scope, self.gone = trio.CancelScope(), trio.Event()
         self.transport = MemoryTransport()
         self.search = SearchableSessions(self.log, self.index, _at_once)
-        tools = {
+        self.tools = {
             **make_tools(self.usage, self.log.head_now),
             **{tool.name: tool for tool in (*HARMLESS, *self.more_tools)},
         }
@@ -326,7 +326,7 @@ class World:
                 platform="test",
             ),
             tools=ToolSources(
-                available=lambda session_id: tools,
+                available=lambda session_id: {**self.tools, **servers.tools(session_id)},
                 servers=servers,
                 language_servers=LanguageServers((), {}, Path("/")),
                 hooks=HookRunner(lambda call_id: {}),

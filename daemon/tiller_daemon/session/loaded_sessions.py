@@ -183,9 +183,9 @@ class LoadedSessions:
         except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:
-            # The session may have been loaded again already.
-            if self._sessions.get(session_id) is session:
-                del self._sessions[session_id]
+            # The session may have been removed already, or even loaded again.
+            if self._sessions.get(session_id, session) is session:
+                self._sessions.pop(session_id, None)
                 self._services.tools.servers.unload(session_id)
             self._services.histories.drop(session_id)
 

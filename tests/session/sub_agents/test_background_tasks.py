@@ -284,6 +284,22 @@ async def test_what_is_granted_to_the_session_counts_for_it(autojump_clock, star
     assert (await snapshot(world, child)).requests == []
 
 
+async def test_what_is_granted_to_another_sub_agent_counts_for_it(autojump_clock, start):
+    peek = calls(CallPart("peek", arguments={"say": "far"}))
+    in_foreground = CallPart("task", arguments={"prompt": "look", "agent": "scout"})
+    world, boss = await start(
+        calls(later()), calls(in_foreground), says("ok"), scout=(peek, says("seen"))
+    )
+    await world.say(boss, "go")
+    opened = await world.until_body(boss, RequestOpened)
+    child, _ = await sub_agents(world, boss)
+    await world.until_body(child, RequestOpened)
+    await world.must(Answer(opened.body.request.id, "always"))
+    await world.ended(boss)
+    await ended_in_background(world, boss)
+    assert (await snapshot(world, child)).requests == []
+
+
 async def test_a_failure_is_reported_too(autojump_clock, start):
     world, boss = await start(calls(later()), says("later"), says("I see"), scout=(HANGS,))
     await world.say(boss, "go")
@@ -380,8 +396,7 @@ async def test_its_model_asks_how_far_it_is_and_ends_it(autojump_clock, start, w
     look = CallPart("bash_output", arguments={"id": "t1", "wait_s": wait_s})
     kill = CallPart("bash_kill", arguments={"id": "t1"})
     world, boss = await start(calls(later()), calls(look), calls(kill), says("ok"), scout=(HANGS,))
-    offered = world.services.tools.available("")
-    offered.update({tool.name: tool for tool in (BASH_OUTPUT, BASH_KILL)})
+    world.tools.update({tool.name: tool for tool in (BASH_OUTPUT, BASH_KILL)})
     await world.say(boss, "go")
     await world.ended(boss)
     now = await snapshot(world, boss)

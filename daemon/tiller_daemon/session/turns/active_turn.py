@@ -167,6 +167,7 @@ class ActiveTurn:
         settings = with_grants(self._session.outbox.fold_pending().settings, rules)
         self._session.outbox.put(SessionConfigured(settings))
         self.grant(rules)
+        self._session.tasks.reconsider()
 
     def reconsider(self) -> None:
         """Resolve open requests that the rules now allow, here and in sub-agents."""
