@@ -25,7 +25,7 @@ from tiller_daemon.sandbox.confinement import (
     paths_made,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_overlay import GitOverlay
+from tiller_daemon.sandbox.git_overlay import git_overlay
 from tiller_daemon.sandbox.known_paths import (
     VISIBLE_IN_RUN,
     between,
@@ -162,8 +162,8 @@ class Bubblewrap:
         if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
         own = confinement.worktree_state
-        entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
-        return {git: stack.enter_context(overlay).options for git, overlay in entered}
+        entered = ((git, git_overlay(git, own, directory, report)) for git in confinement.git)
+        return {git: stack.enter_context(overlay) for git, overlay in entered}
 
 
 def _is_read_only(directory: Path) -> bool:

@@ -11,7 +11,7 @@ import re
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -137,18 +137,10 @@ def _configuration_as_it_is(
     git: Path,
     signature: tuple[tuple[int, int, int] | None, ...],  # noqa: ARG001 - part of the cache key
 ) -> tuple[tuple[Path | None, str, str], ...]:
-    arguments = ("git", "-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
+    arguments = ("-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
     asked = ("config", "--null", "--list", "--show-origin", "--includes", "--local")
     try:
-        done = subprocess.run(
-            (*arguments, *asked),
-            capture_output=True,
-            check=False,
-            cwd=workspace,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"},
-            stdin=subprocess.DEVNULL,
-            timeout=GIT_CONFIG_S,
-        )
+        done = run_git((*arguments, *asked), workspace, GIT_CONFIG_S)
     except (OSError, subprocess.SubprocessError):
         return ()
     fields = os.fsdecode(done.stdout).split("\0")
@@ -159,6 +151,24 @@ def _configuration_as_it_is(
         named = Path(os.path.normpath(workspace / file)) if file != origin else None
         lines.append((named, key, value))
     return tuple(lines)
+
+
+def run_git(
+    arguments: Sequence[str],
+    directory: str | Path,
+    timeout_s: float,
+    variables: Mapping[str, str] = {},
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git without the user's configuration; raises `OSError` and `SubprocessError`."""
+    return subprocess.run(
+        ("git", *arguments),
+        capture_output=True,
+        check=False,
+        cwd=directory,
+        env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **variables},
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+    )
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:
