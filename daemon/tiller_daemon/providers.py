@@ -108,7 +108,6 @@ class Providers:
         catalog: Path | None = None,
     ) -> None:
         self._environ = environ
-        self._keys_in_environ: set[str] = set()
         self._config = config
         self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
         """The environment variables with keys, including those no longer configured. Commands don't

@@ -59,11 +59,9 @@ class _Moment:
         key = (path, follows)
         known = self._stamps.get(key)
         if known is None:
-            if follows:
-                known = self.stamp(path, follows=False)
-                known = take_stamp(path, follows=True) if _is_link(known) else known
-            else:
-                known = take_stamp(path, follows=False)
+            known = self.stamp(path, follows=False) if follows else take_stamp(path, follows=False)
+            if follows and _is_link(known):
+                known = take_stamp(path, follows=True)
             self._stamps[key] = known
         return known
 

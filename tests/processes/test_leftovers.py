@@ -181,22 +181,21 @@ def test_both_ways_to_read_the_table_agree(table):
     environ = {**os.environ, **dict([mark.split("=")])}
     with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as child:
         try:
-            entry = table.entry(child.pid)
+            entries = table.entries()
+            entry = entries[child.pid]
             assert entry == ProcessEntry(
                 child.pid, os.getpid(), child.pid, child.pid, entry.start, dead=False
             )
-            assert table.entries()[child.pid] == entry
-            assert entry.start >= table.entry(os.getpid()).start
+            assert entry.start >= entries[os.getpid()].start
             # Just after exec the system shows no variables yet.
-            until(lambda: mark.encode() in table.variables(child.pid))
-            assert table.marked(mark.encode()) == {child.pid}
+            until(lambda: table.marked(mark.encode()) == {child.pid})
             assert child.pid in table.named(b"1000") - table.named(b"100")
         finally:
             child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert table.entry(child.pid).dead
-    assert table.entry(child.pid) is None
-    assert table.variables(child.pid).strip() == b""
+        assert table.entries()[child.pid].dead
+    assert child.pid not in table.entries()
+    assert table.marked(mark.encode()) == set()
 
 
 def test_both_ways_find_all_below_a_process_that_the_table_shows() -> None:

@@ -52,7 +52,7 @@ class Jail:
         self.workspace, self.bare = self.home / "w", self.home / "w2"
         for folder in (".ssh", ".aws", "other", "w2", ".config/git"):
             (self.home / folder).mkdir(parents=True)
-        for folder in (self.out, self.runtime, self.spill):
+        for folder in (self.out, self.runtime, self.spill, self.spill / "tmp"):
             folder.mkdir()
         for path in (".ssh/id", ".netrc", ".aws/credentials"):
             (self.home / path).write_text(SECRET)

@@ -17,12 +17,12 @@ from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import (
     CommandSandbox,
     Confinement,
+    Sandbox,
     SandboxSearchResult,
     WrappedCommand,
 )
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 NOBODY = 65534
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
@@ -33,15 +33,15 @@ Mechanism = Literal["bubblewrap", "landlock"]
 MECHANISMS = get_args(Mechanism)
 
 
-class ConfinesNothing:
+class ConfinesNothing(Sandbox):
     """A sandbox that confines nothing and only describes itself."""
 
-    name, helpers, limits = "none", 0, ""
+    name = "none"
     denials = re.compile("denied")
 
     def __init__(self, loosest_unasked: Enclosure = Enclosure.BUILD) -> None:
+        super().__init__()
         self.loosest_unasked = loosest_unasked
-        self.temporary_paths = TemporaryPaths()
 
     @contextmanager
     def wrap(

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.always import always_network_patterns, always_patterns
-from tiller_daemon.policy.shell.enclosures import judge_line, last_match
+from tiller_daemon.policy.shell.enclosures import judge_line, last_match, sentence
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.scan import PRUNED
@@ -188,19 +188,6 @@ def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule])
             line = judge_network(subject, layers)
         case "path" | "plain":
             rule = last_match(permission, subject, layers)
-            return _verdict(rule.action if rule else "ask", permission, subject, rule)
+            reason = sentence(f"`{permission}` of `{subject}`", rule)
+            return Verdict(rule.action if rule else "ask", reason, permission, subject, rule)
     return Verdict(line.action, line.reason, permission, line.command, line.rule, line.enclosure)
-
-
-def _verdict(action: Action, permission: str, subject: str, rule: Rule | None) -> Verdict:
-    what = f"`{permission}` of `{subject}`"
-    match action:
-        case "allow":
-            reason = f"{what} is allowed."
-        case "ask":
-            reason = f"{what} needs approval."
-        case "deny":
-            reason = f"{what} is denied."
-    if rule:
-        reason += f" The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
-    return Verdict(action, reason, permission, subject, rule)

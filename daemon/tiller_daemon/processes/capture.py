@@ -95,7 +95,8 @@ class Capture:
         if kept_bytes == self._size_bytes:
             head, tail = (self._head + self._tail).decode(errors="replace"), ""
         else:
-            head, tail = _decode_beginning(self._head), _decode_end(self._tail)
+            beginning = codecs.getincrementaldecoder("utf-8")("replace")
+            head, tail = beginning.decode(self._head), _decode_end(self._tail)
         return CapturedOutput(head, tail, self._lines, self._size_bytes, self._where())
 
     def spill_path(self) -> str:
@@ -129,10 +130,6 @@ class Capture:
 def _create(path: Path) -> int:
     make_directory(path.parent)
     return open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-
-
-def _decode_beginning(data: bytearray) -> str:
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
 
 
 def _decode_end(data: bytearray) -> str:

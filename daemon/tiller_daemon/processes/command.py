@@ -135,10 +135,9 @@ async def run_command(
             enclosed = stack.enter_context(confined.wrap(arguments) if confined else plain)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
-        helpers = confined.sandbox.helpers if confined else 0
         try:
             end = await _run(
-                helpers, enclosed, directory, variables, receive, timeout_s, command_input, secrets
+                enclosed, directory, variables, receive, timeout_s, command_input, secrets
             )
             if end.status != SETUP_FAILED or enclosed.has_started():
                 return end
@@ -160,7 +159,6 @@ async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
 
 
 async def _run(
-    helpers: int,
     enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
@@ -196,7 +194,7 @@ async def _run(
         status = tree.running.status()
         tree.close()
     # After a timeout, the ended processes include the shell and the sandbox's own processes.
-    expected = helpers + 1 if timed_out else max(helpers - 1, 0)
+    expected = enclosed.helpers + 1 if timed_out else max(enclosed.helpers - 1, 0)
     leftovers = max(ended.processes - expected, 0)
     took_s = time.monotonic() - started_s
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
@@ -258,15 +256,12 @@ def _spawn(
     stdin: int,
     output: int,
 ) -> ProcessTree:
-    descriptors = {0: stdin, 1: output, 2: output}
+    descriptors = {0: stdin, 1: output, 2: output} | {one: one for one in enclosed.descriptors}
+    arguments = enclosed.arguments
+    if restricted := enclosed.restricted:
+        arguments, variables = restricted.arguments, {**variables, **restricted.variables}
     try:
-        if restricted := enclosed.restricted:
-            given = {**variables, **restricted.variables}
-            return ProcessTree(
-                restricted.arguments, directory, given, descriptors, restricted=restricted
-            )
-        descriptors |= {number: number for number in enclosed.descriptors}
-        return ProcessTree(enclosed.arguments, directory, variables, descriptors)
+        return ProcessTree(arguments, directory, variables, descriptors, restricted)
     except (OSError, ValueError) as error:
         message = f"The command could not be started in {directory}: {error}."
         raise CommandProblem(message) from error

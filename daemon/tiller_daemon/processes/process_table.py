@@ -17,7 +17,8 @@ _READ_BYTES: Final = 1 << 20
 _HAS_CHILDREN: Final = os.access(f"/proc/self/task/{os.getpid()}/children", os.R_OK)
 """Whether the kernel lists children, which needs CONFIG_PROC_CHILDREN."""
 
-_PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
+_PS_OF_ALL: Final = "-axEww" if sys.platform == "darwin" else "axeww"
+"""The options with which `ps` also prints the environment of every process."""
 
 
 class ProcessEntry(NamedTuple):
@@ -81,13 +82,9 @@ class ProcTable:
                 waiting, found_before = [pid, *found], len(found)
         return found
 
-    def variables(self, pid: int) -> bytes:
-        """Return `NAME=value` pairs separated by NUL; empty for a dead or foreign process."""
-        return _read(f"/proc/{pid}/environ")
-
     def marked(self, mark: bytes) -> set[int]:
         """Return the pids whose initial environment contained `mark`."""
-        return {pid for pid in _pids() if mark in self.variables(pid)}
+        return {pid for pid in _pids() if mark in _read(f"/proc/{pid}/environ")}
 
     def named(self, mark: bytes) -> set[int]:
         """Return the pids whose command line ends in `mark`."""
@@ -102,17 +99,9 @@ class PsTable:
         entries = (_parse_entry(line) for line in _ps("-axo", "pid=,ppid=,pgid=,stat=,lstart="))
         return {entry.pid: entry for entry in entries if entry is not None}
 
-    def entry(self, pid: int) -> ProcessEntry | None:
-        """Return the process with this pid, if there is one."""
-        return self.entries().get(pid)
-
     def descendants(self, pid: int) -> dict[int, ProcessEntry]:
         """Return all descendants of a process, by pid."""
         return descendants_in(self.entries(), pid)
-
-    def variables(self, pid: int) -> bytes:
-        """Return the command line followed by the environment, separated by spaces."""
-        return b"\n".join(_ps(_PS_OF_ONE, "-o", "command=", "-p", str(pid)))
 
     def marked(self, mark: bytes) -> set[int]:
         """Return the pids whose initial environment contained `mark`."""

@@ -14,18 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.confinement import (
-    DENIALS,
     ROOT_CAPABILITIES,
     TEMPORARY,
     Confinement,
+    Sandbox,
     WrappedCommand,
     paths_made,
 )
-from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_overlay import GitOverlay
+from tiller_daemon.sandbox.git_overlay import git_overlay
 from tiller_daemon.sandbox.known_paths import (
     VISIBLE_IN_RUN,
     between,
@@ -69,11 +67,13 @@ class Mount(NamedTuple):
     options: tuple[str, ...]
 
 
-class Bubblewrap:
+class Bubblewrap(Sandbox):
     """The sandbox on Linux.
 
     Paths that must not be created get a placeholder while the command runs.
     """
+
+    name = "bubblewrap"
 
     def __init__(
         self,
@@ -90,16 +90,11 @@ class Bubblewrap:
         (bubblewrap before 0.11) git directories are read-only. `scopes` tells whether Landlock can
         keep commands from abstract sockets.
         """
-        self.name: Final = "bubblewrap"
-        self.helpers: Final = 2
-        self.limits: Final = ""
-        self.denials: Final = DENIALS
-        self.loosest_unasked: Final = Enclosure.BUILD
+        super().__init__(temporary_paths)
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._overlays: Final = overlays
         self._scopes: Final = scopes
-        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
         self._options_made: Final = StampedCache()
 
     @contextmanager
@@ -114,14 +109,12 @@ class Bubblewrap:
         made = paths_made(self.temporary_paths, [*absent, *shared], files)
         with made, ExitStack() as stack:
             overlays = self._enter_overlays(stack, confinement, report)
-            if confinement.temporary:
-                make_directory(confinement.temporary)
             calls = filter_in_namespaces(
                 platform.machine(),
                 sockets=confinement.writes and (self._scopes or not confinement.network),
             )
-            filters = stack.enter_context(_readable(calls))
-            status, status_end = stack.enter_context(_pipe())
+            filters = (_readable(stack, calls),) if calls else ()
+            status, status_end = _pipe(stack)
             chosen = [*self._options(confinement, overlays, (*absent, *files))]
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
@@ -130,6 +123,7 @@ class Bubblewrap:
                 (self._program, *chosen, "--", *scoped, *arguments),
                 (*filters, status_end),
                 has_started=lambda: b"exit-code" in _read_status(status),
+                helpers=2,
                 merges_back=bool(overlays),
             )
 
@@ -162,8 +156,8 @@ class Bubblewrap:
         if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
         own = confinement.worktree_state
-        entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
-        return {git: stack.enter_context(overlay).options for git, overlay in entered}
+        entered = ((git, git_overlay(git, own, directory, report)) for git in confinement.git)
+        return {git: stack.enter_context(overlay) for git, overlay in entered}
 
 
 def _is_read_only(directory: Path) -> bool:
@@ -171,36 +165,25 @@ def _is_read_only(directory: Path) -> bool:
     return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
-@contextmanager
-def _readable(data: bytes) -> Generator[tuple[int, ...]]:
-    """Yield a descriptor from which `data` can be read once; no descriptor if `data` is empty.
+def _readable(stack: ExitStack, data: bytes) -> int:
+    """Return a descriptor from which `data` can be read once, and which the stack closes.
 
     `data` must fit into a pipe.
     """
-    if not data:
-        yield ()
-        return
     reading, writing = os.pipe()
-    try:
-        os.write(writing, data)
-    finally:
-        os.close(writing)
-    try:
-        yield (reading,)
-    finally:
-        os.close(reading)
+    stack.callback(os.close, reading)
+    with os.fdopen(writing, "wb") as end:
+        end.write(data)
+    return reading
 
 
-@contextmanager
-def _pipe() -> Generator[tuple[int, int]]:
-    """Yield both ends of a pipe; reading from it never blocks."""
+def _pipe(stack: ExitStack) -> tuple[int, int]:
+    """Return both ends of a pipe, which the stack closes; reading from it never blocks."""
     reading, writing = os.pipe()
-    try:
-        os.set_blocking(reading, False)
-        yield reading, writing
-    finally:
-        os.close(reading)
-        os.close(writing)
+    stack.callback(os.close, reading)
+    stack.callback(os.close, writing)
+    os.set_blocking(reading, False)
+    return reading, writing
 
 
 def _read_status(status: int) -> bytes:
@@ -276,19 +259,15 @@ def _mounts(
         hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts, everything=shown))
         mounts |= {path: _read(path) for path in hidden}
     mounts[confinement.workspace] = _read(confinement.workspace)
-    mounts |= {
-        path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
-    }
+    mounts |= {path: _write(path) for path in confinement.writable}
     mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
     mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
-    for path in absent:
-        is_file = path in confinement.absent_files
-        mounts[path] = _read(NULL_DEVICE, path) if is_file else _hide_folder(path)
+    mounts |= {path: _hide(path, is_folder=path not in confinement.absent_files) for path in absent}
     mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
     for path in (*confinement.hidden, *sockets):
         is_shown = path in confinement.shown or path in mounts
         if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
-            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NULL_DEVICE, path)
+            mounts[path] = _hide(path, is_folder=path.is_dir())
     return _without_repetitions(_pinned(mounts, confinement.writable))
 
 
@@ -302,17 +281,18 @@ def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
     return ((real, _read(real)), (path, link)) if real.exists() else ()
 
 
-def _read(path: Path | str, at: Path | None = None) -> Mount:
-    hides = path == NULL_DEVICE
-    return Mount("hide" if hides else "read", ("--ro-bind", str(path), str(at or path)))
+def _read(path: Path) -> Mount:
+    return Mount("read", ("--ro-bind", str(path), str(path)))
 
 
 def _write(path: Path) -> Mount:
     return Mount("write", ("--bind", str(path), str(path)))
 
 
-def _hide_folder(path: Path) -> Mount:
-    return Mount("empty", ("--tmpfs", str(path)))
+def _hide(path: Path, *, is_folder: bool) -> Mount:
+    if is_folder:
+        return Mount("empty", ("--tmpfs", str(path)))
+    return Mount("hide", ("--ro-bind", NULL_DEVICE, str(path)))
 
 
 def _temporary(path: Path, private: Path | None) -> Mount:

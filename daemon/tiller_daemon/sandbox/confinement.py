@@ -7,13 +7,15 @@ command does, so nothing here examines the command itself.
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import between, root_of
 from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
@@ -144,54 +146,39 @@ class WrappedCommand(NamedTuple):
     """Descriptors that the program must inherit."""
     has_started: Callable[[], bool] = lambda: True
     """After a failure: whether the command itself was started."""
+    helpers: int = 0
+    """How many processes the sandbox runs in addition to those of the command."""
     merges_back: bool = False
     """Whether leaving the context takes time, because changes are merged back."""
     restricted: RestrictedCommand | None = None
     """The command that a reaper may start instead of the program, unless a terminal is needed."""
 
 
-class Sandbox(Protocol):
+class Sandbox(ABC):
     """A mechanism that enforces confinements."""
 
-    @property
-    def name(self) -> str:
-        """The name that users see."""
-        ...
+    name: str
+    """The name that users see."""
+    denials: re.Pattern[str] = DENIALS
+    """Messages that programs print when the sandbox stops them."""
+    limits: str = ""
+    """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
+    loosest_unasked: Enclosure = Enclosure.BUILD
+    """The loosest enclosure that the sandbox can enforce for commands without approval."""
 
-    @property
-    def helpers(self) -> int:
-        """How many processes the sandbox runs in addition to those of a command."""
-        ...
-
-    @property
-    def denials(self) -> re.Pattern[str]:
-        """Messages that programs print when the sandbox stops them."""
-        ...
-
-    @property
-    def limits(self) -> str:
-        """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
-        ...
-
-    @property
-    def loosest_unasked(self) -> Enclosure:
-        """The loosest enclosure that the sandbox can enforce for commands without approval."""
-        ...
-
-    @property
-    def temporary_paths(self) -> TemporaryPaths:
+    def __init__(self, temporary_paths: TemporaryPaths | None = None) -> None:
+        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
         """The paths that exist only while commands in this sandbox need them."""
-        ...
 
+    @abstractmethod
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> AbstractContextManager[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
-        `report` is called with a sentence for each change that was not merged back. Raises
-        `NotConfined`.
+        `confinement.temporary` must exist. `report` is called with a sentence for each change that
+        was not merged back. Raises `NotConfined`.
         """
-        ...
 
 
 class SandboxSearchResult(NamedTuple):
@@ -225,6 +212,8 @@ class CommandSandbox(NamedTuple):
 
         Raises `NotConfined`.
         """
+        if self.confinement.temporary:
+            make_directory(self.confinement.temporary)
         with (
             _missing_made(self.confinement, self.sandbox.temporary_paths),
             self.sandbox.wrap(arguments, self.confinement, self.notices.append) as wrapped,

@@ -65,19 +65,18 @@ class Confiner:
         write `protected()`. Both functions must record the paths that they check (see `stamps`).
         `home` and `environ` lead to credentials and to the user's programs.
         """
-        self._find: Final = find
+        self._find: Final = functools.cache(find)
         self._home: Final = home
-        self._environ: Final = environ
-        self._private: Final = tuple(private)
+        self.private: Final = tuple(private)
+        """This daemon's own paths, which no command can read."""
         self._current_private: Final = current_private
         self._keys: tuple[Path, ...] = ()
         self._secret_paths: Final = tuple(hidden_paths(home, environ))
         self._protected: Final = protected
-        self._found: SandboxSearchResult | None = None
         self._searching: Final = threading.Lock()
         self._find_quick: Final = functools.cache(find_quick)
-        self._tools: tuple[Path, ...] | None = None
-        self._closed: tuple[Path, ...] | None = None
+        self._tools: Final = functools.cache(lambda: tuple(tool_directories(home, environ)))
+        self._closed: Final = functools.cache(lambda: tuple(closed_system_files()))
         self._confinements: Final = StampedCache()
         self._links: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
@@ -93,14 +92,9 @@ class Confiner:
             self._scanners[known] = Scanner(workspace, is_protected)
         return self._scanners[known]
 
-    @property
-    def private(self) -> tuple[Path, ...]:
-        """This daemon's own paths, which no command can read."""
-        return self._private
-
     def is_own(self, path: Path) -> bool:
         """Whether a path (without links) is inside this daemon's configuration or own paths."""
-        return any(path.is_relative_to(place) for place in (*self._protected(), *self._private))
+        return any(path.is_relative_to(place) for place in (*self._protected(), *self.private))
 
     def hide(self, files: Sequence[Path]) -> None:
         """Hide these files from all later commands, in addition to the private paths."""
@@ -110,14 +104,12 @@ class Confiner:
         """Do the work that the first turn and command would otherwise do; call this in a thread."""
         self.search_result()
         self._find_quick()
-        self._closed_system_files()
+        self._closed()
 
     def search_result(self) -> SandboxSearchResult:
         """Return the sandbox of this machine; blocks for 10 to 100 ms the first time."""
         with self._searching:
-            if self._found is None:
-                self._found = self._find()
-            return self._found
+            return self._find()
 
     def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
         """Return the loosest enclosure for commands without approval; None without a sandbox."""
@@ -265,7 +257,7 @@ class Confiner:
         git = git_paths(root)
         readable = tuple(existing(map(Path, policy.readable)))
         named = (path for path in existing(self._secret_paths) if path not in readable)
-        hidden = (*existing((*self._private, *self._current_private(), *self._keys)), *named)
+        hidden = (*existing((*self.private, *self._current_private(), *self._keys)), *named)
         # Secrets and private files stay hidden, even if they were revealed.
         allowed = tuple(
             path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
@@ -275,7 +267,7 @@ class Confiner:
         shown = (*existing((spill,)), *readable)
         temporary = spill / "tmp"
         if enclosure is not Enclosure.SESSION:
-            hidden += self._closed_system_files()
+            hidden += self._closed()
         if enclosure is Enclosure.READ_ONLY:
             return Confinement(
                 root,
@@ -311,17 +303,9 @@ class Confiner:
         )
 
     def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
-        if self._tools is None:
-            self._tools = tuple(tool_directories(self._home, self._environ))
         root = (git.root,) if git.root else ()
-        visible = (*map(Path, SYSTEM), *self._tools, *root, *git.directories, *readable)
+        visible = (*map(Path, SYSTEM), *self._tools(), *root, *git.directories, *readable)
         return tuple(filter(is_there, dict.fromkeys(visible)))
-
-    def _closed_system_files(self) -> tuple[Path, ...]:
-        if self._closed is None:
-            # Without root's rights the kernel protects these files.
-            self._closed = tuple(closed_system_files()) if os.geteuid() == 0 else ()
-        return self._closed
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
         # Paths inside a writable directory are writable already, and a command may have replaced

@@ -38,7 +38,9 @@ def find_sandbox(
             if first.sandbox:
                 return first
             second = try_out_landlock(temporary_paths=temporary_paths)
-            return _or_landlock(first.problem, second)
+            if second.sandbox is None:
+                return _missing(f"{first.problem} {second.problem}")
+            return SandboxSearchResult(second.sandbox, instead=first.problem)
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
             if program is None:
@@ -69,13 +71,6 @@ def _bubblewrap(program: str, temporary_paths: TemporaryPaths | None) -> Bubblew
     else:
         overlays = "--tmp-overlay" in asked.stdout
     return Bubblewrap(program, overlays=overlays, scopes=scopes, temporary_paths=temporary_paths)
-
-
-def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
-    """Return Landlock, the `second` choice, after a `problem` with bubblewrap."""
-    if second.sandbox is None:
-        return _missing(f"{problem} {second.problem}")
-    return SandboxSearchResult(second.sandbox, instead=problem)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:

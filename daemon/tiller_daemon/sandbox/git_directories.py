@@ -5,17 +5,16 @@ counts only if it names this workspace in turn. Any archive that is unpacked her
 `.git` file, but only git itself writes to the git directory of another repository.
 """
 
-import functools
 import os
 import re
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.stamps import look_along
+from tiller_daemon.stamps import StampedCache, look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
@@ -24,7 +23,8 @@ CONFIG_BYTES_MAX: Final = 64 * 1024
 GIT_CONFIG_S: Final = 5.0
 """How long git may take to print a repository's configuration; it takes milliseconds."""
 
-CONFIGURATIONS_CACHED: Final = 256
+_configurations: Final = StampedCache()
+"""The configuration of each repository, because git takes milliseconds to print it."""
 
 _WORKTREE: Final = re.compile(r"^[ \t]*worktree[ \t]*=(.*)$", re.MULTILINE | re.IGNORECASE)
 """A setting in the configuration of git. The search takes linear time, whatever the text is."""
@@ -89,7 +89,8 @@ def _around(workspace: Path, mark: Path) -> GitPaths:
 def _named(workspace: Path, git: Path) -> Iterator[Path]:
     """Yield the paths in the workspace that git's configuration names; hooks need not exist."""
     seen: set[Path] = set()
-    for origin, key, value in _configuration(workspace, git):
+    settings = _configurations.get((workspace, git), lambda: [*_configuration(workspace, git)])
+    for origin, key, value in settings:
         words = [value, *_words(value)]
         if key == "core.hookspath" or (origin and not origin.is_relative_to(git)):
             words.append(str(origin))
@@ -113,52 +114,45 @@ def _words(value: str) -> list[str]:
         return value.split()
 
 
-def _configuration(workspace: Path, git: Path) -> tuple[tuple[Path | None, str, str], ...]:
-    """Return the file, key and value of each line of the repository's configuration.
+def _configuration(workspace: Path, git: Path) -> Iterator[tuple[Path | None, str, str]]:
+    """Yield the file, key and value of each line of the repository's configuration.
 
     git itself reads the configuration, with its includes. That executes nothing.
     """
-    signature = tuple(_signature(git / name) for name in ("config", "config.worktree"))
-    return _configuration_as_it_is(workspace, git, signature)
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    look_along(path)
-    try:
-        state = path.stat()
-    except OSError:
-        return None
-    return state.st_mtime_ns, state.st_size, state.st_ino
-
-
-@functools.lru_cache(CONFIGURATIONS_CACHED)
-def _configuration_as_it_is(
-    workspace: Path,
-    git: Path,
-    signature: tuple[tuple[int, int, int] | None, ...],  # noqa: ARG001 - part of the cache key
-) -> tuple[tuple[Path | None, str, str], ...]:
-    arguments = ("git", "-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
+    for name in ("config", "config.worktree"):
+        look_along(git / name)
+    arguments = ("-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
     asked = ("config", "--null", "--list", "--show-origin", "--includes", "--local")
     try:
-        done = subprocess.run(
-            (*arguments, *asked),
-            capture_output=True,
-            check=False,
-            cwd=workspace,
-            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"},
-            stdin=subprocess.DEVNULL,
-            timeout=GIT_CONFIG_S,
-        )
+        done = run_git((*arguments, *asked), workspace, GIT_CONFIG_S)
     except (OSError, subprocess.SubprocessError):
-        return ()
+        return
     fields = os.fsdecode(done.stdout).split("\0")
-    lines: list[tuple[Path | None, str, str]] = []
     for origin, line in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = line.partition("\n")
         file = origin.removeprefix("file:")
         named = Path(os.path.normpath(workspace / file)) if file != origin else None
-        lines.append((named, key, value))
-    return tuple(lines)
+        if named:
+            look_along(named)
+        yield named, key, value
+
+
+def run_git(
+    arguments: Sequence[str],
+    directory: str | Path,
+    timeout_s: float,
+    variables: Mapping[str, str] = {},
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git without the user's configuration; raises `OSError` and `SubprocessError`."""
+    return subprocess.run(
+        ("git", *arguments),
+        capture_output=True,
+        check=False,
+        cwd=directory,
+        env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **variables},
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+    )
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:

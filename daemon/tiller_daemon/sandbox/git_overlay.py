@@ -17,11 +17,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tiller_daemon.private import make_directory
+from tiller_daemon.sandbox.git_directories import run_git
 
 GIT_S: Final = 30.0
 """How long git may take to list an index; it takes milliseconds."""
@@ -75,68 +76,56 @@ class _OverlayChange(NamedTuple):
     gone: bool
 
 
-class GitOverlay:
-    """The overlay on one git directory for one command: a context manager.
+@contextlib.contextmanager
+def git_overlay(
+    git: Path, own: str, parent: Path, report: Callable[[str], None]
+) -> Generator[tuple[str, ...]]:
+    """Make the overlay on one git directory for one command; yield the options for `bwrap`.
 
     `own` is the path of an added work tree's state in the git directory; empty for the main work
     tree. The overlay is created in `parent`, a directory of the daemon, and removed on exit.
     `report` is called with sentences about changes that were not merged back.
     """
-
-    def __init__(self, git: Path, own: str, parent: Path, report: Callable[[str], None]) -> None:
-        self._git: Final = git
-        self._own: Final = own
-        self._parent: Final = parent
-        self._report: Final = report
-        self._directory: Path | None = None
-        self._began_ns = 0
-
-    def __enter__(self) -> "GitOverlay":
-        make_directory(self._parent)
-        self._directory = Path(tempfile.mkdtemp(prefix="git-", dir=self._parent))
-        self.upper.mkdir(mode=0o755)
-        self._work.mkdir(mode=0o755)
-        # If a file in the git directory changes after this time, another process has changed it.
-        # The time is the file system's, because it is compared with the file system's timestamps.
-        self._began_ns = self.upper.stat().st_ctime_ns
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._directory
+    make_directory(parent)
+    directory = Path(tempfile.mkdtemp(prefix="git-", dir=parent))
+    upper, work = directory / "upper", directory / "work"
+    upper.mkdir(mode=0o755)
+    work.mkdir(mode=0o755)
+    overlay = _GitOverlay(git, own, upper, report)
+    try:
+        yield ("--overlay-src", str(git), "--overlay", str(upper), str(work), str(git))
+    finally:
         try:
-            self._merge_back()
+            overlay.merge_back()
         except OSError as error:
-            self._report(f"The command's changes to {self._git} could not be merged back: {error}.")
+            report(f"The command's changes to {git} could not be merged back: {error}.")
         finally:
-            for folder, names, _files in os.walk(self._directory):
+            for folder, names, _files in os.walk(directory):
                 for name in names:
                     with contextlib.suppress(OSError):
                         # Overlayfs leaves a directory that nobody may read.
                         Path(folder, name).chmod(0o700, follow_symlinks=False)
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options for `bwrap`."""
-        source = ("--overlay-src", str(self._git))
-        return (*source, "--overlay", str(self.upper), str(self._work), str(self._git))
 
-    @property
-    def upper(self) -> Path:
-        """The directory in which the overlay stores changes."""
-        assert self._directory
-        return self._directory / "upper"
+class _GitOverlay:
+    """One command's changes to one git directory; overlayfs stores them in `upper`."""
 
-    @property
-    def _work(self) -> Path:
-        assert self._directory
-        return self._directory / "work"
+    def __init__(self, git: Path, own: str, upper: Path, report: Callable[[str], None]) -> None:
+        self._git: Final = git
+        self._own: Final = own
+        self._upper: Final = upper
+        self._report: Final = report
+        # If a file in the git directory changes after this time, another process has changed it.
+        # The time is the file system's, because it is compared with the file system's timestamps.
+        self._began_ns: Final = upper.stat().st_ctime_ns
 
-    def _merge_back(self) -> None:
+    def merge_back(self) -> None:
+        """Merge data into the git directory, after the command has ended. Raises `OSError`."""
         merged: list[_OverlayChange] = []
         dropped: list[str] = []
         configured: _OverlayChange | None = None
-        for change in _changes(self.upper, self._git):
+        for change in _changes(self._upper, self._git):
             if change.name == "config":
                 configured = change
             elif self._is_data(change) or self._is_safe_step(change):
@@ -248,9 +237,8 @@ class GitOverlay:
         Returns the other changed keys, which were dropped.
         """
         before, after = _settings(self._git / "config"), _settings(change.path)
-        remotes = {key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key)} | {
-            "."
-        }
+        named = (key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key))
+        remotes = {".", *named}
         dropped: list[str] = []
         for key in sorted({*before, *after}):
             if before.get(key) == after.get(key):
@@ -298,10 +286,9 @@ def _submodules(index: Path) -> set[str]:
     if not index.exists():
         return set()
     with tempfile.TemporaryDirectory() as empty:
-        clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": empty}
-        _git(("init", "--quiet", "--bare", empty), clean, empty)
-        listing = {**clean, "GIT_DIR": empty, "GIT_INDEX_FILE": str(index)}
-        listed = _git(("ls-files", "--stage", "-z"), listing, empty)
+        _git(("init", "--quiet", "--bare", empty), empty)
+        variables = {"GIT_DIR": empty, "GIT_INDEX_FILE": str(index)}
+        listed = _git(("ls-files", "--stage", "-z"), empty, variables)
     entries = (entry.partition("\t") for entry in listed.split("\0"))
     return {path for mode, _, path in entries if mode.startswith("160000")}
 
@@ -309,10 +296,9 @@ def _submodules(index: Path) -> set[str]:
 def _settings(config: Path) -> dict[str, tuple[str, ...]]:
     """Return the keys and values of a git configuration file, without its includes."""
     settings: dict[str, tuple[str, ...]] = {}
-    clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
     if not config.is_file():
         return settings
-    listed = _git(("config", "--file", str(config), "--null", "--list"), clean, "/")
+    listed = _git(("config", "--file", str(config), "--null", "--list"))
     for line in listed.split("\0"):
         key, _, value = line.partition("\n")
         if key:
@@ -321,23 +307,15 @@ def _settings(config: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _set(config: Path, key: str, value: tuple[str, ...] | None) -> None:
-    clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
     change = ("--replace-all", key, value[0]) if value else ("--unset-all", key)
-    _git(("config", "--file", str(config), *change), clean, "/")
+    _git(("config", "--file", str(config), *change))
 
 
-def _git(arguments: tuple[str, ...], variables: dict[str, str], directory: str) -> str:
+def _git(arguments: Sequence[str], directory: str = "/", variables: Mapping[str, str] = {}) -> str:
     """Run git on individual files; raises `OSError` if it fails."""
     try:
-        done = subprocess.run(
-            ("git", *arguments),
-            capture_output=True,
-            check=True,
-            cwd=directory,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            timeout=GIT_S,
-        )
+        done = run_git(arguments, directory, GIT_S, variables)
+        done.check_returncode()
     except subprocess.SubprocessError as error:
         raise OSError(f"git could not read the changes ({error})") from error
     return os.fsdecode(done.stdout)

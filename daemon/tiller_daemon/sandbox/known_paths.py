@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -122,12 +123,9 @@ def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
             path = Path(os.path.realpath(text))
             named.append(path.parent if path.name in ("bin", "sbin", "shims") else path)
     named += [home / name for name in TOOLS_IN_HOME]
-    closed = {home, *home.parents, home / ".local", home / "bin"}
+    closed = {home, *home.parents, home / ".local"}
     yield from (home / ".local" / name for name in ("bin", "lib"))
-    for path in existing(named):
-        if path in closed and path != home / "bin":
-            continue
-        yield path
+    yield from (path for path in existing(named) if path not in closed)
 
 
 TOOLS_IN_HOME: Final = (
@@ -141,16 +139,19 @@ TOOLS_IN_HOME: Final = (
 
 def closed_system_files() -> Iterator[Path]:
     """Yield the paths in `/etc` that not everyone may read, but a command run as root could."""
+    if os.geteuid() != 0:
+        return  # Without root's rights the kernel protects these files.
     for folder, names, files in os.walk("/etc"):
-        for name in list(names):
-            path = Path(folder, name)
-            if not path.is_symlink() and not path.stat().st_mode & stat.S_IROTH:
-                names.remove(name)
-                yield path
-        for name in files:
-            path = Path(folder, name)
-            if path.is_file() and not path.is_symlink() and not path.stat().st_mode & stat.S_IROTH:
-                yield path
+        closed = [name for name in (*names, *files) if _is_closed(Path(folder, name))]
+        names[:] = [name for name in names if name not in closed]
+        yield from (Path(folder, name) for name in closed)
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether a directory or regular file may not be read by everyone."""
+    if path.is_symlink() or not (path.is_dir() or path.is_file()):
+        return False
+    return not path.stat().st_mode & stat.S_IROTH
 
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
@@ -180,8 +181,5 @@ def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
 
 
 def between(root: Path, path: Path) -> Iterator[Path]:
-    """Yield the directories between `root` and `path`, excluding both."""
-    for parent in path.parents:
-        if parent == root:
-            return
-        yield parent
+    """Return the directories between `root` and `path`, excluding both."""
+    return takewhile(lambda parent: parent != root, path.parents)

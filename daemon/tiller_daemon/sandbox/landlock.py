@@ -35,13 +35,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.confinement import (
     ROOT_CAPABILITIES,
     Confinement,
     NotConfined,
     RestrictedCommand,
+    Sandbox,
     WrappedCommand,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -97,19 +97,19 @@ class _Made:
         weakref.finalize(self, os.close, self.ruleset)
 
 
-class Landlock:
+class Landlock(Sandbox):
     """The sandbox on Linux without namespaces."""
+
+    name = "landlock"
+    denials = DENIALS
+    limits = LIMITS
+    loosest_unasked = Enclosure.READ_ONLY
 
     def __init__(
         self, launcher: Sequence[str] = LAUNCHER, temporary_paths: TemporaryPaths | None = None
     ) -> None:
         """Use `launcher`. If it is the default, reapers restrict commands without running it."""
-        self.name: Final = "landlock"
-        self.helpers: Final = 0
-        self.limits: Final = LIMITS
-        self.denials: Final = DENIALS
-        self.loosest_unasked: Final = Enclosure.READ_ONLY
-        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
+        super().__init__(temporary_paths)
         self._launcher: Final = tuple(launcher)
         self._made: Final = StampedCache()
 
@@ -121,8 +121,6 @@ class Landlock:
         report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
-        if confinement.temporary:
-            make_directory(confinement.temporary)
         try:
             made = self._made.get(
                 confinement, lambda: _Made(tuple(_options(confinement, platform.machine())))

@@ -212,54 +212,40 @@ def start_restricted(
 
 
 def _grant(
-    ruleset: int, path: str, rights: int, holes: Sequence[str], listing: Callable[[str], None]
-) -> None:
-    """Allow `rights` for a directory or file, except for `holes`; ignore a missing path.
-
-    A right for a directory covers everything in it. So a directory with a hole gets no rights
-    itself, but each of its present entries does. Entries that are created later get none.
-    """
-    try:
-        opened = os.open(path, _OPEN_PATH)
-    except OSError:
-        return
-    try:
-        _grant_opened(ruleset, opened, path, rights, holes, listing)
-    finally:
-        os.close(opened)
-
-
-def _grant_opened(
     ruleset: int,
-    opened: int,
     path: str,
     rights: int,
     holes: Sequence[str],
     listing: Callable[[str], None],
+    above: int | None = None,
 ) -> None:
-    inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
-    if not inner:
+    """Allow `rights` for a directory or file, except for `holes`; ignore a missing path.
+
+    A right for a directory covers everything in it. So a directory with a hole gets no rights
+    itself, but each of its present entries does. Entries that are created later get none. An entry
+    is opened relative to its directory `above`, so that no new link on the way is followed.
+    """
+    name = path if above is None else path.rpartition("/")[2]
+    try:
+        opened = os.open(name, _OPEN_PATH, dir_fd=above)
+    except OSError:
+        return
+    try:
+        inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
+        if inner:
+            listing(path)
+            for entry in _names(opened):
+                child = f"{path.rstrip('/')}/{entry}"
+                if child not in inner:
+                    _grant(ruleset, child, rights, inner, listing, opened)
+            return
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             rights &= _OF_FILES
-        if not rights:
-            return
-        rule = struct.pack("=Qi", rights, opened)
-        _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
-        return
-    listing(path)
-    for name in _names(opened):
-        child = f"{path.rstrip('/')}/{name}"
-        if child in inner:
-            continue
-        try:
-            # Opened relative to the listed directory, so that no new link on the way is followed.
-            deeper = os.open(name, _OPEN_PATH, dir_fd=opened)
-        except OSError:
-            continue
-        try:
-            _grant_opened(ruleset, deeper, child, rights, inner, listing)
-        finally:
-            os.close(deeper)
+        if rights:
+            rule = struct.pack("=Qi", rights, opened)
+            _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
+    finally:
+        os.close(opened)
 
 
 def _ignore(path: str) -> None:

@@ -134,9 +134,6 @@ class Scanner:
         before = self._known
         known: dict[str, _Folder] = {}
         is_complete = True
-        protected: list[Path] = []
-        repositories: list[Path] = []
-        executed: list[Path] = []
         waiting = [""]
         while waiting:
             name = waiting.pop()
@@ -150,10 +147,12 @@ class Scanner:
                     f"{self._workspace} has more than {FOLDERS_MAX} directories"
                 )
             waiting += [f"{name}{inner}/" for inner in folder.folders]
-            protected += [Path(self._workspace, name, one) for one in folder.protected]
-            repositories += [Path(self._workspace, name, one) for one in folder.repositories]
-            executed += [Path(self._workspace, name, one) for one in folder.executed]
-        result = ScanResult(tuple(protected), tuple(repositories), tuple(executed))
+        top, found = self._workspace, known.items()
+        result = ScanResult(
+            tuple(Path(top, name, one) for name, folder in found for one in folder.protected),
+            tuple(Path(top, name, one) for name, folder in found for one in folder.repositories),
+            tuple(Path(top, name, one) for name, folder in found for one in folder.executed),
+        )
         # Both are set at once and never changed afterwards, because this runs in a thread.
         self._known = known
         self._last = _Scan(known, result) if is_complete else None

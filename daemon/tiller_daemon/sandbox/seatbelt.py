@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.confinement import DENIALS, Confinement, WrappedCommand
-from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.confinement import Confinement, Sandbox, WrappedCommand
 from tiller_daemon.sandbox.known_paths import between, root_of
 from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
@@ -30,16 +28,13 @@ _ALWAYS: Final = """\
 jobs are denied, because they would escape the sandbox."""
 
 
-class Seatbelt:
+class Seatbelt(Sandbox):
     """The sandbox on macOS."""
 
+    name = PROGRAM
+
     def __init__(self, program: str, temporary_paths: TemporaryPaths | None = None) -> None:
-        self.name: Final = PROGRAM
-        self.helpers: Final = 0
-        self.limits: Final = ""
-        self.denials: Final = DENIALS
-        self.loosest_unasked: Final = Enclosure.BUILD
-        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
+        super().__init__(temporary_paths)
         self._program: Final = program
 
     @contextmanager
@@ -50,11 +45,8 @@ class Seatbelt:
         report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
-        if confinement.temporary is None:
-            yield WrappedCommand((self._program, "-p", profile(confinement), *arguments))
-            return
-        make_directory(confinement.temporary)
-        place = ("/usr/bin/env", f"TMPDIR={confinement.temporary}")
+        temporary = confinement.temporary
+        place = ("/usr/bin/env", f"TMPDIR={temporary}") if temporary else ()
         yield WrappedCommand((self._program, "-p", profile(confinement), *place, *arguments))
 
 

@@ -150,10 +150,10 @@ def _judge(
     parsed = parse(line)
     for command in parsed.commands:
         if strict := strict_rule(command, permission, rules):
-            return by_rule(strict.action, strict, command.text)
+            return by_rule(strict, command.text)
     about_line = last_match(permission, line, [rule for rule in rules if _is_about_syntax(rule)])
     if about_line and about_line.action != "allow":
-        return by_rule(about_line.action, about_line, line)
+        return by_rule(about_line, line)
     parts: list[_Part] = []
     for command in parsed.commands:
         part = _part(command, parsed, permission, rules, loosest_unasked)
@@ -170,7 +170,7 @@ def _judge(
             "the rest of the line needs a looser sandbox than this command may have without "
             "approval"
         )
-        return _ask(short.command.text, because)
+        return ask(short.command.text, because)
     return _allow(line, needed, parts)
 
 
@@ -221,13 +221,13 @@ def _part(
     if needed > Enclosure.READ_ONLY and loosest_unasked == Enclosure.BUILD:
         sandboxed = last_match(SANDBOXED, command.text, rules)
         if sandboxed and sandboxed.action != "allow":
-            return by_rule(sandboxed.action, sandboxed, command.text)
+            return by_rule(sandboxed, command.text)
         if sandboxed:
             needed = limit = Enclosure.BUILD
     if limit is None:
-        return _ask(command.text, "it may do more than read and build")
+        return ask(command.text, "it may do more than read and build")
     if purpose != "passes_on" and (loosest_unasked is None or needed > loosest_unasked):
-        return _ask(command.text, _NOT_ENFORCED)
+        return ask(command.text, _NOT_ENFORCED)
     return _Part(command, needed, limit, sandboxed)
 
 
@@ -261,14 +261,14 @@ def _judge_whole(
     """Judge a line as a whole, for the reason `problem`: only a rule for everything allows it."""
     rule = last_match(permission, line, rules)
     if rule and rule.action == "deny":
-        return by_rule("deny", rule, line)
+        return by_rule(rule, line)
     rule = rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
-        return LineVerdict("allow", Enclosure.SESSION, _sentence("allow", rule, line), line, rule)
+        return by_rule(rule, line)
     rule = rule_for_everything(SANDBOXED, rules) if loosest_unasked == Enclosure.BUILD else None
     if rule and rule.action == "allow" and rule_for_everything(permission, rules) is None:
-        return LineVerdict("allow", Enclosure.BUILD, _sentence("allow", rule, line), line, rule)
-    return _ask(line, problem)
+        return by_rule(rule, line, Enclosure.BUILD)
+    return ask(line, problem)
 
 
 def rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
@@ -313,27 +313,31 @@ def _is_about_syntax(rule: Rule) -> bool:
     return any(sign in rule.pattern for sign in "|&;<>()$`\n")
 
 
-def by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
+def by_rule(rule: Rule, command: str, enclosure: Enclosure = Enclosure.SESSION) -> LineVerdict:
     """Return the verdict by a rule about a command or the whole line."""
-    return LineVerdict(action, Enclosure.SESSION, _sentence(action, rule, command), command, rule)
+    return LineVerdict(rule.action, enclosure, sentence(f"`{command}`", rule), command, rule)
 
 
-def _sentence(action: Action, rule: Rule, command: str) -> str:
-    what = {"allow": "is allowed", "ask": "needs approval", "deny": "is denied"}[action]
-    return f"`{command}` {what}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
+def sentence(what: str, rule: Rule | None) -> str:
+    """Return the sentence for the user about `what` a rule decides; without a rule, it is asked."""
+    if rule is None:
+        return f"{what} needs approval."
+    done = {"allow": "is allowed", "ask": "needs approval", "deny": "is denied"}[rule.action]
+    return f"{what} {done}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
 
 
 def _allow(line: str, needed: Enclosure, parts: Sequence[_Part]) -> LineVerdict:
     """Return the verdict about a line whose parts are all allowed, by rules or an enclosure."""
     ruled = [(part.rule, part.command.text) for part in parts if part.rule]
     rules = dict(reversed(ruled))
-    sentences = [_sentence("allow", rule, rules[rule]) for rule in reversed(rules)]
+    sentences = [sentence(f"`{rules[rule]}`", rule) for rule in reversed(rules)]
     if len(ruled) < len(parts) or not parts:
         sentences.append(_UNASKED[needed].format("The rest" if ruled else f"`{line}`"))
     reason = " ".join(sentences)
     return LineVerdict("allow", needed, reason, line, ruled[0][0] if ruled else None)
 
 
-def _ask(command: str, because: str) -> LineVerdict:
+def ask(command: str, because: str) -> LineVerdict:
+    """Return the verdict to ask about a command or the whole line; `because` is a clause."""
     reason = f"`{command}` needs approval: {because}."
     return LineVerdict("ask", Enclosure.SESSION, reason, command)

@@ -12,6 +12,7 @@ from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, 
 from tiller_daemon.policy.shell.enclosures import (
     NETWORK,
     LineVerdict,
+    ask,
     by_rule,
     last_match,
     rule_for_everything,
@@ -89,10 +90,9 @@ def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
     strict = [rule for each in parsed.commands if (rule := strict_rule(each, NETWORK, named))]
     rule = next((rule for rule in strict if rule.action == "deny"), next(iter(strict), None))
     if rule := rule or _allowing_rule(parsed, named):
-        return by_rule(rule.action, rule, line)
+        return by_rule(rule, line)
     for command in filter(needs_network, parsed.commands):
-        reason = f"`{command.text}` needs approval: {_NEEDS}."
-        return LineVerdict("ask", Enclosure.SESSION, reason, command.text)
+        return ask(command.text, _NEEDS)
     return closed
 
 
