@@ -227,6 +227,16 @@ class ModelError(Exception):
         self.retry_after_s = retry_after_s
         self.final = final
 
+    def with_message(self, message: str) -> "ModelError":
+        """Return the same error with another message."""
+        return ModelError(
+            self.kind,
+            message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            final=self.final,
+        )
+
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
