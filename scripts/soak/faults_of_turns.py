@@ -178,7 +178,7 @@ RETRIES = (
     Fault(
         "B46 retries of a compaction are shown",
         TURN + "compaction.py",
-        "_summarise",
+        "ContextWindow._summarise",
         "await A.emit(retry_status(B))",
         "pass",
         "tests/session/test_compaction.py"
@@ -187,7 +187,7 @@ RETRIES = (
     Fault(
         "B46 a wait before a retry extends the deadline of a compaction",
         TURN + "compaction.py",
-        "_summarise",
+        "ContextWindow._summarise",
         "A.deadline += B.delay_s",
         "pass",
         "tests/session/test_compaction.py"

@@ -2,10 +2,11 @@
 
 from support.dialect import check_chat_messages
 from support.narrowing import of_kind
+from support.scripts import ModelInMemory
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.images import AcceptedInput, LimitedModel
-from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
+from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
 from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
@@ -32,7 +33,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.items: tuple[Item, ...] = ()
-        self._model = ScriptedModel(lambda _: Script((ScriptStep(parts=(TextPart("x"),)),)))
+        self._model = ModelInMemory(lambda _: Script((ScriptStep(parts=(TextPart("x"),)),)))
 
     async def stream(self, request):
         self.items = request.items

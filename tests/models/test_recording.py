@@ -83,7 +83,7 @@ async def played_back(directory: Path, *plan: Outcomes) -> None:
     model = RecordingModel(FakeModel(*plan), directory)
     requests = [asked(0, attempt) for attempt in range(len(plan))]
     first = [await collect(model, request) for request in requests]
-    again = ScriptedModel.from_directory(directory)
+    again = ScriptedModel(directory)
     assert [plain(await collect(again, one)) for one in requests] == [plain(one) for one in first]
 
 
@@ -158,7 +158,7 @@ async def test_a_summary_is_told_from_another_of_the_same_turn_by_the_history(
     long = asked(purpose="compaction")
     long = ModelRequest("S", "", (*long.items, *long.items), (), "S", 0, purpose="compaction")
     said = [await collect(model, one) for one in (short, long)]
-    again = ScriptedModel.from_directory(tmp_path)
+    again = ScriptedModel(tmp_path)
     assert [await collect(again, one) for one in (long, short)] == said[::-1]
 
 
@@ -168,7 +168,7 @@ async def test_a_sub_agent_plays_the_recording_that_began_with_its_task(tmp_path
         model = RecordingModel(FakeModel(outcomes), tmp_path)
         request = asked(opening=opening)
         await collect(model, ModelRequest("S", "", request.items, (), name, 0))
-    again = ScriptedModel.from_directory(tmp_path)
+    again = ScriptedModel(tmp_path)
     for opening, name in (("fix it", "PARENT"), ("look at it", "CHILD"), ("else", "PARENT")):
         items = asked(opening=opening).items
         said = await collect(again, ModelRequest("PARENT", "", items, (), "new", 0))
@@ -178,7 +178,7 @@ async def test_a_sub_agent_plays_the_recording_that_began_with_its_task(tmp_path
 async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
     model = RecordingModel(FakeModel([Finished("stop")]), tmp_path)
     await collect(model, asked())
-    (said,) = await collect(ScriptedModel.from_directory(tmp_path), asked(3, 1))
+    (said,) = await collect(ScriptedModel(tmp_path), asked(3, 1))
     assert isinstance(said, ModelError)
     assert "no response to attempt 2 of request number 4" in said.message
 
@@ -200,7 +200,7 @@ async def test_what_is_no_recording_is_said_with_its_place(
     tmp_path: Path, content: bytes, said: str
 ) -> None:
     await trio.Path(tmp_path / "S.jsonl").write_bytes(content)
-    (error,) = await collect(ScriptedModel.from_directory(tmp_path), asked())
+    (error,) = await collect(ScriptedModel(tmp_path), asked())
     assert isinstance(error, ModelError)
     assert said in error.message
 
@@ -213,7 +213,7 @@ async def test_a_line_that_a_kill_cut_off_is_passed_over(tmp_path: Path) -> None
     assert load_recording(file).opening == ""
     later = RecordingModel(FakeModel([TextDelta("y"), Finished("stop")]), tmp_path)
     said = await collect(later, asked(1))
-    assert await collect(ScriptedModel.from_directory(tmp_path), asked(1)) == said
+    assert await collect(ScriptedModel(tmp_path), asked(1)) == said
 
 
 async def test_a_directory_that_can_not_be_written_fails_no_turn(tmp_path: Path) -> None:

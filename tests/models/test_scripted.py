@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from support.scripts import ModelInMemory
 from tiller_daemon.models.base import (
     Finished,
+    ModelClient,
     ModelError,
     ModelEvent,
     ModelRequest,
@@ -43,12 +45,12 @@ def request(
     return ModelRequest(model, "", tuple(items), (), "s", ordinal, attempt, purpose)
 
 
-def model(*steps: dict[str, Any], **side: Any) -> ScriptedModel:
-    return ScriptedModel(lambda _: msgspec.convert({"steps": list(steps), **side}, Script))
+def model(*steps: dict[str, Any], **side: Any) -> ModelInMemory:
+    return ModelInMemory(lambda _: msgspec.convert({"steps": list(steps), **side}, Script))
 
 
 async def collect(
-    client: ScriptedModel, sent: ModelRequest, seen: list[ModelEvent]
+    client: ModelClient, sent: ModelRequest, seen: list[ModelEvent]
 ) -> list[ModelEvent]:
     async with aclosing(client.stream(sent)) as events:
         async for event in events:
@@ -56,7 +58,7 @@ async def collect(
     return seen
 
 
-async def answer(client: ScriptedModel, sent: ModelRequest) -> list[ModelEvent]:
+async def answer(client: ModelClient, sent: ModelRequest) -> list[ModelEvent]:
     return await collect(client, sent, [])
 
 
@@ -178,7 +180,8 @@ async def test_a_hanging_answer_ends_when_it_is_cancelled(autojump_clock: MockCl
 
 async def test_requests_are_recorded_one_json_line_each(tmp_path: Path) -> None:
     record = tmp_path / "requests.jsonl"
-    play = ScriptedModel(lambda _: Script(steps=()), record=record)
+    (tmp_path / "play.json").write_text('{"steps": []}')
+    play = ScriptedModel(tmp_path, record)
     for ordinal in (0, 1):
         with pytest.raises(ModelError):
             await answer(play, request(ordinal))
@@ -189,7 +192,7 @@ async def test_requests_are_recorded_one_json_line_each(tmp_path: Path) -> None:
 
 async def test_a_models_name_is_the_name_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "play.json").write_text('{"steps": [{"parts": [{"type": "text", "text": "x"}]}]}')
-    play = ScriptedModel.from_directory(tmp_path)
+    play = ScriptedModel(tmp_path)
     assert await answer(play, request()) == [TextDelta("x"), Finished("stop")]
     with pytest.raises(ModelError, match=r"absent\.json can't be read"):
         await answer(play, request(model="absent"))

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from support.narrowing import of_kind
-from support.world import World
+from support.world import World, unpriced
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
     CallPart,
@@ -14,7 +14,6 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
-from tiller_daemon.turn.context import unpriced
 from tiller_protocol.answers import (
     SessionListResult,
     SessionResult,

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from support.directories import TemporarySearchIndex, directory_of
 from support.memory_log import MemoryLog
 from support.memory_transport import MemoryTransport
+from support.scripts import ModelInMemory
 from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
@@ -27,7 +28,7 @@ from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.images import AcceptedInput
-from tiller_daemon.models.scripted import Script, ScriptedModel
+from tiller_daemon.models.scripted import Script
 from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import SubmissionServer
@@ -56,7 +57,7 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
-from tiller_daemon.turn.context import CostOf, unpriced
+from tiller_daemon.turn.context import CostOf
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (
     decode_answer,
@@ -236,6 +237,11 @@ class RecordingModel:
             raise
 
 
+def unpriced(_: object) -> float | None:
+    """The cost for a model whose price is not known."""
+    return None
+
+
 class World:
     """Use as `async with trio.open_nursery() as n: world = await World.start(n, scripts)`."""
 
@@ -247,7 +253,7 @@ class World:
         self.index = TemporarySearchIndex(self.log.log_id)
         self.usage = Usage()
         self.scripts = dict(scripts)
-        self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
+        self.model = RecordingModel(ModelInMemory(lambda name: self.scripts[name]))
         self.clock_jumps_s = 0.0
         """By how many seconds the wall clock was set."""
         self.configuration = Configuration(
@@ -440,13 +446,13 @@ class World:
             chosen,
             name,
             self.model,
+            self.price,
             self.context_window,
             options=self.options,
             variants=self.variants if name == next(iter(self.scripts)) else {},
             efforts=self.efforts,
             prompt_header=self.prompt_header,
             accepts=AcceptedInput(self.images, self.documents),
-            price=self.price,
             hosted_tools=self.hosted_tools,
         )
 

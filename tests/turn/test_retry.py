@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from support.scripts import ModelInMemory
 from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
     RETRYABLE,
@@ -20,7 +21,7 @@ from tiller_daemon.models.base import (
     ModelRequest,
     TextDelta,
 )
-from tiller_daemon.models.scripted import Failure, Script, ScriptedModel, ScriptStep, TextPart
+from tiller_daemon.models.scripted import Failure, Script, ScriptStep, TextPart
 from tiller_daemon.turn.retry import (
     REFUSED_S_MAX,
     RetriedModel,
@@ -34,9 +35,9 @@ REQUEST = ModelRequest("play", "", (), (), "s", 0)
 WHOLE = [TextDelta("good"), Finished("stop")]
 
 
-def failing(*failures: Failure) -> ScriptedModel:
+def failing(*failures: Failure) -> ModelInMemory:
     step = ScriptStep(parts=(TextPart("good"),), failures=failures)
-    return ScriptedModel(lambda _: Script(steps=(step,)))
+    return ModelInMemory(lambda _: Script(steps=(step,)))
 
 
 async def seen_with(

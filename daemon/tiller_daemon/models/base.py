@@ -93,13 +93,17 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     """Work saved from earlier requests of the same history; None means that nothing is saved."""
 
 
-class TextDelta(Struct, frozen=True):
+class _Event(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """A part of a response. Its tag is its name in a recording."""
+
+
+class TextDelta(_Event, frozen=True, tag="text"):
     """The next piece of the answer's text."""
 
     text: str
 
 
-class ReasoningDelta(Struct, frozen=True):
+class ReasoningDelta(_Event, frozen=True, tag="reasoning"):
     """The next piece of thinking.
 
     `opaque` is data that the provider wants back unchanged in later requests, sealed by
@@ -111,7 +115,7 @@ class ReasoningDelta(Struct, frozen=True):
     opaque: str = ""
 
 
-class ToolCallStarted(Struct, frozen=True):
+class ToolCallStarted(_Event, frozen=True, tag="call"):
     """The model begins call number `index` of this response. `name` is complete."""
 
     index: int
@@ -119,20 +123,20 @@ class ToolCallStarted(Struct, frozen=True):
     name: str
 
 
-class ToolCallDelta(Struct, frozen=True):
+class ToolCallDelta(_Event, frozen=True, tag="arguments"):
     """The next piece of the JSON text of a call's arguments."""
 
     index: int
     arguments: str
 
 
-class ToolCallDone(Struct, frozen=True):
+class ToolCallDone(_Event, frozen=True, tag="call_done"):
     """The arguments of call `index` are complete."""
 
     index: int
 
 
-class HostedCall(Struct, frozen=True):
+class HostedCall(_Event, frozen=True, tag="hosted_call"):
     """The state of a call that the provider runs itself; replaces the last state of this call.
 
     Data about the call that the provider wants back is in the `opaque` of a `ReasoningDelta`.
@@ -157,7 +161,7 @@ class HostedCall(Struct, frozen=True):
     """Images in the result."""
 
 
-class Cited(Struct, frozen=True):
+class Cited(_Event, frozen=True, tag="cited"):
     """A source of the text so far."""
 
     citation: Citation
@@ -167,7 +171,7 @@ TOKENS_MAX = 2**40
 """Higher counts of tokens are a provider's mistake, and might overflow a session's 64-bit sum."""
 
 
-class UsageReported(Struct, frozen=True):
+class UsageReported(_Event, frozen=True, tag="usage"):
     """The tokens of this response as counted by the provider. Only the last report is valid.
 
     A count below 0 or above `TOKENS_MAX` becomes 0, which means that it is not known.
@@ -181,7 +185,7 @@ class UsageReported(Struct, frozen=True):
         structs.force_setattr(self, "usage", Usage(*known))
 
 
-class Finished(Struct, frozen=True):
+class Finished(_Event, frozen=True, tag="finish"):
     """The response is complete. Always the last event of a successful stream."""
 
     reason: FinishReason
@@ -222,6 +226,16 @@ class ModelError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.final = final
+
+    def with_message(self, message: str) -> "ModelError":
+        """Return the same error with another message."""
+        return ModelError(
+            self.kind,
+            message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            final=self.final,
+        )
 
     @property
     def retryable(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from tiller_daemon.models.history_builder import HistoryBuilder
 from tiller_protocol.items import Item
@@ -25,16 +25,15 @@ change."""
 B = TypeVar("B", bound=HistoryBuilder)
 
 
-class _CachedBuilder(Struct):
-    builder: HistoryBuilder
-    items: tuple[Item, ...]
+def _encode(message: object) -> Raw:
+    return Raw(msgspec.json.encode(message))
 
 
 class HistoryCache:
     """The builders and encoded messages of one history. The history owns it; adapters fill it."""
 
     def __init__(self) -> None:
-        self._builders: dict[Hashable, _CachedBuilder] = {}
+        self._builders: dict[Hashable, tuple[HistoryBuilder, tuple[Item, ...]]] = {}
         self._messages: dict[Hashable, tuple[list[Any], list[Raw]]] = {}
         self.encoded_bytes = 0
         """The total length of all encoded messages."""
@@ -46,26 +45,24 @@ class HistoryCache:
         `create` makes a new builder. `key` must contain everything else that the builder's output
         depends on.
         """
-        cached = self._builders.pop(key, None)
-        if cached is None or items[: len(cached.items)] != cached.items:
-            cached = _CachedBuilder(create(), ())
+        builder, added = self._builders.pop(key, (None, ()))
+        if builder is None or items[: len(added)] != added:
+            builder, added = create(), ()
+        for item in items[len(added) :]:
+            builder.add(item)
         # Insert at the end, so that the first builder is the one to drop.
-        self._builders[key] = cached
+        self._builders[key] = builder, items
         if len(self._builders) > BUILDERS_MAX:
             del self._builders[next(iter(self._builders))]
-        for item in items[len(cached.items) :]:
-            cached.builder.add(item)
-        cached.items = items
-        return cast("B", cached.builder)
+        return cast("B", builder)
 
     def encode(
-        self, key: Hashable, messages: list[Any], encode: Callable[[Any], Raw] | None = None
+        self, key: Hashable, messages: list[Any], encode: Callable[[Any], Raw] = _encode
     ) -> list[Raw]:
         """Return each message as JSON. Only the first changed message and later ones are encoded.
 
         `encode` returns a message as JSON; it is needed if msgspec alone can't encode the message.
         """
-        encode = encode or _encode
         before, known = self._messages.get(key, ([], []))
         # Lists compare by identity first, and almost all messages are the same objects.
         same = max(min(len(messages), len(before)) - CHANGING_MAX, 0)
@@ -84,7 +81,3 @@ class HistoryCache:
 
 def _bytes_of(encoded: list[Raw]) -> int:
     return sum(memoryview(one).nbytes for one in encoded)
-
-
-def _encode(message: object) -> Raw:
-    return Raw(msgspec.json.encode(message))

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
@@ -36,27 +35,23 @@ class KeyUnavailable(Exception):
     """There is no key. The message says why and what to do, in whole sentences."""
 
 
-class KeySource(NamedTuple):
-    """Where a key comes from."""
-
-    name: str
-    """The name of the source in messages."""
-
-    fetch: Callable[[], Awaitable[str]]
-    """Returns the key or raises `KeyUnavailable`."""
-
-    problem: Callable[[], str]
-    """Returns why there is no key, as far as known without fetching it; empty if all is well."""
-
-
 class Key:
-    """One provider's key, fetched when it is first needed."""
+    """One provider's key, fetched when it is first needed.
+
+    `fetch` returns the key or raises `KeyUnavailable`.
+    """
 
     variable: str = ""
     """The environment variable that holds the key, if the key comes from a variable."""
 
-    def __init__(self, source: KeySource) -> None:
-        self._source = source
+    def __init__(
+        self, source: str, fetch: Callable[[], Awaitable[str]], problem: Callable[[], str]
+    ) -> None:
+        self.source = source
+        """The name of the key's source in messages; empty for `NoKey`."""
+        self.problem = problem
+        """Says why there is no key, as far as known without fetching it; empty if all is well."""
+        self._fetch = fetch
         self._values: list[str] = []
         self._fetching = trio.Lock()
 
@@ -66,24 +61,15 @@ class Key:
         return tuple(filter(None, self._values))
 
     @property
-    def source(self) -> str:
-        """The name of the key's source in messages; empty for `NoKey`."""
-        return self._source.name
-
-    @property
     def advice(self) -> str:
         """A sentence that says what to do if a server rejects the key or demands a key."""
-        return f"{'Check' if self._values else 'Set'} {self._source.name}."
-
-    def problem(self) -> str:
-        """Return why there is no key, as far as known without fetching it; empty if all is well."""
-        return self._source.problem()
+        return f"{'Check' if self._values else 'Set'} {self.source}."
 
     async def read(self) -> str:
         """Return the key, fetching it the first time. Raises `KeyUnavailable`."""
         async with self._fetching:
             if not self._values:
-                self._values.append(await self._source.fetch())
+                self._values.append(await self._fetch())
             return self._values[-1]
 
     async def refresh(self, refused: str) -> bool:
@@ -92,7 +78,7 @@ class Key:
             # Another request may have refreshed the key while this one waited for the lock.
             if self._values and self._values[-1] == refused:
                 try:
-                    fetched = await self._source.fetch()
+                    fetched = await self._fetch()
                 except KeyUnavailable:
                     return False
                 if fetched != refused:
@@ -113,7 +99,7 @@ class NoKey(Key):
             await trio.lowlevel.checkpoint()
             return ""
 
-        super().__init__(KeySource("", nothing, str))
+        super().__init__("", nothing, str)
 
 
 class EnvironmentKey(Key):
@@ -132,7 +118,7 @@ class EnvironmentKey(Key):
                 raise KeyUnavailable(problem)
             return key
 
-        super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
+        super().__init__(f"the variable {name}", fetch, lambda: "" if key else problem)
         self.variable = name
         # Redacted from the start, because commands and servers may know the variable too.
         self._values += [key] if key else []
@@ -186,7 +172,7 @@ def key_from_command(
             raise KeyUnavailable(message)
         return _first_line(printed, f"The {described} printed no key.")
 
-    return Key(KeySource(f"the {described}", fetch, problem))
+    return Key(f"the {described}", fetch, problem)
 
 
 def key_from_file(path: Path) -> Key:
@@ -204,7 +190,7 @@ def key_from_file(path: Path) -> Key:
         with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - reads one line
             return _first_line(opened.read(KEY_BYTES_MAX), f"The file {path} contains no key.")
 
-    return Key(KeySource(f"the file {path}", fetch, problem))
+    return Key(f"the file {path}", fetch, problem)
 
 
 def key_from_keyring(entry: str) -> Key:
@@ -241,7 +227,7 @@ def key_from_keyring(entry: str) -> Key:
         )
         return _first_line((found or "").encode(), missing)
 
-    return Key(KeySource(f"the {described}", fetch, problem))
+    return Key(f"the {described}", fetch, problem)
 
 
 async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bytes]:

@@ -37,8 +37,8 @@ class Dialect(Struct, frozen=True):
     key_variable: str
     """The environment variable with the key for that server."""
 
-    variants: frozenset[str]
-    """The variants that the adapter supports."""
+    variants: tuple[str, ...]
+    """The variants that the adapter supports, the smallest effort first."""
 
     key_header: str = BEARER
     """The request header for the key."""
@@ -55,13 +55,10 @@ DIALECTS: dict[Api, Dialect] = {
         AnthropicMessages,
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
-        frozenset({*thinking.EFFORTS, thinking.NO_THINKING}),
+        (thinking.NO_THINKING, *thinking.EFFORTS),
         "x-api-key",
     ),
 }
-
-VARIANT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""The order in which variants are listed: the smallest effort first."""
 
 
 class ActiveProvider:
@@ -99,8 +96,7 @@ class ActiveProvider:
 
         Empty for the scripted provider.
         """
-        known = self._dialect.variants if self._dialect else frozenset[str]()
-        return tuple(name for name in VARIANT_ORDER if name in known)
+        return self._dialect.variants if self._dialect else ()
 
     @property
     def missing_key(self) -> str:
@@ -128,7 +124,7 @@ class ActiveProvider:
             if self._dialect is None:
                 record = Path(self.provider.record) if self.provider.record else None
                 scripts = Path(self.provider.scripts or ".")
-                self._client = ScriptedModel.from_directory(scripts, record=record)
+                self._client = ScriptedModel(scripts, record)
             else:
                 self._client = self._dialect.adapter(self._open_http())
         return self._client

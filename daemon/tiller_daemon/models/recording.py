@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import structlog
@@ -19,20 +19,12 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import (
-    Cited,
     Finished,
-    HostedCall,
     ModelClient,
     ModelError,
     ModelErrorKind,
     ModelEvent,
     ModelRequest,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStarted,
-    UsageReported,
 )
 from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.private import make_directory, open_private
@@ -45,20 +37,7 @@ SUFFIX = ".jsonl"
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A longer recording is neither extended nor played. A day of work takes about ten megabytes."""
 
-EVENTS: dict[str, type[ModelEvent]] = {
-    "text": TextDelta,
-    "reasoning": ReasoningDelta,
-    "call": ToolCallStarted,
-    "arguments": ToolCallDelta,
-    "call_done": ToolCallDone,
-    "hosted_call": HostedCall,
-    "cited": Cited,
-    "usage": UsageReported,
-    "finish": Finished,
-}
-"""The events by their names in a recording."""
-
-_NAMES = {kind: name for name, kind in EVENTS.items()}
+_EVENT_TYPES = tuple(kind.__struct_config__.tag for kind in get_args(ModelEvent))
 
 
 class RecordedFailure(Struct, frozen=True, omit_defaults=True):
@@ -99,7 +78,7 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
     """A hash of the session's first input. It identifies sub-agents without revealing the input."""
 
     events: tuple[dict[str, Any], ...] = ()
-    """The events in order; `type` is a key of `EVENTS`."""
+    """The `ModelEvent`s in order."""
 
     failure: RecordedFailure | None = None
     """How the attempt failed after these events; None if it did not fail."""
@@ -149,7 +128,7 @@ class RecordingModel:
 
         Blocks the event loop, because a thread could not be awaited once the turn is cancelled.
         """
-        events = tuple(_as_table(event) for event in received)
+        events = msgspec.to_builtins(received)
         line = msgspec.json.encode(structs.replace(exchange, events=events))
         file = self._directory / f"{session_id}{SUFFIX}"
         try:
@@ -252,21 +231,12 @@ def _opening_of(request: ModelRequest) -> str:
     return hashlib.blake2b(next(inputs, "").encode(), digest_size=8).hexdigest()
 
 
-def _as_table(event: ModelEvent) -> dict[str, Any]:
-    fields = msgspec.to_builtins(event)
-    defaults = {f.name: f.default for f in structs.fields(event)}
-    changed = {name: value for name, value in fields.items() if value != defaults[name]}
-    return {"type": _NAMES[type(event)], **changed}
-
-
 def _from_table(table: dict[str, Any], name: str) -> ModelEvent:
-    fields = {key: value for key, value in table.items() if key != "type"}
-    kind = EVENTS.get(str(table.get("type")))
-    if kind is None:
+    if table.get("type") not in _EVENT_TYPES:
         message = f"The recording {name} has an unknown event {table.get('type')!r}."
         raise ModelError("bad_request", message)
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(table, ModelEvent)
     except msgspec.ValidationError as error:
         message = f"The recording {name} has an invalid event `{table['type']}`: {error}."
         raise ModelError("bad_request", message) from None

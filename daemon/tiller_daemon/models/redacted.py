@@ -5,6 +5,7 @@ arguments of a call, in opaque data, in an error. No event that leaves this modu
 even if the key arrived in several pieces.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final, TypeVar
@@ -58,7 +59,7 @@ class RedactedModel:
             if redaction:
                 for shown in redaction.end():
                     yield shown
-            raise _redacted_error(self._current_matcher(), error) from None
+            raise error.with_message(self._current_matcher().redact(error.message)) from None
 
     def _current_matcher(self) -> SecretMatcher:
         return matcher_for(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
@@ -73,7 +74,7 @@ class _Redaction:
         self._text = TextRedactor(matcher)
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
         """The type of the event that held the last text."""
-        self._arguments: dict[int, TextRedactor] = {}
+        self._arguments = defaultdict[int, TextRedactor](lambda: TextRedactor(matcher))
 
     def feed_if_clean(self, event: ModelEvent) -> bool:
         """Accept `event` and return True if it can be passed on unchanged; else return False.
@@ -98,10 +99,7 @@ class _Redaction:
                 )
                 return (*self._end_text(), named)
             case ToolCallDelta():
-                so_far = self._arguments.get(event.index)
-                if so_far is None:
-                    so_far = self._arguments[event.index] = TextRedactor(self._matcher)
-                text = so_far.feed(event.arguments)
+                text = self._arguments[event.index].feed(event.arguments)
                 return () if event.arguments and not text else (ToolCallDelta(event.index, text),)
             case ToolCallDone():
                 return (*self._end_call(event.index), event)
@@ -139,8 +137,7 @@ class _Redaction:
         return (self._kind(text),) if text else ()
 
     def _end_call(self, index: int) -> tuple[ModelEvent, ...]:
-        so_far = self._arguments.get(index)
-        text = so_far.end() if so_far else ""
+        text = self._arguments[index].end()
         return (ToolCallDelta(index, text),) if text else ()
 
 
@@ -152,13 +149,3 @@ def _redacted(matcher: SecretMatcher, struct: _Redacted) -> _Redacted:
     fields = structs.asdict(struct).items()
     texts = {name: matcher.redact(text) for name, text in fields if isinstance(text, str)}
     return structs.replace(struct, **texts)
-
-
-def _redacted_error(matcher: SecretMatcher, error: ModelError) -> ModelError:
-    return ModelError(
-        error.kind,
-        matcher.redact(error.message),
-        status=error.status,
-        retry_after_s=error.retry_after_s,
-        final=error.final,
-    )

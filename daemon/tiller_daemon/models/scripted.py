@@ -7,7 +7,7 @@ describes the format.
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -48,16 +48,18 @@ PieceCount = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 
 
-class TextPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """A part of a response, or a pause in it."""
+
+
+class TextPart(_Part, frozen=True, tag="text"):
     """Text, streamed in `pieces` deltas of about equal length."""
 
     text: str
     pieces: PieceCount = 1
 
 
-class ReasoningPart(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
-):
+class ReasoningPart(_Part, frozen=True, tag="reasoning"):
     """Thinking, streamed in `pieces` deltas; `opaque` comes with the last one."""
 
     text: str
@@ -65,7 +67,7 @@ class ReasoningPart(
     opaque: str = ""
 
 
-class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"):
+class CallPart(_Part, frozen=True, tag="tool_call"):
     """A tool call."""
 
     name: str
@@ -88,9 +90,7 @@ class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
             raise ValueError("a tool call has `arguments` or `arguments_text`, not both")
 
 
-class HostedCallPart(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hosted_call"
-):
+class HostedCallPart(_Part, frozen=True, tag="hosted_call"):
     """A call that the provider runs itself."""
 
     name: str
@@ -109,9 +109,7 @@ class HostedCallPart(
     """The call's id; if empty, it is made from the number of the request and the tool's name."""
 
 
-class CitationPart(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="citation"
-):
+class CitationPart(_Part, frozen=True, tag="citation"):
     """A source of the text before it."""
 
     url: str
@@ -119,13 +117,13 @@ class CitationPart(
     text: str = ""
 
 
-class WaitPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="wait"):
+class WaitPart(_Part, frozen=True, tag="wait"):
     """A pause of some seconds on trio's clock."""
 
     seconds: Seconds
 
 
-class HangPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hang"):
+class HangPart(_Part, frozen=True, tag="hang"):
     """A pause until the request is cancelled."""
 
 
@@ -197,38 +195,19 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel:
-    """A `ModelClient` that plays scripts. `find` returns the script of a model by the model's name.
+    """A `ModelClient` that plays the script `NAME.json` in `directory` for the model NAME.
 
-    With `record`, each request is appended to that file as one line of JSON before it is answered.
-    A model without a script plays the recording with the model's name in the directory
-    `recordings`.
+    If there is no script, it plays the recording `NAME.jsonl`. The file is read for each request,
+    so that it can be edited while the daemon runs. With `record`, each request is appended to that
+    file as one line of JSON before it is answered.
     """
 
-    def __init__(
-        self,
-        find: Callable[[str], Script],
-        *,
-        record: Path | None = None,
-        recordings: Path | None = None,
-    ) -> None:
-        self._find = find
+    def __init__(self, directory: Path, record: Path | None = None) -> None:
+        self._directory = directory
         self._record = record
-        self._recordings = recordings
-
-    @classmethod
-    def from_directory(cls, directory: Path, *, record: Path | None = None) -> "ScriptedModel":
-        """Play the script `directory/NAME.json` or the recording `NAME.jsonl` for model NAME.
-
-        The file is read for each request, so that it can be edited while the daemon runs.
-        """
-        return cls(
-            lambda name: load_script(_script_path(directory, name)),
-            record=record,
-            recordings=directory,
-        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the script's response to `request`; see `ModelClient.stream`.
+        """Stream the response to `request`; see `ModelClient.stream`.
 
         Every event is a checkpoint. Raises `ModelError("bad_request")` if an expectation is not
         met or the script has ended.
@@ -236,32 +215,38 @@ class ScriptedModel:
         await trio.lowlevel.checkpoint()
         if self._record is not None:
             _append(self._record, request)
-        if self._recordings and _plays_recording(self._recordings, request.model):
-            recording = find_recording(self._recordings, request.model, request)
-            async with aclosing(recording.play(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        step = _step_for(self._find(request.model), request)
-        if step.expect is not None:
-            _check(step.expect, request)
-        failure = step.failures[request.attempt] if request.attempt < len(step.failures) else None
-        calls = 0
-        for part in step.parts[: failure.after_parts if failure else None]:
-            if isinstance(part, WaitPart):
-                await trio.sleep(part.seconds)
-            elif isinstance(part, HangPart):
-                await trio.sleep_forever()
-            else:
-                for event in _events_of(part, request.ordinal, calls):
-                    yield event
-                    await trio.lowlevel.checkpoint()
-                calls += isinstance(part, CallPart)
-        if failure:
-            raise _error_of(failure, request)
-        if step.usage is not None:
-            yield UsageReported(Usage(**structs.asdict(step.usage)))
-        yield Finished(step.finish or ("tool_calls" if calls else "stop"))
+        script = _script_path(self._directory, request.model)
+        if not script.exists() and script.with_name(f"{request.model}{SUFFIX}").exists():
+            played = find_recording(self._directory, request.model, request).play(request)
+        else:
+            played = play_script(load_script(script), request)
+        async with aclosing(played) as events:
+            async for event in events:
+                yield event
+
+
+async def play_script(script: Script, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+    """Stream the response of `script` to `request`; see `ScriptedModel.stream`."""
+    step = _step_for(script, request)
+    if step.expect is not None:
+        _check(step.expect, request)
+    failure = step.failures[request.attempt] if request.attempt < len(step.failures) else None
+    calls = 0
+    for part in step.parts[: failure.after_parts if failure else None]:
+        if isinstance(part, WaitPart):
+            await trio.sleep(part.seconds)
+        elif isinstance(part, HangPart):
+            await trio.sleep_forever()
+        else:
+            for event in _events_of(part, request.ordinal, calls):
+                yield event
+                await trio.lowlevel.checkpoint()
+            calls += isinstance(part, CallPart)
+    if failure:
+        raise _error_of(failure, request)
+    if step.usage is not None:
+        yield UsageReported(step.usage)
+    yield Finished(step.finish or ("tool_calls" if calls else "stop"))
 
 
 def load_script(path: Path) -> Script:
@@ -283,11 +268,6 @@ def _script_path(directory: Path, name: str) -> Path:
     if not re.fullmatch(r"\w[\w.-]*", name):
         _refuse(f"{name!r} is not a valid script name: use letters, digits, '_', '-' and '.'.")
     return directory / f"{name}.json"
-
-
-def _plays_recording(directory: Path, name: str) -> bool:
-    script = _script_path(directory, name)
-    return not script.exists() and script.with_name(f"{name}{SUFFIX}").exists()
 
 
 def _step_for(script: Script, request: ModelRequest) -> ScriptStep:

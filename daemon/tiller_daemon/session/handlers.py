@@ -4,6 +4,8 @@ No handler is async, so its events and the answer to its submission are one comm
 rejects its op raises before it puts any event into the outbox.
 """
 
+from functools import partial
+
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
@@ -37,7 +39,7 @@ from tiller_daemon.session.turns.title import given_title
 from tiller_daemon.stamps import one_moment
 from tiller_daemon.turn.decisions import is_answered
 from tiller_daemon.turn.loop import run_compaction
-from tiller_daemon.turn.user_command import TOOL, UserCommand
+from tiller_daemon.turn.user_command import TOOL, run_user_command
 from tiller_protocol.answers import AnyResult, Queued, Steered
 from tiller_protocol.events import (
     HistoryReverted,
@@ -292,7 +294,8 @@ def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission
     check_workspace(snapshot.workspace)
     only_tool = TurnChoices(TurnOverrides(tools=(TOOL,)))
     frozen = freeze_context(state.services, snapshot, only_tool)
-    return start_without_input(state, frozen, UserCommand(op.command), pending)
+    run_command = partial(run_user_command, op.command)
+    return start_without_input(state, frozen, run_command, pending)
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:

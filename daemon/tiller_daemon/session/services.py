@@ -22,7 +22,7 @@ from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool, ToolResult
-from tiller_daemon.turn.context import CostOf, unpriced
+from tiller_daemon.turn.context import CostOf
 from tiller_protocol.answers import (
     CommandSummary,
     LanguageServerSummary,
@@ -44,6 +44,8 @@ class ChosenModel(Struct, frozen=True):
     """The provider's name for the model."""
     client: ModelClient
     """Sends requests to the provider."""
+    price: CostOf
+    """Returns the cost of usage."""
     context_window: int | None = None
     """The size of the context window in tokens; None if unknown."""
     max_output_tokens: int | None = None
@@ -58,8 +60,6 @@ class ChosenModel(Struct, frozen=True):
     """Text that the provider requires at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()
     """The kinds of input that the model takes besides text."""
-    price: CostOf = unpriced
-    """Returns the cost of usage."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself, by name, with their fields in requests."""
 

@@ -65,12 +65,6 @@ class Response(Struct, frozen=True):
         """Whether the response has neither text nor a call; it may have reasoning."""
         return not any(_is_said(item) and not _is_hosted(item) for item in self.items)
 
-    @property
-    def message(self) -> str:
-        """The text of the last message; empty if there is no message."""
-        messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
-        return next(messages, "")
-
     def ended(self, step: int, cost: float | None) -> StepEnded:
         """Return the event that ends this response's step; `cost` is in US dollars."""
         return StepEnded(
@@ -95,6 +89,7 @@ async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: P
             async for event in stream:
                 if isinstance(event, RetryWait):
                     await response.discard(event)
+                    response = _ResponseAssembly(calls, ports, request.ordinal, event)
                 else:
                     await response.feed(event)
     except ModelError as error:
@@ -105,9 +100,14 @@ async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: P
 
 
 class _ResponseAssembly:
-    """The response so far. Every item stays open until the stream has ended well."""
+    """One attempt's response so far. Every item stays open until the stream has ended well.
 
-    def __init__(self, calls: CallDispatcher, ports: Ports, ordinal: int) -> None:
+    `wait` comes before the attempt, unless it is the first one.
+    """
+
+    def __init__(
+        self, calls: CallDispatcher, ports: Ports, ordinal: int, wait: RetryWait | None = None
+    ) -> None:
         self._calls = calls
         self._ports = ports
         self._ordinal = ordinal
@@ -121,14 +121,14 @@ class _ResponseAssembly:
         self._current: str | None = None  # the item that the next piece of text may extend
         self._usage = Usage()
         self._finish_reason: FinishReason = "unknown"
-        self._requested_at = ports.time()
+        self._requested_at = ports.time() + (wait.delay_s if wait else 0.0)
         self._first_token_at: float | None = None
-        self._waited = False
+        self._waited = wait is not None
 
     async def feed(self, event: ModelEvent) -> None:
         """Process one event of the stream."""
         if self._waited:
-            # Frontends show `retry` until the next attempt produces something.
+            # Frontends show `retry` until the attempt produces something.
             self._waited = False
             await self._ports.emit(StatusChanged("busy"))
         if self._first_token_at is None:
@@ -160,7 +160,7 @@ class _ResponseAssembly:
                 self._finish_reason = event.reason
 
     async def discard(self, wait: RetryWait | None = None) -> None:
-        """Discard a failed attempt's items, and announce the next attempt if `wait` is given."""
+        """Discard the items, as the attempt failed; announce the next one if `wait` is given."""
         begun = await self._calls.drop()
         ours = [i for i in self._items if not self._hosted.call(i)]
         bodies = [b for i in ours for b in _discarded(self._assembled(i), begun=i in begun)]
@@ -168,16 +168,6 @@ class _ResponseAssembly:
         if wait:
             bodies.append(retry_status(wait))
         await self._ports.emit(*bodies)
-        self._items.clear()
-        self._pieces.clear()
-        self._call_ids.clear()
-        self._complete_calls.clear()
-        self._citations.clear()
-        self._offered = 0
-        self._current, self._usage, self._waited = None, Usage(), True
-        self._first_token_at = None
-        # The next attempt begins after the wait.
-        self._requested_at = self._ports.time() + (wait.delay_s if wait else 0.0)
 
     async def complete(self) -> Response:
         """Complete text and reasoning, or discard them if there is nothing else.

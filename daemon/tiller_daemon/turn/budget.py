@@ -1,8 +1,9 @@
 """Budgets of turns and sessions, and how much of them is spent. Pure."""
 
+import operator
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from tiller_protocol.events import StepEnded
 from tiller_protocol.settings import Budget
@@ -21,21 +22,11 @@ class Spent(NamedTuple):
 
     def plus(self, other: "Spent") -> "Spent":
         """Return the sum, field by field."""
-        return Spent(
-            self.steps + other.steps,
-            self.tokens + other.tokens,
-            self.cost + other.cost,
-            self.time_s + other.time_s,
-        )
+        return Spent._make(map(operator.add, self, other))
 
     def minus(self, other: "Spent") -> "Spent":
         """Return the difference, field by field."""
-        return Spent(
-            self.steps - other.steps,
-            self.tokens - other.tokens,
-            self.cost - other.cost,
-            self.time_s - other.time_s,
-        )
+        return Spent._make(map(operator.sub, self, other))
 
 
 def spent_by(step: StepEnded) -> Spent:
@@ -72,15 +63,11 @@ def remaining_budget(budget: Budget, spent: Spent) -> Budget | None:
     """Return the rest of a budget, or `None` if one of its limits is reached."""
     if reached_limit(budget, spent):
         return None
-    return Budget(
-        None if budget.steps is None else budget.steps - spent.steps,
-        None if budget.tokens is None else budget.tokens - spent.tokens,
-        None if budget.cost is None else budget.cost - spent.cost,
-        None if budget.time_s is None else budget.time_s - spent.time_s,
-    )
+    pairs = zip(structs.astuple(budget), spent, strict=True)
+    return Budget(*(None if limit is None else limit - used for limit, used in pairs))
 
 
 def tighter_budget(one: Budget, other: Budget) -> Budget:
     """Return a budget with the lower limit of the two in each field."""
-    fields = ((value, getattr(other, name)) for name, value in msgspec.structs.asdict(one).items())
+    fields = ((value, getattr(other, name)) for name, value in structs.asdict(one).items())
     return Budget(*(min((v for v in pair if v is not None), default=None) for pair in fields))

@@ -2,11 +2,11 @@
 
 The log still has everything. A compaction is an item that replaces all earlier items in requests;
 pruning names the calls whose output is no longer sent. `history_compacted` records both, so that a
-reloaded session sends the same bytes. Pure functions choose which items to prune and preserve;
-`ContextWindow` asks a model for the summary.
+reloaded session sends the same bytes. `tokens` finds out which output to prune, and `ContextWindow`
+asks a model for the summary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import NoReturn
@@ -22,7 +22,7 @@ from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.prompt import with_header
 from tiller_daemon.turn.retry import RetryWait, retry_status
-from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens, output_tokens
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens
 from tiller_protocol.events import (
     HistoryCompacted,
     ItemCompleted,
@@ -100,35 +100,12 @@ def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
     return tuple(reversed(preserved))
 
 
-def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, ...]:
-    """Return the ids of old calls whose output can be pruned; none if that saves too little.
-
-    `protect` is how many tokens of the newest tool output stay. `gain` is how many tokens pruning
-    must save at least.
-    """
-    call_ids: list[str] = []
-    total = gained = 0
-    for item in reversed(items):
-        if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
-            continue
-        tokens = output_tokens(item)
-        total += tokens
-        if total > protect:
-            call_ids.append(item.id)
-            gained += tokens
-    return tuple(reversed(call_ids)) if gained >= gain else ()
-
-
 async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> None:
     """Stop sending the output of old calls if that saves enough. Call at the end of a turn."""
-    protect, gain = policy.prune_protect_tokens, policy.prune_gain_tokens
     sent = history.for_request()
-    # The gain is almost always too small, so most turns needn't look at each call.
-    if not policy.prune or history.estimator.prunable(sent, protect) < gain:
-        return
-    pruned = prunable(sent, protect=protect, gain=gain)
-    if pruned:
-        await _apply_pruning(pruned, history, ports)
+    count, saved = history.estimator.prunable(sent, policy.prune_protect_tokens)
+    if policy.prune and saved >= policy.prune_gain_tokens:
+        await _apply_pruning(_unpruned_calls(sent[:count]), history, ports)
 
 
 class ContextWindow:
@@ -211,8 +188,10 @@ class ContextWindow:
     async def _make_up_for(self, error: CompactionFailed) -> None:
         """Prune old tool output, because the compaction has failed."""
         log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
+        sent = self._history.for_request()
+        count, _ = self._history.estimator.prunable(sent, protect=0)
         # The newest output stays, because the model is about to act on it.
-        oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
+        oldest = _unpruned_calls(sent[:count])[:-1]
         if oldest:
             await _apply_pruning(oldest, self._history, self._ports)
             self._meter.discard_count()
@@ -247,9 +226,7 @@ class ContextWindow:
         try:
             with trio.fail_after(COMPACTION_S_MAX) as scope:
                 wanted = await self._ports.hooks.before_compaction(before)
-                summary, usage = await _summarise(
-                    self._context, history, self._ports, wanted, scope
-                )
+                summary, usage = await self._summarise(wanted, scope)
         except ModelError as error:
             raise CompactionFailed(error.message) from error
         except trio.TooSlowError:
@@ -280,6 +257,46 @@ class ContextWindow:
             history.add(notice)
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
+    async def _summarise(self, wanted: str, scope: trio.CancelScope) -> tuple[str, Usage]:
+        """Ask the model for a summary; `wanted` is text that hooks add to the request.
+
+        Delays between attempts are announced as for any other request, and extend `scope`.
+        """
+        text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
+        ask = Notice(ItemId(self._ports.new_id()), "compaction", text)
+        model = self._context.compaction.model
+        request = ModelRequest(
+            model=model.provider_model,
+            system=with_header(model.prompt_header, SUMMARY_SYSTEM),
+            items=(*self._history.for_request(), ask),
+            tools=(),
+            session_id=self._context.session_id,
+            ordinal=self._context.before.steps,
+            purpose="compaction",
+            hosted_tools=model.hosted_tools,
+            options=model.options,
+        )
+        pieces: list[str] = []
+        usage, waited = Usage(), False
+        async with aclosing(self._ports.compaction_model.stream(request)) as stream:
+            async for event in stream:
+                if waited and not isinstance(event, RetryWait):
+                    await self._ports.emit(COMPACTING)
+                waited = isinstance(event, RetryWait)
+                match event:
+                    case RetryWait():
+                        # The attempt failed, so its pieces are void.
+                        pieces.clear()
+                        scope.deadline += event.delay_s
+                        await self._ports.emit(retry_status(event))
+                    case TextDelta():
+                        pieces.append(event.text)
+                    case UsageReported():
+                        usage = event.usage
+                    case _:
+                        pass
+        return "".join(pieces), usage
+
     def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
         """Raise the error that says whether the summary is too long or the history too short."""
         shortest, _ = self._measure(structs.replace(compaction, summary=""))
@@ -291,46 +308,9 @@ class ContextWindow:
         raise CompactionFailed("The summary is not much shorter than what it would replace.")
 
 
-async def _summarise(
-    context: TurnContext, history: History, ports: Ports, wanted: str, scope: trio.CancelScope
-) -> tuple[str, Usage]:
-    """Ask the model for a summary; `wanted` is text that hooks add to the request.
-
-    Delays between attempts are announced as for any other request, and extend `scope`.
-    """
-    text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
-    ask = Notice(ItemId(ports.new_id()), "compaction", text)
-    request = ModelRequest(
-        model=context.compaction.model.provider_model,
-        system=with_header(context.compaction.model.prompt_header, SUMMARY_SYSTEM),
-        items=(*history.for_request(), ask),
-        tools=(),
-        session_id=context.session_id,
-        ordinal=context.before.steps,
-        purpose="compaction",
-        hosted_tools=context.compaction.model.hosted_tools,
-        options=context.compaction.model.options,
-    )
-    pieces: list[str] = []
-    usage, waited = Usage(), False
-    async with aclosing(ports.compaction_model.stream(request)) as stream:
-        async for event in stream:
-            if waited and not isinstance(event, RetryWait):
-                await ports.emit(COMPACTING)
-            waited = isinstance(event, RetryWait)
-            match event:
-                case RetryWait():
-                    # The attempt failed, so its pieces are void.
-                    pieces.clear()
-                    scope.deadline += event.delay_s
-                    await ports.emit(retry_status(event))
-                case TextDelta():
-                    pieces.append(event.text)
-                case UsageReported():
-                    usage = event.usage
-                case _:
-                    pass
-    return "".join(pieces), usage
+def _unpruned_calls(items: Iterable[Item]) -> tuple[str, ...]:
+    calls = (item for item in items if isinstance(item, ToolCall))
+    return tuple(call.id for call in calls if call.output != PRUNED_OUTPUT)
 
 
 async def _apply_pruning(pruned: tuple[str, ...], history: History, ports: Ports) -> None:

@@ -41,11 +41,6 @@ CostOf = Callable[[Usage], float | None]
 """Returns the cost of usage in US dollars; None if the price is unknown or nothing was counted."""
 
 
-def unpriced(_: Usage) -> float | None:
-    """Return None, the cost for a model whose price is not known."""
-    return None
-
-
 class TurnModel(Struct, frozen=True):
     """A model with everything that a turn's requests to it have in common."""
 
@@ -53,6 +48,8 @@ class TurnModel(Struct, frozen=True):
     """Provider and model, as the user writes them."""
     provider_model: str
     """The provider's name for the model."""
+    price: CostOf
+    """Returns the cost of a response."""
     variant: str = ""
     """The chosen variant; empty for none."""
     effort: str = ""
@@ -62,8 +59,6 @@ class TurnModel(Struct, frozen=True):
     """Fields of the provider's request, including the fields of a configured variant."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself, by name, with their fields in requests."""
-    price: CostOf = unpriced
-    """Returns the cost of a response."""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     """The size of the context window in tokens."""
     max_output_tokens: int | None = None

@@ -46,12 +46,11 @@ class HostedCalls:
 
     async def end(self) -> None:
         """Complete the calls that have no result at the end of the response."""
-        for item_id in list(self._open.values()):
+        for item_id in self._open.values():
             await self._complete(structs.replace(self._calls[item_id], output=NO_RESULT))
-        self._open.clear()
 
     def discard(self) -> list[AnyBody]:
-        """Forget a failed attempt's calls; return events that end the calls without a result.
+        """Return events that end the calls without a result, because the attempt failed.
 
         The items of calls with a result stay, because the provider did run these calls.
         """
@@ -61,8 +60,6 @@ class HostedCalls:
                 self._calls[item_id], state="error", error_kind="skipped", discarded=True
             )
             bodies += [ToolCallUpdated(item_id, "error", "skipped"), ItemCompleted(call)]
-        self._calls.clear()
-        self._open.clear()
         return bodies
 
     async def _start(self, event: HostedCall) -> ToolCall:

@@ -161,13 +161,7 @@ def _with_time_to_return(
         date = datetime.fromtimestamp(now + asked_s, UTC)
         when = f"in {_duration(asked_s)}, after {date:%Y-%m-%d %H:%M} UTC"
     end = "" if failed.message.endswith((".", "!", "?")) else "."
-    return ModelError(
-        failed.kind,
-        f"{failed.message}{end} Try again {when}.",
-        status=failed.status,
-        retry_after_s=asked_s,
-        final=failed.final,
-    )
+    return failed.with_message(f"{failed.message}{end} Try again {when}.")
 
 
 def _duration(seconds: float) -> str:

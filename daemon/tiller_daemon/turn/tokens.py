@@ -33,7 +33,7 @@ def estimate_tokens(items: Iterable[Item]) -> int:
     return sum(_item_tokens(item) for item in items)
 
 
-def output_tokens(item: Item) -> int:
+def _output_tokens(item: Item) -> int:
     """Estimate how many tokens pruning the item would save; 0 for all items but unpruned calls."""
     if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
         return 0
@@ -56,13 +56,16 @@ class TokenEstimator:
         self._add(sent)
         return self._tokens[len(sent)]
 
-    def prunable(self, sent: tuple[Item, ...], protect: int) -> int:
-        """Return how many tokens pruning saves if the newest `protect` tokens of output stay."""
+    def prunable(self, sent: tuple[Item, ...], protect: int) -> tuple[int, int]:
+        """Return how many of the oldest items can be pruned, and how many tokens that saves.
+
+        The newest `protect` tokens of output stay.
+        """
         self._add(sent)
         outputs = self._outputs[: len(sent) + 1]
         # The call that exceeds the limit is pruned, too.
-        oldest_kept = bisect_left(outputs, outputs[-1] - protect)
-        return outputs[oldest_kept] if outputs[-1] > protect else 0
+        count = bisect_left(outputs, outputs[-1] - protect)
+        return count, outputs[count]
 
     def _add(self, sent: tuple[Item, ...]) -> None:
         known = min(len(sent), len(self._sent))
@@ -72,7 +75,7 @@ class TokenEstimator:
             del self._tokens[1:], self._outputs[1:]
         for item in sent[len(self._sent) :]:
             self._tokens.append(self._tokens[-1] + _item_tokens(item))
-            self._outputs.append(self._outputs[-1] + output_tokens(item))
+            self._outputs.append(self._outputs[-1] + _output_tokens(item))
         if len(sent) > len(self._sent):
             self._sent = sent
 

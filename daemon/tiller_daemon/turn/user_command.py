@@ -20,31 +20,26 @@ NO_REQUEST = -1
 """The ordinal of a call that belongs to no model request."""
 
 
-class UserCommand:
-    """Runs a turn that consists of the user's command.
+async def run_user_command(
+    command: str, _context: TurnContext, history: History, ports: Ports
+) -> Ending:
+    """Run a turn that consists of the user's command, and completes with any exit status.
 
-    The turn completes with any exit status of the command. The output becomes the turn's last
-    message, so that every frontend shows it.
+    The output becomes the turn's last message, so that every frontend shows it. On cancellation the
+    call stays open until the turn is closed.
     """
-
-    def __init__(self, command: str) -> None:
-        self._command = command
-
-    async def __call__(self, context: TurnContext, history: History, ports: Ports) -> Ending:  # noqa: ARG002
-        """Run the command. On cancellation the call stays open until the turn is closed."""
-        arguments = {"command": self._command, "timeout_s": TIMEOUT_S}
-        call = user_call(TOOL, arguments, ports.new_id())
-        history.add(call)
-        await ports.emit(ItemStarted(call))
-        prepared = ports.tools.prepare(call)
-        if isinstance(prepared, Refusal):
-            ended = refuse_call(call, prepared)
-        else:
-            ended = await run_call(prepared, ports)
-        history.replace(ended)
-        await ports.emit(*completion_events(ended))
-        await record_changes(history, ports)
-        return Ending("completed", last_message=ended.output)
+    call = user_call(TOOL, {"command": command, "timeout_s": TIMEOUT_S}, ports.new_id())
+    history.add(call)
+    await ports.emit(ItemStarted(call))
+    prepared = ports.tools.prepare(call)
+    if isinstance(prepared, Refusal):
+        ended = refuse_call(call, prepared)
+    else:
+        ended = await run_call(prepared, ports)
+    history.replace(ended)
+    await ports.emit(*completion_events(ended))
+    await record_changes(history, ports)
+    return Ending("completed", last_message=ended.output)
 
 
 def user_call(tool: str, arguments: dict[str, str | float], item_id: str) -> ToolCall:

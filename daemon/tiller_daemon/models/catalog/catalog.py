@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 import trio
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
@@ -105,19 +105,16 @@ class Catalog:
             await self._wakeup.wait()
             self._wakeup = trio.Event()
             pending, self._pending = self._pending, {}
-            before = structs.replace(
-                self._saved,
-                packaged=dict(self._saved.packaged),
-                listed=dict(self._saved.listed),
-            )
+            saved = self._saved
+            before = saved.packaged.copy(), saved.listed.copy()
             # The package comes first: listings are only requested for facts that it lacks.
             await self._ask_package({ref for refs in pending.values() for ref in refs})
             async with trio.open_nursery() as nursery:
                 for provider, refs in pending.items():
                     if any(self._is_due(provider, ref, self._known(ref)) for ref in refs):
                         nursery.start_soon(self._list, provider, next(iter(refs)).base_url)
-            if self._file and self._saved != before:
-                data = msgspec.json.encode(self._saved)
+            if self._file and (saved.packaged, saved.listed) != before:
+                data = msgspec.json.encode(saved)
                 await trio.to_thread.run_sync(_write, self._file, data)
 
     def _known(self, ref: ModelRef) -> Facts:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 
@@ -18,9 +17,6 @@ DOCUMENT_NAME = "document.pdf"
 NAME_CHARS_MAX = 64
 """The longest function name that OpenAI's own servers accept."""
 
-NAMES_CACHED_MAX = 256
-"""Maximum number of function names whose usable form is cached; more than there are tools."""
-
 # Created only once, because every call in the history uses this decoder.
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -34,7 +30,6 @@ def result_text(call: ToolCall) -> str:
     return f"error: {call.error_kind}" if call.error_kind else NO_OUTPUT
 
 
-@lru_cache(NAMES_CACHED_MAX)
 def usable_name(name: str) -> str:
     """Return `name` in a form that servers accept. Models invent names such as `functions.read`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"

@@ -11,34 +11,35 @@ from tiller_protocol.items import ToolCall
 class ResponseSplitter:
     """Collects the model's items since the last user message, until their response is complete."""
 
-    def __init__(self, items: list[ModelItem] | None = None) -> None:
-        self._items = items or []
+    def __init__(self) -> None:
+        self._ordinal = -1
+        """The ordinal of the last call."""
+        self._response: list[ModelItem] = []
+        """The current response up to its last call so far."""
+        self._after: list[ModelItem] = []
+        """The items after that call."""
 
     def copy(self) -> "ResponseSplitter":
         """Return an independent copy."""
-        return ResponseSplitter(self._items.copy())
+        other = ResponseSplitter()
+        other._ordinal = self._ordinal
+        other._response, other._after = self._response.copy(), self._after.copy()
+        return other
 
     def add(self, item: ModelItem) -> list[ModelItem]:
         """Append an item; return the previous response if the item completes it, else nothing."""
+        self._after.append(item)
+        if not isinstance(item, ToolCall):
+            return []
         ended: list[ModelItem] = []
-        last = self._last_call
-        if isinstance(item, ToolCall) and last is not None and last[1].ordinal != item.ordinal:
-            ended, self._items = self._items[: last[0] + 1], self._items[last[0] + 1 :]
-        self._items.append(item)
+        if self._ordinal != item.ordinal:
+            ended, self._response, self._ordinal = self._response, [], item.ordinal
+        self._response += self._after
+        self._after = []
         return ended
 
     def end(self) -> list[list[ModelItem]]:
         """Return the remaining responses, at a user message or at the end of the history."""
-        last = self._last_call
-        split = len(self._items) if last is None else last[0] + 1
-        rest = [self._items[:split], self._items[split:]]
-        self._items = []
+        rest = [self._response, self._after]
+        self._response, self._after = [], []
         return [response for response in rest if response]
-
-    @property
-    def _last_call(self) -> tuple[int, ToolCall] | None:
-        for number in range(len(self._items) - 1, -1, -1):
-            item = self._items[number]
-            if isinstance(item, ToolCall):
-                return number, item
-        return None

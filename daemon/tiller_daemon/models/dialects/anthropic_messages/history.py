@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -57,32 +58,20 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class EncodedMessage:
-    """A message and its encoded blocks. It never changes, so that histories can share it."""
+    """A message that is encoded only once. It never changes, so that histories can share it."""
 
-    def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
+    def __init__(self, role: Role, blocks: list[Block]) -> None:
         self.role: Role = role
         self.blocks = blocks
-        self._encoded = encoded
-        self._whole: Raw | None = None
-
-    def with_block(self, block: Block, data: bytes) -> "EncodedMessage":
-        """Return the message with one more block, which is encoded as `data`."""
-        return EncodedMessage(self.role, [*self.blocks, block], [*self._encoded, data])
 
     def with_fields(self, **fields: object) -> "EncodedMessage":
         """Return the message with additional fields in its last block."""
-        block = self.blocks[-1] | fields
-        return EncodedMessage(
-            self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)]
-        )
+        return EncodedMessage(self.role, [*self.blocks[:-1], self.blocks[-1] | fields])
 
-    @property
+    @cached_property
     def encoded(self) -> Raw:
         """The message as JSON."""
-        if self._whole is None:
-            blocks = [Raw(data) for data in self._encoded]
-            self._whole = Raw(encode({"role": self.role, "content": blocks}))
-        return self._whole
+        return Raw(encode({"role": self.role, "content": self.blocks}))
 
 
 class MessageHistory(HistoryBuilder):
@@ -156,17 +145,13 @@ class MessageHistory(HistoryBuilder):
 
     def _append(self, role: Role, blocks: list[Block]) -> None:
         """Append blocks to the last message if it has this role, else to a new message."""
-        if blocks and self._last_role != role:
-            self.messages.append(EncodedMessage(role, [], []))
-            self._update_digest(role.encode())
-        for block in blocks:
-            data = encode(block)
-            self.messages[-1] = self.messages[-1].with_block(block, data)
-            self._update_digest(data)
-
-    def _update_digest(self, data: bytes) -> None:
+        if not blocks:
+            return
         if self._digest:
-            self._digest.update(data)
+            start = b"" if self._last_role == role else role.encode()
+            self._digest.update(start + b"".join(map(encode, blocks)))
+        before = self.messages.pop().blocks if self._last_role == role else []
+        self.messages.append(EncodedMessage(role, before + blocks))
 
     def _blocks(self, response: Sequence[ModelItem], ids: Iterator[str]) -> Iterator[Block]:
         for item in response:

@@ -136,14 +136,11 @@ class MessagesDecoder(StreamDecoder):
             frame = msgspec.convert(json.loads(data), Frame)
         except DECODING_FAILS:
             raise self._invalid_frame(data) from None
-        frame.content_block = repair_json(frame.content_block)
         if frame.delta is not None:
-            frame.delta.citation = repair_json(frame.delta.citation)
-            frame.delta.signature = repair_json(frame.delta.signature)
             for field in ("text", "thinking", "partial_json"):
                 if text := getattr(frame.delta, field):
                     setattr(frame.delta, field, self._surrogates.mend((frame.index, field), text))
-        return frame
+        return msgspec.convert(repair_json(msgspec.to_builtins(frame)), Frame)
 
     def _update_usage(self, usage: UsageFrame | None) -> None:
         """Update the token counts, which are cumulative. An absent count has not changed."""

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from tiller_daemon.models.base import ModelErrorKind
-from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.hosted_output import passage
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Citation, Usage
@@ -142,24 +141,19 @@ class Frame(Struct):
     """One event of the stream."""
 
     choices: list[Choice] | None = None
+    """The next pieces of the answers."""
+
     usage: UsageFrame | None = None
+    """Token counts."""
+
     error: Any = None
+    """An error of the whole response."""
 
-
-class _Name(Struct):
-    object: str | None = None
+    object: Any = None
+    """Has the value `error` in the errors of older versions of vLLM, which have no choices."""
 
 
 decode_frame = msgspec.json.Decoder(Frame).decode
-_decode_name = msgspec.json.Decoder(_Name).decode
-
-
-def is_named_error(data: bytes) -> bool:
-    """Whether a frame without choices has `object` "error", as from older versions of vLLM."""
-    try:
-        return _decode_name(data).object == "error"
-    except DECODING_FAILS:
-        return False
 
 
 def usage_of(frame: UsageFrame) -> Usage:

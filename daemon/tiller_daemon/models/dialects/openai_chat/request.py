@@ -50,7 +50,7 @@ RESULTS_READ = "I have read the results."
 WEB_SEARCH = "web_search"
 """The hosted tool that has its own field in a request and is not among the tools."""
 
-EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 """The variants that are sent as `reasoning_effort`."""
 
 Message = dict[str, Any]

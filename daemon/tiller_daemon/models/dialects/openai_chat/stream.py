@@ -31,7 +31,6 @@ from tiller_daemon.models.dialects.openai_chat.frames import (
     Frame,
     citations_of,
     decode_frame,
-    is_named_error,
     parts_of,
     usage_of,
 )
@@ -100,7 +99,7 @@ class ChatDecoder(StreamDecoder):
             frame = decode_frame(data)
         except DECODING_FAILS:
             frame = self._decode_leniently(data)
-        if frame.error is not None or (frame.choices is None and is_named_error(data)):
+        if frame.error is not None or (frame.choices is None and frame.object == "error"):
             raise error_from_event(self._endpoint, data)
         if frame.usage is not None:
             self._usage = usage_of(frame.usage)
@@ -127,26 +126,17 @@ class ChatDecoder(StreamDecoder):
         for choice in frame.choices or ():
             if choice.delta is not None:
                 self._mend(choice.delta)
-        return frame
+        return msgspec.convert(repair_json(msgspec.to_builtins(frame)), Frame)
 
     def _mend(self, delta: Delta) -> None:
-        """Join split surrogate pairs in all fields of a delta that we use."""
+        """Join the surrogate pairs that are split between the texts of two deltas."""
         for field in ("content", "reasoning_content", "reasoning"):
             if isinstance(text := getattr(delta, field), str) and text:
                 setattr(delta, field, self._surrogates.mend(field, text))
-        delta.content = repair_json(delta.content)
-        delta.reasoning_details = repair_json(delta.reasoning_details)
-        delta.extra_content = repair_json(delta.extra_content)
-        delta.annotations = repair_json(delta.annotations)
         for call in delta.tool_calls or ():
-            call.id = repair_json(call.id)
-            call.extra_content = repair_json(call.extra_content)
-            if function := call.function:
-                function.name = repair_json(function.name)
-                if isinstance(function.arguments, str):
-                    function.arguments = self._surrogates.mend(call.index, function.arguments)
-                else:
-                    function.arguments = repair_json(function.arguments)
+            if call.function and isinstance(call.function.arguments, str):
+                arguments = self._surrogates.mend(call.index, call.function.arguments)
+                call.function.arguments = arguments
 
     def _handle_delta(self, delta: Delta) -> None:
         text, thought = delta.content, ""

@@ -8,13 +8,7 @@ item.
 
 import msgspec
 
-from tiller_daemon.models.base import (
-    HostedCall,
-    ModelEvent,
-    ReasoningDelta,
-    ToolCallDone,
-    ToolCallStarted,
-)
+from tiller_daemon.models.base import HostedCall, ReasoningDelta, ToolCallStarted
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
 from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, DeltaBuffer
@@ -24,11 +18,11 @@ _NOTHING = -3
 value is `TEXT`, `THINKING` or the number of a call."""
 
 
-class EventBuilder:
-    """Adds the events of one response to `deltas`."""
+class EventBuilder(DeltaBuffer):
+    """Collects the events of one response."""
 
-    def __init__(self, deltas: DeltaBuffer, origin: Origin) -> None:
-        self._deltas = deltas
+    def __init__(self, origin: Origin) -> None:
+        super().__init__()
         self._origin = origin
         self._item = _NOTHING
         self._message: object = None
@@ -36,11 +30,7 @@ class EventBuilder:
         self._opaque_items: list[bytes] = []
         """The items to store in the current reasoning item."""
 
-    def add_event(self, event: ModelEvent) -> None:
-        """Append an event unchanged."""
-        self._deltas.add_event(event)
-
-    def add_text(self, message: object, phase: str, piece: str) -> None:
+    def add_message_text(self, message: object, phase: str, piece: str) -> None:
         """Append a piece of the message that the object `message` identifies."""
         if message is not self._message:
             if phase or self._item == TEXT:
@@ -48,7 +38,7 @@ class EventBuilder:
             self._message = message
         if self._item != TEXT:
             self._begin(TEXT)
-        self._deltas.add_text(TEXT, piece)
+        self.add_text(TEXT, piece)
 
     def add_thinking(self, part: object, piece: str) -> None:
         """Append a piece of thinking to the paragraph that `part` identifies."""
@@ -57,7 +47,7 @@ class EventBuilder:
         elif part != self._paragraph and self._paragraph is not None:
             piece = f"\n\n{piece}"
         self._paragraph = part
-        self._deltas.add_text(THINKING, piece)
+        self.add_text(THINKING, piece)
 
     def add_opaque(self, item: bytes) -> None:
         """Store an item, as JSON, that the provider wants back unchanged in this position."""
@@ -76,14 +66,6 @@ class EventBuilder:
         """Append the start of a call."""
         self._begin(number)
         self.add_event(ToolCallStarted(number, call_id, name))
-
-    def add_arguments(self, number: int, piece: str) -> None:
-        """Append a piece of a call's arguments."""
-        self._deltas.add_text(number, piece)
-
-    def complete_call(self, number: int) -> None:
-        """Append the end of a call."""
-        self.add_event(ToolCallDone(number))
 
     def _begin(self, item: int) -> None:
         self._item = item

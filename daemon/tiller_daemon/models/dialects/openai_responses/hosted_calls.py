@@ -5,7 +5,6 @@ Format: https://platform.openai.com/docs/api-reference/responses/object
 """
 
 import base64
-import binascii
 from typing import Any, Literal, cast
 
 import msgspec
@@ -137,7 +136,7 @@ def _images(item: _Item) -> tuple[Image, ...]:
         return ()
     try:
         data = base64.b64decode(item.result, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return ()
     return (Image("image/png", data),) if data else ()
 

@@ -6,11 +6,12 @@ added; any other difference is a stream error.
 """
 
 import json
+from collections import defaultdict
 
 import msgspec
 from msgspec import Raw
 
-from tiller_daemon.models.base import Cited, HostedCall
+from tiller_daemon.models.base import Cited, HostedCall, ToolCallDone
 from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
@@ -42,7 +43,7 @@ class PartialOutput:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.phase = ""
-        self.pieces: dict[tuple[str, int], list[str]] = {}
+        self.pieces: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         """The pieces of text by channel and part. The arguments of a call are a channel, too."""
         self.whole: set[tuple[str, int]] = set()
         """The parts that have been compared with the complete text."""
@@ -58,13 +59,6 @@ class PartialOutput:
     def text_of(self, part: tuple[str, int]) -> str:
         """Return the text of a part as received so far."""
         return "".join(self.pieces.get(part, ()))
-
-    def add(self, part: tuple[str, int], piece: str) -> None:
-        """Append a piece to a part."""
-        if part in self.pieces:
-            self.pieces[part].append(piece)
-        else:
-            self.pieces[part] = [piece]
 
 
 ARGUMENTS = ("arguments", 0)
@@ -177,8 +171,8 @@ class OutputAssembler:
 
     def add_text(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
         """Add a piece of a message."""
-        output.add(part, piece)
-        self._events.add_text(output, output.phase, piece)
+        output.pieces[part].append(piece)
+        self._events.add_message_text(output, output.phase, piece)
 
     def complete_text(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
         """Complete a part of a message."""
@@ -196,7 +190,7 @@ class OutputAssembler:
         """Add a piece of thinking. If both full text and a summary come, only the first is used."""
         if any(channel != part[0] for channel, _ in output.pieces):
             return
-        output.add(part, piece)
+        output.pieces[part].append(piece)
         self._events.add_thinking((output, part), piece)
 
     def complete_thinking(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
@@ -219,7 +213,7 @@ class OutputAssembler:
         self._call_ids.add(output.call_id)
         self._events.start_call(output.number, output.call_id, output.name)
         if so_far := output.text_of(ARGUMENTS):
-            self._events.add_arguments(output.number, so_far)
+            self._events.add_text(output.number, so_far)
 
     def add_arguments(self, output: PartialOutput, piece: str) -> None:
         """Add a piece of a call's arguments."""
@@ -227,9 +221,9 @@ class OutputAssembler:
             if piece.strip():
                 raise StreamMismatch("continued a tool call whose arguments were complete")
             return
-        output.add(ARGUMENTS, piece)
+        output.pieces[ARGUMENTS].append(piece)
         if output.is_started:
-            self._events.add_arguments(output.number, piece)
+            self._events.add_text(output.number, piece)
 
     def complete_arguments(self, output: PartialOutput, whole: str) -> None:
         """Complete the arguments of a call. The call itself may still turn out incomplete."""
@@ -252,8 +246,8 @@ class OutputAssembler:
         output.is_complete = True
         output.whole.add(ARGUMENTS)
         if not output.text_of(ARGUMENTS).strip():
-            self._events.add_arguments(output.number, "{}")
-        self._events.complete_call(output.number)
+            self._events.add_text(output.number, "{}")
+        self._events.add_event(ToolCallDone(output.number))
 
 
 def _is_same_json(one: str, other: str) -> bool:

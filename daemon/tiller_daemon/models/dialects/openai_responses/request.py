@@ -44,7 +44,7 @@ INCLUDED = {
 DEFAULTS: dict[str, dict[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """Required fields of hosted tools."""
 
-EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The variants that are sent as reasoning effort."""
 
 OUTPUT_TOKENS_MIN_OPENAI = 16

@@ -55,8 +55,8 @@ class ResponsesDecoder(StreamDecoder):
     ) -> None:
         super().__init__(endpoint)
         self._output_tokens_max = output_tokens_max
-        self._events = EventBuilder(self._deltas, Origin(API, endpoint.base_url, model))
-        self._outputs = OutputAssembler(self._events, ordinal)
+        self._deltas = EventBuilder(Origin(API, endpoint.base_url, model))
+        self._outputs = OutputAssembler(self._deltas, ordinal)
         self._run_place: tuple[object, ...] | None = None
         self._run_output = PartialOutput("")
         self._run_part = ARGUMENTS
@@ -190,8 +190,8 @@ class ResponsesDecoder(StreamDecoder):
             if reason == "tool_calls" or not call.is_started:
                 self._outputs.complete_call(call)
         if response.usage is not None:
-            self._events.add_event(UsageReported(_usage_of(response.usage)))
-        self._events.add_event(Finished(reason))
+            self._deltas.add_event(UsageReported(_usage_of(response.usage)))
+        self._deltas.add_event(Finished(reason))
         self.finished = True
 
     def _reason(self, frame: Frame, response: WholeResponse) -> FinishReason:
