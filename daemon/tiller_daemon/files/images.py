@@ -102,12 +102,10 @@ def _one_at_a_time() -> trio.CapacityLimiter:
 @cache
 def _open() -> "Callable[[bytes], Picture]":
     """Return Pillow's `open` for the formats that are read; it refuses decompression bombs."""
-    from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
     from PIL import Image as pillow  # noqa: N813 - it is the module
+    from PIL import WebPImagePlugin
 
-    assert GifImagePlugin
-    assert JpegImagePlugin
-    assert PngImagePlugin
+    # Pillow loads only its most common formats by itself.
     assert WebPImagePlugin
     pillow.MAX_IMAGE_PIXELS = PIXELS_MAX
     warnings.simplefilter("error", pillow.DecompressionBombWarning)
