@@ -38,12 +38,7 @@ from tiller_daemon.tools.encoding import (
     describe_encoding,
     printable_text,
 )
-from tiller_daemon.tools.path_access import (
-    file_requirements,
-    resolve_approved_path,
-    resolve_path,
-    tool_failures,
-)
+from tiller_daemon.tools.path_access import file_requirements, resolve_approved_path, resolve_path
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
@@ -85,21 +80,20 @@ def _requirements(arguments: ReadArguments, workspace: Path) -> tuple[Requiremen
 
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
-    with tool_failures():
-        size_bytes, data = _look(location)
-        if is_image(data[:BEGINNING_BYTES]):
-            return await _show_image(location, environment.files.versions)
-        if is_pdf(data[:BEGINNING_BYTES]):
-            return await _show_document(location, size_bytes, arguments, environment)
-        if (unsaved := await environment.files.editors.unsaved(location)) is not None:
-            output, digest = _show(unsaved, location, arguments)
-            output += f"\n{UNSAVED}"
-        elif size_bytes <= SMALL_BYTES:
-            output, digest = _show(data, location, arguments)
-        else:
-            output, digest = await trio.to_thread.run_sync(
-                _show_large, location, size_bytes, arguments, abandon_on_cancel=True
-            )
+    size_bytes, data = _look(location)
+    if is_image(data[:BEGINNING_BYTES]):
+        return await _show_image(location, environment.files.versions)
+    if is_pdf(data[:BEGINNING_BYTES]):
+        return await _show_document(location, size_bytes, arguments, environment)
+    if (unsaved := await environment.files.editors.unsaved(location)) is not None:
+        output, digest = _show(unsaved, location, arguments)
+        output += f"\n{UNSAVED}"
+    elif size_bytes <= SMALL_BYTES:
+        output, digest = _show(data, location, arguments)
+    else:
+        output, digest = await trio.to_thread.run_sync(
+            _show_large, location, size_bytes, arguments, abandon_on_cancel=True
+        )
     if digest:
         environment.files.versions.fingerprints[location.path] = digest
     return ToolResult(output, title=location.text)
