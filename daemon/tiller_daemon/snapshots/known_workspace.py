@@ -22,6 +22,7 @@ from tiller_daemon.files.restore import FILE_BYTES_MAX, LINK, PLAIN, GitEntry
 from tiller_daemon.files.whole_files import read_whole_in
 from tiller_daemon.snapshots.directories import (
     Directory,
+    Entry,
     File,
     Kind,
     changed_names,
@@ -64,9 +65,7 @@ class FoundChange(NamedTuple):
 class Findings:
     """What a check of the workspace has found so far."""
 
-    unsure: list[tuple[Directory, str, Kind]] = field(
-        default_factory=list[tuple[Directory, str, Kind]]
-    )
+    unsure: list[Entry] = field(default_factory=list[Entry])
     """New entries that an ignore file may name."""
     to_read: dict[str, tuple[Directory, str]] = field(
         default_factory=dict[str, tuple[Directory, str]]

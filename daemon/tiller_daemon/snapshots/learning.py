@@ -5,6 +5,7 @@ from typing import Final
 
 from tiller_daemon.snapshots.directories import (
     Directory,
+    Entry,
     File,
     Kind,
     entries_of,
@@ -60,7 +61,7 @@ class Learner:
             path[:at] for path in self._index for at, one in enumerate(path) if one == "/"
         }
         self._count = 0
-        self.unsure: list[tuple[Directory, str, Kind]] = []
+        self.unsure: list[Entry] = []
         """Entries that are not in git's index and that an ignore file may name."""
 
     def begin(self) -> None:

@@ -16,7 +16,7 @@ import trio
 
 from tiller_daemon.files.restore import FILE_BYTES_MAX, GitEntry
 from tiller_daemon.files.whole_files import TEMPORARY
-from tiller_daemon.snapshots.directories import Directory, Kind
+from tiller_daemon.snapshots.directories import Entry
 from tiller_daemon.snapshots.exclusions import files_to_exclude
 from tiller_daemon.snapshots.git_index import read_index
 from tiller_daemon.snapshots.git_trees import TreeChange, ignored_paths, put_into_index, write_tree
@@ -247,7 +247,7 @@ class Looks:
             raise
         self._known = known
 
-    async def _ignored(self, entries: Iterable[tuple[Directory, str, Kind]]) -> set[str]:
+    async def _ignored(self, entries: Iterable[Entry]) -> set[str]:
         """Ask git which of these entries are ignored."""
         return await ignored_paths([one.path + name for one, name, _ in entries], self._shadow)
 

@@ -138,8 +138,8 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     files.fingerprints[location.path] = fingerprint(data)
     width, height = image.before
     output = f"{location.text} is an image of {width} x {height} pixels. It is attached"
-    if (image.width, image.height) != image.before:
-        output += f", scaled to {image.width} x {image.height}"
+    if image.size != image.before:
+        output += f", scaled to {image.size[0]} x {image.size[1]}"
     return ToolResult(f"{output}.", title=location.text, images=(image.image,))
 
 
@@ -171,7 +171,8 @@ def _show_large(location: Location, size_bytes: int, arguments: ReadArguments) -
         return _show(read_whole(location), location, arguments)
     with os.fdopen(open_regular(location), "rb") as stream:
         _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
-        if encoding.is_utf_16:
+        # Line feeds are two bytes, so lines can't be found in the bytes.
+        if encoding.codec.startswith("utf-16"):
             raise ToolFailure(
                 f"{location.text} is in {encoding.name} and too large to be converted here. "
                 "Convert it to UTF-8 with `iconv` first."

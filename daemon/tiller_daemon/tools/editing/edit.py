@@ -4,6 +4,7 @@ The tool looks for the exact text first, then for whole lines that differ only i
 one place. If it finds neither, the model gets the most similar lines.
 """
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -105,12 +106,10 @@ def _preview(location: Location, arguments: EditArguments) -> str:
     """Return the diff of the change; a diff of the two texts if `old` is not in the file now."""
     before = read_for_preview(location)
     if before is not None:
-        try:
+        # If this fails, an earlier call of the same response may still add the missing text.
+        with suppress(ToolFailure):
             after, _ = _edit(before, arguments, location)
             return show_change(location, before, after)
-        except ToolFailure:
-            # An earlier call of the same response may still add the missing text.
-            pass
     return unified_diff(printable_text(arguments.old), printable_text(arguments.new), location.text)
 
 
