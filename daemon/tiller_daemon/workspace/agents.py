@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from tiller_daemon.config import Agent
-from tiller_daemon.workspace.commands import NAME
+from tiller_daemon.workspace.commands import NAME, SUFFIX
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
@@ -22,7 +22,6 @@ from tiller_daemon.workspace.documents import (
 from tiller_daemon.workspace.front_matter import FILE_BYTES_MAX, FrontMatterError, parse_document
 from tiller_protocol.settings import Rule, Steps
 
-SUFFIX: Final = ".md"
 USER_FOLDER: Final = "agents"
 PROJECT_FOLDER: Final = Path(".tiller", "agents")
 
