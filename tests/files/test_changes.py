@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.interrupted_edits import FAULTS, cases, faults_of
 from tiller_daemon.files.changes import Change, change_all, recover_changes
 from tiller_daemon.files.paths import Location, PathProblem, locate
-from tiller_daemon.files.whole_files import read_whole, size_of
+from tiller_daemon.files.whole_files import read_whole, state_of
 
 SIZES = (1, 3)
 STEPS = {"kill": 5, "fails once": 3, "full from then on": 4, "half a write": 1}
@@ -135,7 +135,7 @@ def test_where_there_are_no_links_the_old_file_is_copied(work, tmp_path, monkeyp
 
 def replace(file: Location, data: bytes, root: Path) -> None:
     """Change one file as the tools do."""
-    before = read_whole(file) if size_of(file) is not None else None
+    before = read_whole(file) if state_of(file) is not None else None
     change_all([Change(file, before, data)], root / "journals")
 
 
@@ -145,7 +145,9 @@ def test_what_is_written_is_read_to_the_byte(tmp_path, data):
     file = locate(tmp_path, "work/deep/er/file")
     replace(file, data, tmp_path)
     assert read_whole(file) == data
-    assert size_of(file) == len(data)
+    state = state_of(file)
+    assert state
+    assert state.st_size == len(data)
 
 
 def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path):

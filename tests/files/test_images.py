@@ -29,7 +29,7 @@ async def test_an_image_that_fits_stays_as_it_is(kind, media_type):
     data = picture(kind)
     fitted = await fit_image(data)
     assert (fitted.image.data, fitted.image.media_type) == (data, media_type)
-    assert (fitted.width, fitted.height) == fitted.before == SIZE
+    assert fitted.size == fitted.before == SIZE
 
 
 async def test_a_full_hd_screen_stays_as_it_is():
@@ -40,14 +40,14 @@ async def test_a_full_hd_screen_stays_as_it_is():
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
 async def test_a_large_image_becomes_smaller_in_its_proportions(kind):
     fitted = await fit_image(picture(kind, (3000, 1500)))
-    assert (fitted.width, fitted.height) == (SIDE_PIXELS_MAX, SIDE_PIXELS_MAX // 2)
+    assert fitted.size == (SIDE_PIXELS_MAX, SIDE_PIXELS_MAX // 2)
     assert fitted.before == (3000, 1500)
-    assert decode(fitted.image.data).size == (fitted.width, fitted.height)
+    assert decode(fitted.image.data).size == fitted.size
 
 
 async def test_an_image_of_one_line_keeps_a_line():
     fitted = await fit_image(picture("PNG", (30_000, 1)))
-    assert (fitted.width, fitted.height) == (SIDE_PIXELS_MAX, 1)
+    assert fitted.size == (SIDE_PIXELS_MAX, 1)
 
 
 async def test_a_large_file_becomes_smaller():
@@ -79,7 +79,7 @@ async def test_of_an_animation_the_first_frame_is_shown(kind):
 async def test_what_not_every_provider_takes_is_written_anew(kind, becomes):
     fitted = await fit_image(picture(kind))
     assert fitted.image.media_type == becomes
-    assert (fitted.width, fitted.height) == SIZE
+    assert fitted.size == SIZE
 
 
 @pytest.mark.parametrize("size", [SIZE, (3000, 2000)])
@@ -88,7 +88,7 @@ async def test_a_camera_that_was_held_sideways_is_put_upright(size):
     sideways[0x0112] = 6
     fitted = await fit_image(picture("JPEG", size, exif=sideways.tobytes()))
     shown = decode(fitted.image.data)
-    assert (fitted.width, fitted.height) == shown.size
+    assert fitted.size == shown.size
     assert shown.size[0] < shown.size[1]
     assert ImageOps.exif_transpose(shown).size == shown.size
     right = pixel(shown.convert("RGB"), shown.size[0] - 5, 5)
@@ -196,7 +196,7 @@ async def test_a_picture_of_which_nobody_can_say_how_it_was_held_is_shown_as_it_
     data = picture("WEBP", exif=Image.Exif().tobytes())
     place = data.index(b"EXIF") + 8
     fitted = await fit_image(data[:place] + b"garbage!" + data[place + 8 :])
-    assert (fitted.width, fitted.height) == SIZE
+    assert fitted.size == SIZE
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])

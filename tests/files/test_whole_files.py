@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tiller_daemon.files.paths import PathProblem, locate
-from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, read_whole, size_of
+from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, read_whole, state_of
 
 
 def test_a_file_too_large_to_edit_is_refused_and_the_limit_is_not(tmp_path):
@@ -18,8 +18,8 @@ def test_a_file_too_large_to_edit_is_refused_and_the_limit_is_not(tmp_path):
         read_whole(file)
 
 
-def test_what_is_not_there_has_no_size(tmp_path):
-    assert size_of(locate(tmp_path, "file")) is None
+def test_what_is_not_there_has_no_state(tmp_path):
+    assert state_of(locate(tmp_path, "file")) is None
     (tmp_path / "file").touch()
     with pytest.raises(PathProblem, match="a part of its path is a file"):
-        size_of(locate(tmp_path, "file/deeper"))
+        state_of(locate(tmp_path, "file/deeper"))

@@ -8,6 +8,7 @@ import trio
 from support.no_editors import NoEditors
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.path_access import tool_failures
 
 
 def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions) -> ToolResult:
@@ -32,4 +33,5 @@ def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions)
         delegate=nothing,
         requirements=tool.requirements(arguments, workspace),
     )
-    return trio.run(tool.run, arguments, environment)
+    with tool_failures():
+        return trio.run(tool.run, arguments, environment)

@@ -26,6 +26,7 @@ from tiller_daemon.tools.base import (
     UserAnswer,
     WebAccess,
 )
+from tiller_daemon.tools.path_access import tool_failures
 from tiller_protocol.items import PlanEntry
 from tiller_protocol.settings import Rule
 
@@ -74,7 +75,8 @@ class Bench:
         """Call a tool with the requirements that were judged earlier."""
         tool = self._tool(name)
         assert isinstance(tool.arguments, type)
-        return await tool.run(tool.arguments(**arguments), self._environment(requirements))
+        with tool_failures():
+            return await tool.run(tool.arguments(**arguments), self._environment(requirements))
 
     def spilled(self, result) -> bytes:
         return Path(result.spill_path).read_bytes()

@@ -3,7 +3,8 @@
 import pytest
 
 from tiller_daemon.config import Agent
-from tiller_daemon.workspace.agents import FILE_BYTES_MAX, project_agents, user_agents
+from tiller_daemon.workspace.agents import project_agents, user_agents
+from tiller_daemon.workspace.front_matter import FILE_BYTES_MAX
 from tiller_protocol.settings import Rule
 
 TEXT = """\

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.workspace.commands import (
-    FILE_BYTES_MAX,
     Command,
     CommandCall,
     expand,
@@ -15,6 +14,7 @@ from tiller_daemon.workspace.commands import (
     list_commands,
     read_call,
 )
+from tiller_daemon.workspace.front_matter import FILE_BYTES_MAX
 
 
 def is_open(path):

@@ -68,8 +68,7 @@ class FittedImage(NamedTuple):
     """An image for a model, with its sizes in pixels; `before` is the size in the original file."""
 
     image: Image
-    width: int
-    height: int
+    size: tuple[int, int]
     before: tuple[int, int]
 
 
@@ -102,12 +101,10 @@ def _one_at_a_time() -> trio.CapacityLimiter:
 @cache
 def _open() -> "Callable[[bytes], Picture]":
     """Return Pillow's `open` for the formats that are read; it refuses decompression bombs."""
-    from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
     from PIL import Image as pillow  # noqa: N813 - it is the module
+    from PIL import WebPImagePlugin
 
-    assert GifImagePlugin
-    assert JpegImagePlugin
-    assert PngImagePlugin
+    # Pillow loads only its most common formats by itself.
     assert WebPImagePlugin
     pillow.MAX_IMAGE_PIXELS = PIXELS_MAX
     warnings.simplefilter("error", pillow.DecompressionBombWarning)
@@ -150,7 +147,7 @@ def _decode(data: bytes) -> FittedImage:
         media_type = _TAKEN_AS_THEY_ARE.get(kind)
         fits = max(before) <= SIDE_PIXELS_MAX and len(data) <= FILE_BYTES_MAX
         if media_type and fits and _orientation(picture) == UPRIGHT and _is_clean(kind, data):
-            return FittedImage(Image(media_type, data), *before, before)
+            return FittedImage(Image(media_type, data), before, before)
         return _reencode(picture, before, lossy=kind in ("JPEG", "MPO", "WEBP"))
 
 
@@ -167,7 +164,7 @@ def _reencode(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> Fi
         for encode in (_as_jpeg,) if lossy and upright.mode == "RGB" else (_as_png, _as_jpeg):
             image = encode(upright)
             if len(image.data) <= FILE_BYTES_MAX:
-                return FittedImage(image, *upright.size, before)
+                return FittedImage(image, upright.size, before)
         side = max(1, int(max(small.size) * SHRINK))
 
 

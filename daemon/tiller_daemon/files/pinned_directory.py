@@ -7,7 +7,7 @@ a path relative to the part before it, and refuses links.
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -111,8 +111,5 @@ def pinned_parent(location: Location) -> Generator[PinnedDirectory]:
 
 
 def _held(root: int, place: Path) -> Generator[PinnedDirectory]:
-    beneath = PinnedDirectory(root, place)
-    try:
+    with closing(PinnedDirectory(root, place)) as beneath:
         yield beneath
-    finally:
-        beneath.close()

@@ -58,10 +58,6 @@ class FileRestore(NamedTuple):
         return FileRestore(self.path, self.wanted, self.expected)
 
 
-class Untracked(NamedTuple):
-    """An entry that no snapshot stores, such as a device or a file that is too large."""
-
-
 def restore_files(
     workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
 ) -> tuple[str, ...]:
@@ -107,10 +103,11 @@ def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
     return True
 
 
-def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
+def _current_entry(parent: int, name: str) -> GitEntry | None:
     """Return the current entry; None if it is missing, or a directory without any file in it.
 
-    git stores no empty directories. Raises `OSError` for a directory with a file somewhere in it.
+    git stores no empty directories. Raises `OSError` for a directory with a file somewhere in it,
+    and for an entry that no snapshot stores, such as a device or a file that is too large.
     """
     try:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -123,7 +120,7 @@ def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
             pass
         return None
     if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-        return Untracked()
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN

@@ -36,12 +36,6 @@ def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def size_of(location: Location) -> int | None:
-    """Return the size of a file in bytes; None if it does not exist. Raises `PathProblem`."""
-    state = state_of(location)
-    return state and state.st_size
-
-
 def state_of(location: Location) -> os.stat_result | None:
     """Return the state of a file; None if it does not exist. Raises `PathProblem`."""
     try:

@@ -13,7 +13,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.files.paths import Location, PathProblem
-from tiller_daemon.files.whole_files import read_whole, size_of
+from tiller_daemon.files.whole_files import read_whole, state_of
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.tools.encoding import (
     UTF_8,
@@ -139,8 +139,8 @@ class EditorsOfSession(Struct, frozen=True):
 def _text_on_disk(location: Location) -> tuple[bytes, str] | None:
     """Return bytes and text of a file; None if an editor's text can't be compared with it."""
     try:
-        size_bytes = size_of(location)
-        if size_bytes is None or size_bytes > LENT_TEXT_CHARS_MAX:
+        state = state_of(location)
+        if state is None or state.st_size > LENT_TEXT_CHARS_MAX:
             return None
         data = read_whole(location)
         text, encoding = decode_text(data)

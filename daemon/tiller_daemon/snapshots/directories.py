@@ -90,6 +90,10 @@ class Directory:
             directory = directory.directories.get(name)
 
 
+Entry = tuple[Directory, str, Kind]
+"""An entry of a directory: the directory, and the entry's name and kind."""
+
+
 def stamp_of(state: os.stat_result) -> Stamp:
     """Return the stamp of a file from its `stat` result."""
     return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_mode

@@ -22,6 +22,7 @@ from tiller_daemon.files.restore import FILE_BYTES_MAX, LINK, PLAIN, GitEntry
 from tiller_daemon.files.whole_files import read_whole_in
 from tiller_daemon.snapshots.directories import (
     Directory,
+    Entry,
     File,
     Kind,
     changed_names,
@@ -64,9 +65,7 @@ class FoundChange(NamedTuple):
 class Findings:
     """What a check of the workspace has found so far."""
 
-    unsure: list[tuple[Directory, str, Kind]] = field(
-        default_factory=list[tuple[Directory, str, Kind]]
-    )
+    unsure: list[Entry] = field(default_factory=list[Entry])
     """New entries that an ignore file may name."""
     to_read: dict[str, tuple[Directory, str]] = field(
         default_factory=dict[str, tuple[Directory, str]]
@@ -109,7 +108,7 @@ class KnownWorkspace:
         self.watch: Watch | None = None
         self._not_in_index: Final = not_in_index
         self._store: Final = store
-        self._base: Final = f"{root}/"
+        self.base: Final = f"{root}/"
         self._seen: dict[str, Directory] = {}
         # While the workspace was learned, files may have changed before they were watched.
         self._all_seen = True
@@ -187,7 +186,7 @@ class KnownWorkspace:
             # A directory above it is gone, and `_forget` has recorded that.
             return
         read_ns = time.time_ns()
-        path = self._base + directory.path
+        path = self.base + directory.path
         try:
             state = os.lstat(path.rstrip("/"))
         except (FileNotFoundError, NotADirectoryError):
@@ -261,7 +260,7 @@ class KnownWorkspace:
 
     def _must_read(self, directory: Directory, name: str, found: Findings) -> None:
         path = directory.path + name
-        stamp = stamp_at(self._base + path)
+        stamp = stamp_at(self.base + path)
         size_bytes = stamp[2] if stamp else 0
         found.to_read[path] = (directory, name)
         found.bytes_to_read += size_bytes if size_bytes <= FILE_BYTES_MAX else 0

@@ -5,6 +5,7 @@ from typing import Final
 
 from tiller_daemon.snapshots.directories import (
     Directory,
+    Entry,
     File,
     Kind,
     entries_of,
@@ -34,29 +35,33 @@ FILES_MAX: Final = 20_000
 class Learner:
     """Fills a `KnownWorkspace` right after git took a snapshot.
 
-    `index` is git's index. `listed` are the names that git listed before it updated the index: new
-    and changed files, files that must not be stored, and repositories with a slash at the end.
-    `began_ns` is a time before git listed them. All methods block, and raise `Unclear` and
-    `OSError`.
+    `index` is git's index of the project. `listed` are the names in the workspace that git listed
+    before it updated the index: new and changed files, files that must not be stored, and
+    repositories with a slash at the end. `began_ns` is a time before git listed them. All methods
+    block, and raise `Unclear` and `OSError`.
     """
 
     def __init__(
         self,
         known: KnownWorkspace,
-        index: dict[str, IndexEntry],
+        index: dict[bytes, IndexEntry],
         listed: set[str],
         began_ns: int,
     ) -> None:
         self._known: Final = known
-        self._index: Final = index
+        prefix = os.fsencode(known.around.prefix)
+        self._index: Final = {
+            os.fsdecode(path.removeprefix(prefix)): entry
+            for path, entry in index.items()
+            if path.startswith(prefix)
+        }
         self._listed: Final = listed
         self._began_ns: Final = began_ns
-        self._base: Final = f"{known.root}/"
         self._tracked: Final = {
-            path[:at] for path in index for at, one in enumerate(path) if one == "/"
+            path[:at] for path in self._index for at, one in enumerate(path) if one == "/"
         }
         self._count = 0
-        self.unsure: list[tuple[Directory, str, Kind]] = []
+        self.unsure: list[Entry] = []
         """Entries that are not in git's index and that an ignore file may name."""
 
     def begin(self) -> None:
@@ -83,7 +88,7 @@ class Learner:
         self._count += 1
         if self._count > DIRECTORIES_MAX:
             raise Unclear("there are many directories")
-        path = self._base + directory.path
+        path = self._known.base + directory.path
         if self._known.watch:
             self._known.watch.add(self._known.root, directory)
         state = os.lstat(path.rstrip("/"))
@@ -129,10 +134,10 @@ class Learner:
             directory.stamp = None
 
     def _add_repository(self, mark: str) -> None:
-        self._known.around.add_repository(self._base + mark, self._began_ns)
+        self._known.around.add_repository(self._known.base + mark, self._began_ns)
 
     def _file(self, path: str) -> File:
-        state = os.lstat(self._base + path)
+        state = os.lstat(self._known.base + path)
         self._known.has_links = self._known.has_links or state.st_nlink > 1
         # A change after git began to read must show in the stamp.
         stamp = trusted(stamp_of(state), self._began_ns)
@@ -141,16 +146,3 @@ class Learner:
             return File(stamp, mode_of(state), b"")
         same = stamp is not None and entry.is_of(stamp)
         return File(stamp if same else None, entry.mode, entry.blob)
-
-
-def known_workspace_after(
-    known: KnownWorkspace, index: dict[bytes, IndexEntry], listed: set[str], began_ns: int
-) -> Learner:
-    """Return the learner for a workspace in the project that has this index."""
-    prefix = os.fsencode(known.around.prefix)
-    inside = {
-        os.fsdecode(path.removeprefix(prefix)): entry
-        for path, entry in index.items()
-        if path.startswith(prefix)
-    }
-    return Learner(known, inside, listed, began_ns)

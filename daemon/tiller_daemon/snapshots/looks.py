@@ -16,7 +16,7 @@ import trio
 
 from tiller_daemon.files.restore import FILE_BYTES_MAX, GitEntry
 from tiller_daemon.files.whole_files import TEMPORARY
-from tiller_daemon.snapshots.directories import Directory, Kind
+from tiller_daemon.snapshots.directories import Entry
 from tiller_daemon.snapshots.exclusions import files_to_exclude
 from tiller_daemon.snapshots.git_index import read_index
 from tiller_daemon.snapshots.git_trees import TreeChange, ignored_paths, put_into_index, write_tree
@@ -27,7 +27,7 @@ from tiller_daemon.snapshots.known_workspace import (
     Rules,
     Unclear,
 )
-from tiller_daemon.snapshots.learning import known_workspace_after
+from tiller_daemon.snapshots.learning import Learner
 from tiller_daemon.snapshots.shadow_repository import GitProblem, ShadowRepository
 from tiller_daemon.snapshots.surroundings import Surroundings, surroundings_of
 from tiller_daemon.snapshots.watch import Watch, is_local
@@ -143,7 +143,7 @@ class Looks:
         if not known or not known.watch or not before:
             return None
         with suppress(Unclear, GitProblem, OSError):
-            after = await self._finish(known, partial(known.check_unseen), in_thread=True)
+            after = await self._finish(known, known.check_unseen, in_thread=True)
             return (before, after) if after != before else None
         return None
 
@@ -182,12 +182,10 @@ class Looks:
             found = await trio.to_thread.run_sync(check) if in_thread else check()
             while found.unsure:
                 known.decide(found, await self._ignored(found.unsure))
-            many = found.bytes_to_read > QUICK_BYTES_MAX or len(found.to_read) > QUICK_FILES_MAX
-            read = partial(known.read, found)
-            if many:
-                await trio.to_thread.run_sync(read)
+            if found.bytes_to_read > QUICK_BYTES_MAX or len(found.to_read) > QUICK_FILES_MAX:
+                await trio.to_thread.run_sync(known.read, found)
             else:
-                read()
+                known.read(found)
             self._tree = known.write_tree() if found.changes or not before else before
         except BaseException:
             # The findings may be half used, so the next look starts from nothing.
@@ -238,7 +236,7 @@ class Looks:
             if is_local(shadow.workspace):
                 with suppress(OSError):
                     known.watch = Watch()
-            learner = known_workspace_after(known, index, listed, began_ns)
+            learner = Learner(known, index, listed, began_ns)
             await trio.to_thread.run_sync(learner.begin)
             while learner.unsure:
                 ignored = await self._ignored(learner.unsure)
@@ -249,7 +247,7 @@ class Looks:
             raise
         self._known = known
 
-    async def _ignored(self, entries: Iterable[tuple[Directory, str, Kind]]) -> set[str]:
+    async def _ignored(self, entries: Iterable[Entry]) -> set[str]:
         """Ask git which of these entries are ignored."""
         return await ignored_paths([one.path + name for one, name, _ in entries], self._shadow)
 

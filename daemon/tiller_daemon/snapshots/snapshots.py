@@ -170,11 +170,13 @@ class Snapshots:
         nothing was done.
         """
         store = self._store(workspace)
+        recorded = [(os.fsencode(one.path), one.expected, one.wanted) for one in restores]
+        journal = _Journal(str(store.shadow.workspace), submission_id, recorded)
         async with store.lock:
             try:
                 await store.shadow.prepare()
                 await self._undo_unfinished(store)
-                self._write_journal(store, restores, submission_id)
+                write_journal(store.shadow.store / JOURNAL, journal)
             except (GitProblem, OSError) as error:
                 raise SnapshotProblem(_reason(error)) from error
             return await self._restore(store, restores)
@@ -250,13 +252,6 @@ class Snapshots:
         make_directory(path.parent)
         with open(path, "w", opener=open_private) as file:
             file.write(f"{tree}\n")
-
-    def _write_journal(
-        self, store: _Store, restores: Sequence[FileRestore], submission_id: str
-    ) -> None:
-        recorded = [(os.fsencode(one.path), one.expected, one.wanted) for one in restores]
-        journal = _Journal(str(store.shadow.workspace), submission_id, recorded)
-        write_journal(store.shadow.store / JOURNAL, journal)
 
     async def _undo_unfinished(self, store: _Store) -> None:
         """Undo the last restore if the log does not have its submission."""

@@ -29,6 +29,11 @@ ANYTHING: Final[Patterns] = ((),)
 """The patterns of an ignore file that may match every path."""
 
 
+Identity = tuple[int, ...]
+"""The inode, mode and owner of a directory, and those of its target if it is a link. Times are left
+out, because every git command changes them."""
+
+
 @dataclass
 class Surroundings:
     """Files and directories whose change may make git see other files in the same workspace."""
@@ -37,11 +42,8 @@ class Surroundings:
     """The workspace's path in its project, with a slash at the end; empty if they are the same."""
     stamps: dict[str, Stamp | None] = field(default_factory=dict[str, Stamp | None])
     """The stamps of files, by path."""
-    identities: dict[str, tuple[int, ...] | None] = field(
-        default_factory=dict[str, tuple[int, ...] | None]
-    )
-    """The identities of git directories, by path. Times are left out, because every git command
-    changes them."""
+    identities: dict[str, Identity | None] = field(default_factory=dict[str, Identity | None])
+    """The identities of git directories, by path."""
     patterns: tuple[Patterns, ...] = ()
     """The patterns of the ignore files above the workspace."""
 
@@ -118,7 +120,7 @@ def _open_plain(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _identity_at(path: str) -> tuple[int, ...] | None:
+def _identity_at(path: str) -> Identity | None:
     try:
         state = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -348,7 +348,10 @@ def nothing_required(arguments: Struct, workspace: Path) -> tuple[Requirement, .
 
 
 class Tool(Struct, frozen=True, eq=False):
-    """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`."""
+    """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`.
+
+    `check` and `run` may also raise `PathProblem` and `CommandProblem`.
+    """
 
     name: str
     """The name by which the model calls the tool."""

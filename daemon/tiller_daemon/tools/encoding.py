@@ -33,11 +33,6 @@ class Encoding(NamedTuple):
     errors: str
     bom: bytes = b""
 
-    @property
-    def is_utf_16(self) -> bool:
-        """Whether a line feed is two bytes, so that lines can't be found in the bytes."""
-        return self.codec.startswith("utf-16")
-
 
 UTF_8: Final = Encoding("UTF-8", "utf-8", "surrogateescape")
 WINDOWS_1252: Final = Encoding("Windows-1252", "cp1252", "tiller-undefined")

@@ -22,7 +22,6 @@ from tiller_daemon.tools.path_access import (
     directory_requirements,
     resolve_approved_path,
     resolve_path,
-    tool_failures,
 )
 
 ENTRIES_MAX: Final = 1000
@@ -45,8 +44,7 @@ def _requirements(arguments: LsArguments, workspace: Path) -> tuple[Requirement,
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
-    with tool_failures():
-        entries, omitted = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
+    entries, omitted = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
     if not entries:
         return ToolResult("(The directory is empty.)", title=location.text)
     note = f"\n(At least {omitted} more; use `glob` to find files by name.)" if omitted else ""

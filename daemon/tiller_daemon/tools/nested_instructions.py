@@ -3,7 +3,7 @@
 Instructions in the workspace and in the directories above it are in the system prompt.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tiller_daemon.files.paths import text_of
@@ -17,14 +17,13 @@ precedence over the instructions of the directories above. The user takes preced
 instructions."""
 
 
-def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
+def new_instructions(requirements: Sequence[Requirement], environment: ToolEnvironment) -> str:
     """Return instructions to append to the result of a call that needed `requirements`.
 
     Empty if the call used no file in such a directory, or if the model has the instructions.
     Instructions that may not be read without asking the user are only mentioned. Commands get no
     instructions, as they use more files than they name. Reads a few small files.
     """
-    requirements = tuple(requirements)
     if any(requirement.kind == "command" for requirement in requirements):
         return ""
     below = [

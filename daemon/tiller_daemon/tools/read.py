@@ -38,12 +38,7 @@ from tiller_daemon.tools.encoding import (
     describe_encoding,
     printable_text,
 )
-from tiller_daemon.tools.path_access import (
-    file_requirements,
-    resolve_approved_path,
-    resolve_path,
-    tool_failures,
-)
+from tiller_daemon.tools.path_access import file_requirements, resolve_approved_path, resolve_path
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
@@ -85,21 +80,20 @@ def _requirements(arguments: ReadArguments, workspace: Path) -> tuple[Requiremen
 
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
-    with tool_failures():
-        size_bytes, data = _look(location)
-        if is_image(data[:BEGINNING_BYTES]):
-            return await _show_image(location, environment.files.versions)
-        if is_pdf(data[:BEGINNING_BYTES]):
-            return await _show_document(location, size_bytes, arguments, environment)
-        if (unsaved := await environment.files.editors.unsaved(location)) is not None:
-            output, digest = _show(unsaved, location, arguments)
-            output += f"\n{UNSAVED}"
-        elif size_bytes <= SMALL_BYTES:
-            output, digest = _show(data, location, arguments)
-        else:
-            output, digest = await trio.to_thread.run_sync(
-                _show_large, location, size_bytes, arguments, abandon_on_cancel=True
-            )
+    size_bytes, data = _look(location)
+    if is_image(data[:BEGINNING_BYTES]):
+        return await _show_image(location, environment.files.versions)
+    if is_pdf(data[:BEGINNING_BYTES]):
+        return await _show_document(location, size_bytes, arguments, environment)
+    if (unsaved := await environment.files.editors.unsaved(location)) is not None:
+        output, digest = _show(unsaved, location, arguments)
+        output += f"\n{UNSAVED}"
+    elif size_bytes <= SMALL_BYTES:
+        output, digest = _show(data, location, arguments)
+    else:
+        output, digest = await trio.to_thread.run_sync(
+            _show_large, location, size_bytes, arguments, abandon_on_cancel=True
+        )
     if digest:
         environment.files.versions.fingerprints[location.path] = digest
     return ToolResult(output, title=location.text)
@@ -144,8 +138,8 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     files.fingerprints[location.path] = fingerprint(data)
     width, height = image.before
     output = f"{location.text} is an image of {width} x {height} pixels. It is attached"
-    if (image.width, image.height) != image.before:
-        output += f", scaled to {image.width} x {image.height}"
+    if image.size != image.before:
+        output += f", scaled to {image.size[0]} x {image.size[1]}"
     return ToolResult(f"{output}.", title=location.text, images=(image.image,))
 
 
@@ -177,7 +171,8 @@ def _show_large(location: Location, size_bytes: int, arguments: ReadArguments) -
         return _show(read_whole(location), location, arguments)
     with os.fdopen(open_regular(location), "rb") as stream:
         _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
-        if encoding.is_utf_16:
+        # Line feeds are two bytes, so lines can't be found in the bytes.
+        if encoding.codec.startswith("utf-16"):
             raise ToolFailure(
                 f"{location.text} is in {encoding.name} and too large to be converted here. "
                 "Convert it to UTF-8 with `iconv` first."

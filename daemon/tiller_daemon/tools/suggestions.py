@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from tiller_daemon.files.paths import Location, PathProblem, opened_parent, printable
+from tiller_daemon.files.paths import Location, PathProblem, opened_directory, printable
 
 NAMES_MAX: Final = 3
 NAMES_COMPARED_MAX: Final = 5000
@@ -56,9 +56,10 @@ def close_names(name: str, known: Iterable[str]) -> list[str]:
 
 def did_you_mean_path(location: Location) -> str:
     """Return a question with similar names in the directory of a missing file; may be empty."""
+    above = location._replace(path=location.path.parent)
     try:
-        with opened_parent(location) as (parent, _):
-            names = _names(parent)
+        with opened_directory(above, listed=True) as opened, os.scandir(opened) as entries:
+            names = [entry.name for entry in islice(entries, NAMES_COMPARED_MAX)]
     except PathProblem:
         return ""
     directory = location.text.rpartition("/")[0]
@@ -89,15 +90,6 @@ def show_lines(passages: Iterable[tuple[int, list[str]]]) -> str:
         "\n".join(f"{first + i:>6}\t{line}" for i, line in enumerate(lines))
         for first, lines in passages
     )
-
-
-def _names(directory: int) -> list[str]:
-    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        with os.scandir(opened) as entries:
-            return [entry.name for entry in islice(entries, NAMES_COMPARED_MAX)]
-    finally:
-        os.close(opened)
 
 
 def _question(names: list[str]) -> str:

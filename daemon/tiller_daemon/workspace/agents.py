@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from tiller_daemon.config import Agent
-from tiller_daemon.workspace.commands import NAME
+from tiller_daemon.workspace.commands import NAME, SUFFIX
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
@@ -19,15 +19,11 @@ from tiller_daemon.workspace.documents import (
     read_document,
     read_project_document,
 )
-from tiller_daemon.workspace.front_matter import FrontMatterError, parse
+from tiller_daemon.workspace.front_matter import FILE_BYTES_MAX, FrontMatterError, parse_document
 from tiller_protocol.settings import Rule, Steps
 
-SUFFIX: Final = ".md"
 USER_FOLDER: Final = "agents"
 PROJECT_FOLDER: Final = Path(".tiller", "agents")
-
-FILE_BYTES_MAX: Final = 64 * 1024
-"""A longer file is refused, as half a prompt is useless."""
 
 AGENTS_MAX: Final = 100
 """The most files that are read from one folder."""
@@ -89,19 +85,14 @@ def _read_folder(
         name = file_name.removesuffix(SUFFIX)
         if name == file_name or not NAME.fullmatch(name) or len(definitions) == AGENTS_MAX:
             continue
-        document = read(folder / file_name)
-        if isinstance(document, RefusedDocument):
-            definitions[name] = AgentDefinition(Agent(), f"its file was not read: {document.why}")
-        elif document:
-            definitions[name] = _parse(document.text, cut=document.cut)
+        if document := read(folder / file_name):
+            definitions[name] = _parse(document)
     return definitions
 
 
-def _parse(text: str, *, cut: bool) -> AgentDefinition:
-    if cut:
-        return AgentDefinition(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+def _parse(document: Document | RefusedDocument) -> AgentDefinition:
     try:
-        head, body = parse(text, _Head)
+        head, body = parse_document(document, _Head)
     except FrontMatterError as error:
         return AgentDefinition(Agent(), str(error))
     agent = Agent(prompt=body.strip() or None, **structs.asdict(head))

@@ -10,20 +10,18 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from tiller_daemon.workspace.documents import (
+    Document,
     MayRead,
     RefusedDocument,
     names_in,
     read_document,
     read_project_document,
 )
-from tiller_daemon.workspace.front_matter import FrontMatterError, parse
+from tiller_daemon.workspace.front_matter import FILE_BYTES_MAX, FrontMatterError, parse_document
 
 SUFFIX: Final = ".md"
 USER_FOLDER: Final = "commands"
 PROJECT_FOLDER: Final = Path(".tiller", "commands")
-
-FILE_BYTES_MAX: Final = 64 * 1024
-"""A longer file is refused, as half a command is useless."""
 
 LISTED_MAX: Final = 200
 """The most commands in a list; further commands still work."""
@@ -83,16 +81,12 @@ def find_command(
     session. The command's file is read only if a model `may_read` it.
     """
     if document := read_document(config / USER_FOLDER / f"{name}{SUFFIX}", None, FILE_BYTES_MAX):
-        return _parse(name, document.text, cut=document.cut)
+        return _parse(name, document)
     if workspace is None:
         return None
     path = workspace / PROJECT_FOLDER / f"{name}{SUFFIX}"
     document = read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
-    if isinstance(document, RefusedDocument):
-        return Command(name, problem=f"its file was not read: {document.why}")
-    if document is None:
-        return None
-    return _parse(name, document.text, cut=document.cut)._replace(agent=None)
+    return _parse(name, document)._replace(agent=None) if document else None
 
 
 def list_commands(workspace: Path | None, config: Path, may_read: MayRead) -> tuple[Command, ...]:
@@ -128,11 +122,9 @@ def expand(template: str, arguments: str, chars_max: int) -> str | None:
     return "".join(pieces).strip()
 
 
-def _parse(name: str, text: str, *, cut: bool) -> Command:
-    if cut:
-        return Command(name, problem=f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+def _parse(name: str, document: Document | RefusedDocument) -> Command:
     try:
-        head, body = parse(text, _Head)
+        head, body = parse_document(document, _Head)
     except FrontMatterError as error:
         return Command(name, problem=str(error))
     if not body.strip():

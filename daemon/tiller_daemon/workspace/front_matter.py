@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from tiller_daemon.workspace.documents import Document, RefusedDocument
+
 HEAD_BYTES_MAX: Final = 4096
 """The longest front matter. Parsing takes quadratic time: 40 ms for this many opening brackets."""
 
@@ -15,13 +17,16 @@ BRACKETS_MAX: Final = 64
 """The most opening brackets in a front matter, so that a hundred hostile files don't take
 seconds."""
 
+FILE_BYTES_MAX: Final = 64 * 1024
+"""A longer agent or command is refused, as half a prompt is useless."""
+
 _FENCE: Final = "---"
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
 
 class FrontMatterError(Exception):
-    """The front matter can't be used; the message is a clause with the reason."""
+    """The file or its front matter can't be used; the message is a clause with the reason."""
 
 
 def split(text: str) -> tuple[str, str]:
@@ -55,6 +60,15 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
         return msgspec.convert(values, wanted, strict=False), body
     except (msgspec.ValidationError, RecursionError) as error:
         raise FrontMatterError(f"its front matter can't be used: {error}") from None
+
+
+def parse_document(document: Document | RefusedDocument, wanted: type[Head]) -> tuple[Head, str]:
+    """Like `parse`, for a document of at most `FILE_BYTES_MAX` that must be complete."""
+    if isinstance(document, RefusedDocument):
+        raise FrontMatterError(f"its file was not read: {document.why}")
+    if document.cut:
+        raise FrontMatterError(f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+    return parse(document.text, wanted)
 
 
 def _load(head: str) -> dict[str, Any]:

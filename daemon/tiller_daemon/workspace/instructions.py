@@ -53,14 +53,9 @@ def read_instructions(
     of the repository (or, without a repository, out of its directory), or if no model `may_read` it
     without approval.
     """
-    left = TOTAL_BYTES_MAX
-    instructions: list[Instructions] = []
-    # The nearest directory comes first, so that it gets its share of the bytes first.
-    for directory in _upwards(workspace, repository, home):
-        within = repository or directory
-        left = _collect(_documents(directory, within, left, may_read), instructions, left)
-    _collect(_documents(config, None, left, may_read), instructions, left)
-    return tuple(reversed(instructions))
+    upwards = _upwards(workspace, repository, home)
+    of_project = [(directory, repository or directory) for directory in upwards]
+    return _collect([*of_project, (config, None)], may_read)
 
 
 def read_nested_instructions(
@@ -76,11 +71,8 @@ def read_nested_instructions(
     below = directory.relative_to(workspace)
     if NOT_THE_PROJECTS.intersection(below.parts):
         return ()
-    left = TOTAL_BYTES_MAX
-    instructions: list[Instructions] = []
-    for one in [directory, *directory.parents][: len(below.parts)]:
-        left = _collect(_documents(one, workspace, left, may_read), instructions, left)
-    return tuple(reversed(instructions))
+    upwards = [directory, *directory.parents][: len(below.parts)]
+    return _collect([(one, workspace) for one in upwards], may_read)
 
 
 def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]:
@@ -106,22 +98,28 @@ def _documents(
 
 
 def _collect(
-    documents: Iterable[Document | RefusedDocument], instructions: list[Instructions], left: int
-) -> int:
-    """Add the documents that have text or were refused; return how many bytes are left."""
-    for document in documents:
-        path = printable(document.path)
-        if isinstance(document, RefusedDocument):
-            instructions.append(Instructions(path, "", document.why))
-            continue
-        text = document.text.strip()
-        if not text and not document.cut:
-            continue
-        if document.cut:
-            text += (
-                f"\n(Cut here: {path} has {document.size_bytes:,} bytes, too many for a prompt. "
-                "Read the rest when it matters.)"
-            )
-        instructions.append(Instructions(path, text))
-        left -= len(document.text.encode())
-    return left
+    places: Iterable[tuple[Path, Path | None]], may_read: MayRead
+) -> tuple[Instructions, ...]:
+    """Return the documents that have text or were refused, the last place's first.
+
+    Each place is a directory, and where its links may lead. The first place gets its share of the
+    bytes first.
+    """
+    left = TOTAL_BYTES_MAX
+    instructions: list[Instructions] = []
+    for directory, within in places:
+        for document in _documents(directory, within, left, may_read):
+            path = printable(document.path)
+            if isinstance(document, RefusedDocument):
+                instructions.append(Instructions(path, "", document.why))
+                continue
+            text = document.text.strip()
+            if document.cut:
+                text += (
+                    f"\n(Cut here: {path} has {document.size_bytes:,} bytes, too many for a "
+                    "prompt. Read the rest when it matters.)"
+                )
+            if text:
+                instructions.append(Instructions(path, text))
+                left -= len(document.text.encode())
+    return tuple(reversed(instructions))

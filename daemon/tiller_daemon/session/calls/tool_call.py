@@ -28,7 +28,7 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.tools.nested_instructions import new_instructions
-from tiller_daemon.tools.path_access import to_be_written
+from tiller_daemon.tools.path_access import to_be_written, tool_failures
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.ports import Output, Refusal
 from tiller_protocol.items import Allowed, Effect, ToolCall
@@ -151,7 +151,8 @@ class PreparedToolCall:
             files = turn.environments.files.versions
             try:
                 await self._require_saved()
-                await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
+                with tool_failures():
+                    await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
             except ToolFailure as failure:
                 return Refusal("failed", self._without_secrets(str(failure)))
         return None
@@ -258,7 +259,7 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{note}\n{result.output}")
 
     async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
-        with trio.fail_after(self._tool.timeout_s):
+        with tool_failures(), trio.fail_after(self._tool.timeout_s):
             return await self._tool.run(self._arguments, environment)
 
     async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:

@@ -13,20 +13,18 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
+from tiller_daemon.processes.command import CommandEnd, CommandInput, CommandProblem, run_command
 from tiller_daemon.sandbox.confinement import CommandSandbox, may_be_refused
 from tiller_daemon.tools.base import (
     BackgroundStart,
     Requirement,
     Tool,
     ToolEnvironment,
-    ToolFailure,
     ToolPermission,
     ToolResult,
 )
 from tiller_daemon.tools.commands.background import result_of
 from tiller_daemon.tools.commands.sandbox_notes import sandbox_notes
-from tiller_daemon.tools.path_access import tool_failures
 from tiller_daemon.tools.spilling import spill_path, truncated_output
 
 TIMEOUT_S: Final = 120.0
@@ -100,7 +98,7 @@ async def _try_in(
             attempt.cancel()
             await trio.lowlevel.checkpoint()
 
-    with trio.CancelScope() as attempt, suppress(ToolFailure):
+    with trio.CancelScope() as attempt, suppress(CommandProblem):
         result = await _run_in(first, arguments, environment, look_at)
         if not may_be_refused(result.output.encode()):
             return result
@@ -122,17 +120,16 @@ async def _run_in(
             await environment.user.output(shown)
 
     try:
-        with tool_failures():
-            end = await run_command(
-                [_shell(), "-c", arguments.command],
-                directory=environment.workspace,
-                variables=environment.commands.variables(),
-                receive=receive,
-                timeout_s=arguments.timeout_s,
-                command_input=CommandInput(terminal=True) if arguments.pty else None,
-                secrets=environment.secrets,
-                confined=confined,
-            )
+        end = await run_command(
+            [_shell(), "-c", arguments.command],
+            directory=environment.workspace,
+            variables=environment.commands.variables(),
+            receive=receive,
+            timeout_s=arguments.timeout_s,
+            command_input=CommandInput(terminal=True) if arguments.pty else None,
+            secrets=environment.secrets,
+            confined=confined,
+        )
         # A terminal ends lines with CR LF.
         output = (await truncated_output(capture)).replace(
             "\r\n", "\n" if arguments.pty else "\r\n"

@@ -36,12 +36,7 @@ from tiller_daemon.tools.editing.patch_format import (
 )
 from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
 from tiller_daemon.tools.encoding import encode_like
-from tiller_daemon.tools.path_access import (
-    file_requirements,
-    resolve_approved_path,
-    resolve_path,
-    tool_failures,
-)
+from tiller_daemon.tools.path_access import file_requirements, resolve_approved_path, resolve_path
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_daemon.tools.truncation import truncate
 
@@ -104,21 +99,18 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
-    with tool_failures():
-        _patched(arguments, partial(resolve_path, workspace), files)
+    _patched(arguments, partial(resolve_path, workspace), files)
 
 
 async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:
-    def locate(path: str) -> Location:
-        return resolve_approved_path(environment, path)
+    locate = partial(resolve_approved_path, environment)
 
     def apply() -> _Files:
         files = _patched(arguments, locate, environment.files.versions)
         store(environment, files.changes())
         return files
 
-    with tool_failures():
-        files = await trio.to_thread.run_sync(apply)
+    files = await trio.to_thread.run_sync(apply)
     done = "\n".join(files.done)
     return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
 
@@ -251,7 +243,7 @@ def _paths(change: FileChange) -> tuple[str, ...]:
 
 def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
     """Return the diff of the patch; the patch itself if it does not apply now."""
-    files = _Files(lambda path: resolve_path(workspace, path), read_for_preview)
+    files = _Files(partial(resolve_path, workspace), read_for_preview)
     try:
         for change in changes:
             files.apply(change)

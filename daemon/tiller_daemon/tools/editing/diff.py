@@ -6,7 +6,7 @@ to a large file is cheap.
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, Literal
 
 from tiller_daemon.tools.truncation import truncate
 
@@ -14,7 +14,7 @@ CONTEXT_LINES: Final = 3
 MATCHED_LINES_MAX: Final = 4000
 """More changed lines than this are shown as one hunk; matching them could take seconds."""
 
-Opcode = tuple[str, int, int, int, int]
+Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 
 def unified_diff(before: str | None, after: str | None, name: str) -> str:
@@ -23,7 +23,8 @@ def unified_diff(before: str | None, after: str | None, name: str) -> str:
     Empty if nothing changes; the middle of a long diff is left out.
     """
     old, new = _lines(before or ""), _lines(after or "")
-    hunks = "".join(_hunk(group, old, new) for group in _groups(old, new))
+    groups = _Matcher(old, new).get_grouped_opcodes(CONTEXT_LINES)
+    hunks = "".join(_hunk(group, old, new) for group in groups)
     if not hunks:
         return ""
     source = "/dev/null" if before is None else f"a/{name}"
@@ -36,34 +37,29 @@ def _lines(text: str) -> list[str]:
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
-    """Yield each hunk: the changes, and up to `CONTEXT_LINES` equal lines around them."""
-    group: list[Opcode] = []
-    for tag, i, j, k, m in _opcodes(old, new):
-        if tag == "equal" and j - i > CONTEXT_LINES * (2 if group else 1):
-            if group:
-                yield [*group, (tag, i, i + CONTEXT_LINES, k, k + CONTEXT_LINES)]
-            group = [(tag, j - CONTEXT_LINES, j, m - CONTEXT_LINES, m)]
+class _Matcher(SequenceMatcher[str]):
+    """Compares texts without the lines that are equal at both ends."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__()
+        self._old, self._new = old, new
+
+    def get_opcodes(self) -> list[Opcode]:
+        """Return how the old lines become the new ones."""
+        old, new = self._old, self._new
+        start = _equal_lines(old, new)
+        spare = _equal_lines(old[start:][::-1], new[start:][::-1])
+        old_end, new_end = len(old) - spare, len(new) - spare
+        opcodes: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
+        if old_end - start + new_end - start <= MATCHED_LINES_MAX:
+            middle = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
+            for tag, i, j, k, m in middle:
+                opcodes.append((tag, i + start, j + start, k + start, m + start))
         else:
-            group.append((tag, i, j, k, m))
-    if any(tag != "equal" for tag, *_ in group):
-        tag, i, j, k, m = group.pop()
-        spare = max(j - i - CONTEXT_LINES, 0) if tag == "equal" else 0
-        yield [*group, (tag, i, j - spare, k, m - spare)]
-
-
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    start = _equal_lines(old, new)
-    spare = _equal_lines(old[start:][::-1], new[start:][::-1])
-    old_end, new_end = len(old) - spare, len(new) - spare
-    if old_end - start + new_end - start <= MATCHED_LINES_MAX:
-        opcodes = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
-        middle = [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in opcodes]
-    else:
-        middle = [("replace", start, old_end, start, new_end)]
-    equal_start = [("equal", 0, start, 0, start)] if start else []
-    equal_end = [("equal", old_end, len(old), new_end, len(new))] if spare else []
-    return [*equal_start, *middle, *equal_end]
+            opcodes.append(("replace", start, old_end, start, new_end))
+        if spare:
+            opcodes.append(("equal", old_end, len(old), new_end, len(new)))
+        return opcodes
 
 
 def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
@@ -71,7 +67,9 @@ def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _hunk(group: list[Opcode], old: Sequence[str], new: Sequence[str]) -> str:
+def _hunk(
+    group: Sequence[tuple[str, int, int, int, int]], old: Sequence[str], new: Sequence[str]
+) -> str:
     _, old_start, _, new_start, _ = group[0]
     _, _, old_end, _, new_end = group[-1]
     pieces = [f"@@ -{_span(old_start, old_end)} +{_span(new_start, new_end)} @@\n"]

@@ -4,30 +4,25 @@ The tool looks for the exact text first, then for whole lines that differ only i
 one place. If it finds neither, the model gets the most similar lines.
 """
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import trio
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
-from tiller_daemon.tools.base import (
-    FileVersions,
-    Requirement,
-    Tool,
-    ToolEnvironment,
-    ToolFailure,
-    ToolPermission,
-    ToolResult,
-)
+from tiller_daemon.tools.base import FileVersions, Requirement, Tool, ToolFailure, ToolPermission
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.editing.file_change import (
+    FileArguments,
+    check_change,
     encoding_failures,
+    make_change,
     read_for_preview,
     read_unchanged,
     show_change,
-    store,
 )
 from tiller_daemon.tools.editing.lines import listed_numbers
 from tiller_daemon.tools.editing.substitute import (
@@ -38,21 +33,15 @@ from tiller_daemon.tools.editing.substitute import (
 )
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
 from tiller_daemon.tools.encoding import printable_text
-from tiller_daemon.tools.path_access import (
-    file_requirements,
-    resolve_approved_path,
-    resolve_path,
-    tool_failures,
-)
+from tiller_daemon.tools.path_access import file_requirements, resolve_path
 from tiller_daemon.tools.suggestions import did_you_mean_path, show_lines
 
 TIMEOUT_S: Final = 30.0
 
 
-class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class EditArguments(FileArguments, frozen=True):
     """The arguments of `edit`."""
 
-    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]
     new: Annotated[str, Meta(description="The new text, which takes the place of `old`")]
     all: Annotated[bool, Meta(description="Replace every occurrence of `old`")] = False
@@ -62,41 +51,6 @@ def _requirements(arguments: EditArguments, workspace: Path) -> tuple[Requiremen
     location = resolve_path(workspace, arguments.path)
     detail = _preview(location, arguments)
     return file_requirements("write", location, title=f"Edit {location.text}", detail=detail)
-
-
-def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
-    with tool_failures():
-        _change(arguments, resolve_path(workspace, arguments.path), files)
-
-
-async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
-    location = resolve_approved_path(environment, arguments.path)
-
-    def edit() -> tuple[str, str]:
-        change, done = _change(arguments, location, environment.files.versions)
-        store(environment, [change])
-        return done, show_change(location, change.before, change.after)
-
-    with tool_failures():
-        done, diff = await trio.to_thread.run_sync(edit)
-    return ToolResult(done, title=location.text, diff=diff)
-
-
-EDIT: Final = Tool(
-    name="edit",
-    description=(
-        "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
-        "the file, including white space, without line numbers. It must occur once: add lines "
-        "around it, or set `all`. The file keeps its line endings and encoding."
-    ),
-    arguments=EditArguments,
-    effect="write",
-    timeout_s=TIMEOUT_S,
-    requirements=_requirements,
-    permission=ToolPermission("write"),
-    check=_check,
-    run=_run,
-)
 
 
 def _change(
@@ -112,6 +66,23 @@ def _change(
     except MissingText as missing:
         raise ToolFailure(explain_missing(before, arguments.old)) from missing
     return Change(location, before, after), done
+
+
+EDIT: Final = Tool(
+    name="edit",
+    description=(
+        "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
+        "the file, including white space, without line numbers. It must occur once: add lines "
+        "around it, or set `all`. The file keeps its line endings and encoding."
+    ),
+    arguments=EditArguments,
+    effect="write",
+    timeout_s=TIMEOUT_S,
+    requirements=_requirements,
+    permission=ToolPermission("write"),
+    check=partial(check_change, _change),
+    run=partial(make_change, _change),
+)
 
 
 def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:
@@ -135,12 +106,10 @@ def _preview(location: Location, arguments: EditArguments) -> str:
     """Return the diff of the change; a diff of the two texts if `old` is not in the file now."""
     before = read_for_preview(location)
     if before is not None:
-        try:
+        # If this fails, an earlier call of the same response may still add the missing text.
+        with suppress(ToolFailure):
             after, _ = _edit(before, arguments, location)
             return show_change(location, before, after)
-        except ToolFailure:
-            # An earlier call of the same response may still add the missing text.
-            pass
     return unified_diff(printable_text(arguments.old), printable_text(arguments.new), location.text)
 
 

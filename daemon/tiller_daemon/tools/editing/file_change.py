@@ -1,18 +1,57 @@
 """Common parts of the tools that change files: the check before, the change, and its diff."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import trio
+from msgspec import Meta, Struct
 
 from tiller_daemon.files.changes import Change, change_all
 from tiller_daemon.files.paths import Location, PathProblem
-from tiller_daemon.files.whole_files import fingerprint, read_whole, size_of
-from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
+from tiller_daemon.files.whole_files import fingerprint, read_whole, state_of
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.encoding import EncodingProblem, decode_text, printable_text
+from tiller_daemon.tools.path_access import resolve_approved_path, resolve_path
 
 PREVIEW_BYTES_MAX: Final = 1024**2
 """The largest file whose change is shown before it is approved, at a cost of some 10 ms."""
+
+
+class FileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a tool that changes one file."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
+
+
+Arguments = TypeVar("Arguments", bound=FileArguments)
+
+OneChange = Callable[[Arguments, Location, FileVersions], tuple[Change, str]]
+"""Returns the change of a file, and a message for the model."""
+
+
+def check_change(
+    change: OneChange[Arguments], arguments: Arguments, workspace: Path, files: FileVersions
+) -> None:
+    """Raise `ToolFailure` or `PathProblem` if the change can't be made now."""
+    change(arguments, resolve_path(workspace, arguments.path), files)
+
+
+async def make_change(
+    change: OneChange[Arguments], arguments: Arguments, environment: ToolEnvironment
+) -> ToolResult:
+    """Change the file, and return the result with a diff; raises `ToolFailure`, `PathProblem`."""
+    location = resolve_approved_path(environment, arguments.path)
+
+    def make() -> tuple[str, str]:
+        made, done = change(arguments, location, environment.files.versions)
+        store(environment, [made])
+        return done, show_change(location, made.before, made.after)
+
+    done, diff = await trio.to_thread.run_sync(make)
+    return ToolResult(done, title=location.text, diff=diff)
 
 
 def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
@@ -40,8 +79,8 @@ def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
 def read_for_preview(location: Location) -> bytes | None:
     """Return the bytes of a file that exists and is small enough for a preview, else None."""
     with suppress(PathProblem):
-        size_bytes = size_of(location)
-        if size_bytes is not None and size_bytes <= PREVIEW_BYTES_MAX:
+        state = state_of(location)
+        if state is not None and state.st_size <= PREVIEW_BYTES_MAX:
             return read_whole(location)
     return None
 

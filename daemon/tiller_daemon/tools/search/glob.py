@@ -6,7 +6,6 @@ The tool shows the names of protected files too, because rules about reading pro
 from pathlib import Path
 from typing import Annotated, Final
 
-import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.files.pinned_directory import pinned_directory
@@ -23,11 +22,10 @@ from tiller_daemon.tools.path_access import (
     directory_requirements,
     resolve_approved_path,
     resolve_path,
-    tool_failures,
 )
 from tiller_daemon.tools.search.path_pattern import PathPattern
-from tiller_daemon.tools.search.recheck import existing_files
-from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
+from tiller_daemon.tools.search.recheck import find_files
+from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent
 
 FILES_SHOWN_MAX: Final = 200
 FILES_FOUND_MAX: Final = 10_000
@@ -53,22 +51,10 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
     if not location.path.is_dir():
         raise ToolFailure(f"{location.text} is not a directory; name a directory to search.")
     pattern = PathPattern(arguments.pattern)
-    paths: list[bytes] = []
-
-    def take(record: bytes) -> bool:
-        path = record.removeprefix(b"./")
-        if pattern.matches(path.decode(errors="replace")):
-            paths.append(path)
-        return len(paths) < FILES_FOUND_MAX
-
-    with tool_failures(), pinned_directory(location) as beneath:
-        extent = await run_search(
-            Query("./", ignore_lines=pattern.ignore_lines),
-            directory=beneath.directory,
-            variables=environment.commands.variables(),
-            take=take,
+    with pinned_directory(location) as beneath:
+        files, extent = await find_files(
+            beneath, environment, pattern.ignore_lines, pattern.matches, FILES_FOUND_MAX
         )
-        files = await trio.to_thread.run_sync(existing_files, beneath, paths)
     newest = sorted(files, key=lambda file: (-file.changed, file.path))
     within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
     lines = [f"{within}{file.path.decode(errors='replace')}" for file in newest[:FILES_SHOWN_MAX]]

@@ -26,10 +26,9 @@ from tiller_daemon.tools.path_access import (
     directory_requirements,
     resolve_approved_path,
     resolve_path,
-    tool_failures,
 )
 from tiller_daemon.tools.search.path_pattern import PathPattern, ignore_lines_without
-from tiller_daemon.tools.search.recheck import Line, confirmed_lines, existing_files
+from tiller_daemon.tools.search.recheck import Line, confirmed_lines, find_files
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
 from tiller_daemon.tools.truncation import truncate
 
@@ -63,17 +62,16 @@ def _requirements(arguments: GrepArguments, workspace: Path) -> tuple[Requiremen
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
     include = PathPattern(arguments.include) if arguments.include else None
-    with tool_failures():
-        if _is_directory(location):
-            with pinned_directory(location) as beneath:
-                within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-                scope = _Scope(beneath, within, "./", environment.files.readable)
-                return await _search(arguments, include, scope, environment)
-        with pinned_parent(location) as beneath:
-            # The model named the file, so reading it was judged for this call.
-            within, name = location.text.removesuffix(location.path.name), location.path.name
-            scope = _Scope(beneath, within, f"./{name}", None)
-            return await _search(arguments, include, scope, environment)
+    if _is_directory(location):
+        with pinned_directory(location) as beneath:
+            within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
+            scope = _Scope(beneath, within, "./", include, environment.files.readable)
+            return await _search(arguments.pattern, scope, environment)
+    with pinned_parent(location) as beneath:
+        # The model named the file, so reading it was judged for this call.
+        within, name = location.text.removesuffix(location.path.name), location.path.name
+        scope = _Scope(beneath, within, f"./{name}", include, None)
+        return await _search(arguments.pattern, scope, environment)
 
 
 GREP: Final = Tool(
@@ -106,25 +104,28 @@ class _Scope(NamedTuple):
     target: str
     """What ripgrep searches."""
 
+    include: PathPattern | None
+    """Which files are searched; None for all."""
+
     check: Readable | None
     """Tells which files may be shown; None for the one file that the call was judged for."""
 
-    def may_show(self, path: bytes) -> bool:
+    def includes(self, path: str) -> bool:
+        """Whether this file is to be searched."""
+        return self.include is None or self.include.matches(path)
+
+    def may_show(self, path: str) -> bool:
         """Whether the content of this file may be shown."""
-        return self.check is None or self.check(self.within + _text(path))
+        return self.check is None or self.check(self.within + path)
 
 
-async def _search(
-    arguments: GrepArguments,
-    include: PathPattern | None,
-    scope: _Scope,
-    environment: ToolEnvironment,
-) -> ToolResult:
+async def _search(pattern: str, scope: _Scope, environment: ToolEnvironment) -> ToolResult:
     lines: list[Line] = []
 
     @cache
     def is_shown(path: bytes) -> bool:
-        return _is_included(path, include) and scope.may_show(path)
+        text = _text(path)
+        return scope.includes(text) and scope.may_show(text)
 
     def take(record: bytes) -> bool:
         line = _parse(record)
@@ -132,13 +133,10 @@ async def _search(
             lines.append(line)
         return len(lines) < MATCHES_FOUND_MAX
 
-    protected = await _count_protected(include, scope, environment)
-    extent = await run_search(
-        Query(scope.target, arguments.pattern, include.ignore_lines if include else ()),
-        directory=scope.beneath.directory,
-        variables=environment.commands.variables(),
-        take=take,
-    )
+    protected = await _count_protected(scope, environment)
+    ignore_lines = scope.include.ignore_lines if scope.include else ()
+    query = Query(scope.target, pattern, ignore_lines)
+    extent = await run_search(query, scope.beneath, environment, take)
     confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, lines)
     shown = _by_file(confirmed.lines[:MATCHES_SHOWN_MAX], scope.within)
     notes = [_note(len(confirmed.lines), extent), _note_on_protected(protected)]
@@ -147,36 +145,28 @@ async def _search(
             "(Some matches are missing: the matching files are too large in total. Give a path.)"
         )
     output = truncate("\n".join([*shown, *filter(None, notes)]))
-    return ToolResult(output, title=arguments.pattern)
+    return ToolResult(output, title=pattern)
 
 
-async def _count_protected(
-    include: PathPattern | None, scope: _Scope, environment: ToolEnvironment
-) -> int:
+async def _count_protected(scope: _Scope, environment: ToolEnvironment) -> int:
     """Return how many files are left out because they may not be read.
 
     They are counted by name only, because whether they contain a match must not leak.
     """
     if scope.check is None:
         return 0
-    protected: list[bytes] = []
 
-    def take(record: bytes) -> bool:
-        path = record.removeprefix(b"./")
-        if _is_included(path, include) and not scope.may_show(path):
-            protected.append(path)
-        return len(protected) < PROTECTED_COUNTED_MAX
+    def is_protected(path: str) -> bool:
+        return scope.includes(path) and not scope.may_show(path)
 
     fragments = scope.check.path_fragments
     # If the directory itself contains a fragment, every file in it may be protected.
     in_all = any(fragment in scope.within for fragment in fragments)
-    await run_search(
-        Query("./", ignore_lines=() if in_all else ignore_lines_without(fragments)),
-        directory=scope.beneath.directory,
-        variables=environment.commands.variables(),
-        take=take,
+    ignore_lines = () if in_all else ignore_lines_without(fragments)
+    protected, _ = await find_files(
+        scope.beneath, environment, ignore_lines, is_protected, PROTECTED_COUNTED_MAX
     )
-    return len(await trio.to_thread.run_sync(existing_files, scope.beneath, protected))
+    return len(protected)
 
 
 def _is_directory(location: Location) -> bool:
@@ -188,10 +178,6 @@ def _is_directory(location: Location) -> bool:
         return True
     require_regular(state, location)
     return False
-
-
-def _is_included(path: bytes, include: PathPattern | None) -> bool:
-    return include is None or include.matches(_text(path))
 
 
 def _parse(record: bytes) -> Line:

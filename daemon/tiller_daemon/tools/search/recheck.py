@@ -8,7 +8,7 @@ the same name. Nothing outside is shown, or even counted.
 
 import io
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
@@ -17,7 +17,8 @@ import trio
 
 from tiller_daemon.files.paths import PathProblem
 from tiller_daemon.files.pinned_directory import PinnedDirectory
-from tiller_daemon.tools.search.ripgrep import LINE_COLUMNS_MAX
+from tiller_daemon.tools.base import ToolEnvironment
+from tiller_daemon.tools.search.ripgrep import LINE_COLUMNS_MAX, Extent, Query, run_search
 
 READ_BYTES_MAX: Final = 1024**3
 """How much is read again, in about a second. Results beyond it are not shown."""
@@ -53,14 +54,28 @@ class ConfirmedLines(NamedTuple):
     complete: bool
 
 
-def existing_files(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[File]:
-    """Return the files that exist, by path. Blocks; call it in a thread."""
-    existing: list[File] = []
-    for path in sorted(paths):
-        with suppress(OSError):
-            existing.append(File(path, beneath.state(path).st_mtime))
-    trio.from_thread.check_cancelled()
-    return existing
+async def find_files(
+    beneath: PinnedDirectory,
+    environment: ToolEnvironment,
+    ignore_lines: tuple[str, ...],
+    is_wanted: Callable[[str], bool],
+    files_max: int,
+) -> tuple[list[File], Extent]:
+    """Return the wanted files, by path, but at most `files_max`; and how far the search got.
+
+    `is_wanted` gets a file's path in the directory. Files that `ignore_lines` exclude are skipped.
+    Raises `ToolFailure`.
+    """
+    paths: list[bytes] = []
+
+    def take(record: bytes) -> bool:
+        path = record.removeprefix(b"./")
+        if is_wanted(path.decode(errors="replace")):
+            paths.append(path)
+        return len(paths) < files_max
+
+    extent = await run_search(Query("./", ignore_lines=ignore_lines), beneath, environment, take)
+    return await trio.to_thread.run_sync(_existing_files, beneath, paths), extent
 
 
 def confirmed_lines(beneath: PinnedDirectory, found: Iterable[Line]) -> ConfirmedLines:
@@ -77,6 +92,15 @@ def confirmed_lines(beneath: PinnedDirectory, found: Iterable[Line]) -> Confirme
                 confirmed += _in_file(file, list(lines), left_bytes)
                 left_bytes -= file.tell()
     return ConfirmedLines(confirmed, left_bytes > 0)
+
+
+def _existing_files(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[File]:
+    existing: list[File] = []
+    for path in sorted(paths):
+        with suppress(OSError):
+            existing.append(File(path, beneath.state(path).st_mtime))
+    trio.from_thread.check_cancelled()
+    return existing
 
 
 def _in_file(file: _Reader, reported: Sequence[Line], bytes_max: int) -> Iterator[Line]:

@@ -7,7 +7,7 @@ So show nothing from a record before `recheck` has confirmed it.
 
 import shutil
 import sysconfig
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -16,9 +16,9 @@ from typing import Final, Literal
 import trio
 from msgspec import Struct
 
+from tiller_daemon.files.pinned_directory import PinnedDirectory
 from tiller_daemon.processes.command import CommandProblem, run_command
-from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.path_access import tool_failures
+from tiller_daemon.tools.base import ToolEnvironment, ToolFailure
 
 SEARCH_S_MAX: Final = 30.0
 """A search that takes longer is stopped, and its results so far are shown."""
@@ -79,23 +79,22 @@ class _Unusable(Exception):
 
 async def run_search(
     query: Query,
-    *,
-    directory: Path,
-    variables: Mapping[str, str],
+    beneath: PinnedDirectory,
+    environment: ToolEnvironment,
     take: Callable[[bytes], bool],
 ) -> Extent:
-    """Search in `directory` and pass each record to `take` until that returns False.
+    """Search in a directory and pass each record to `take` until that returns False.
 
     A record is a path, or a path, NUL and a line. The process is killed when the search stops
     early, on cancellation too. Raises `ToolFailure` with ripgrep's own message, or with advice if
     no ripgrep runs.
     """
     problem = "ripgrep was not found"
-    with tool_failures(), _ignore_file(query.ignore_lines) as ignore_file:
+    with _ignore_file(query.ignore_lines) as ignore_file:
         for program in find_ripgrep():
-            arguments = _arguments(query, ignore_file)
+            command = [program, *_arguments(query, ignore_file)]
             try:
-                return await _run([program, *arguments], query, directory, variables, take)
+                return await _run(command, query, beneath, environment, take)
             except _Unusable as unusable:
                 problem = str(unusable)
     raise ToolFailure(
@@ -108,8 +107,8 @@ async def run_search(
 async def _run(
     command: list[str],
     query: Query,
-    directory: Path,
-    variables: Mapping[str, str],
+    beneath: PinnedDirectory,
+    environment: ToolEnvironment,
     take: Callable[[bytes], bool],
 ) -> Extent:
     separator = b"\0" if query.pattern is None else b"\n"
@@ -137,8 +136,8 @@ async def _run(
         try:
             end = await run_command(
                 command,
-                directory=directory,
-                variables=variables,
+                directory=beneath.directory,
+                variables=environment.commands.variables(),
                 receive=receive,
                 timeout_s=SEARCH_S_MAX,
             )

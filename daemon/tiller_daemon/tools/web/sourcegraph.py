@@ -4,37 +4,21 @@ Without a server there is no such tool. `sourcegraph_stream` reads the results, 
 request. The key comes from the caller.
 """
 
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from tiller_daemon.tools.base import (
-    Requirement,
-    Tool,
-    ToolEnvironment,
-    ToolFailure,
-    ToolPermission,
-    ToolResult,
-)
+from tiller_daemon.tools.base import Tool, ToolFailure, ToolPermission
 from tiller_daemon.tools.truncation import truncate
-from tiller_daemon.tools.web.address import WebAddress, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
-from tiller_daemon.tools.web.keyed_server import Access, Headers, KeyedServer
+from tiller_daemon.tools.web.keyed_server import TIMEOUT_S, Access, KeyedServer, QueryArguments
 from tiller_daemon.tools.web.page import Page
 from tiller_daemon.tools.web.sourcegraph_stream import MATCHES_MAX, read_stream
-
-PATH: Final = "/.api/search/stream"
-
-TIMEOUT_S: Final = 120.0
-"""Includes getting a key from a command that may ask a person."""
 
 EVENT_STREAM: Final = "text/event-stream"
 
 
-class SourcegraphArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class SourcegraphArguments(QueryArguments, frozen=True):
     """The arguments of `sourcegraph`."""
 
     query: Annotated[
@@ -45,6 +29,16 @@ class SourcegraphArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def make_sourcegraph(endpoint: str, access: Access) -> Tool:
     """Return the tool for the server at `endpoint`."""
+    server = KeyedServer(
+        action="Search",
+        endpoint=endpoint,
+        path="/.api/search/stream",
+        parameters={"v": "V3", "display": str(MATCHES_MAX)},
+        media_type=EVENT_STREAM,
+        key_scheme="token ",
+        access=access,
+        read=_results,
+    )
     return Tool(
         name="sourcegraph",
         description=(
@@ -56,39 +50,10 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
         arguments=SourcegraphArguments,
         effect="read",
         timeout_s=TIMEOUT_S,
-        requirements=partial(_requirements, endpoint),
+        requirements=server.requirements,
         permission=ToolPermission(PERMISSION),
-        run=partial(_run, endpoint, access),
+        run=server.search,
     )
-
-
-def _requirements(
-    endpoint: str,
-    arguments: SourcegraphArguments,
-    workspace: Path,  # noqa: ARG001
-) -> tuple[Requirement, ...]:
-    server = parse_address(endpoint).authority
-    title = f"Search on {server}"
-    return (Requirement(PERMISSION, (server,), (server,), title=title, detail=arguments.query),)
-
-
-async def _run(
-    endpoint: str, access: Access, arguments: SourcegraphArguments, environment: ToolEnvironment
-) -> ToolResult:
-    server = KeyedServer(access, _headers)
-    address = _address(endpoint, arguments.query)
-    found = await server.search(address, arguments.query, environment, _results)
-    return ToolResult(found, title=arguments.query)
-
-
-def _headers(key: str) -> Headers:
-    accept = ("Accept", EVENT_STREAM)
-    return (accept, ("Authorization", f"token {key}")) if key else (accept,)
-
-
-def _address(endpoint: str, query: str) -> WebAddress:
-    parameters = urlencode({"q": query, "v": "V3", "display": MATCHES_MAX})
-    return parse_address(f"{endpoint.rstrip('/')}{PATH}?{parameters}")
 
 
 def _results(page: Page) -> str:

@@ -6,31 +6,26 @@ Without an engine there is no such tool. `search_results` reads the engines' ans
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple
-from urllib.parse import urlencode
+from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from tiller_daemon.tools.base import (
-    Requirement,
-    Tool,
-    ToolEnvironment,
-    ToolFailure,
-    ToolPermission,
-    ToolResult,
-)
+from tiller_daemon.tools.base import Tool, ToolEnvironment, ToolFailure, ToolPermission, ToolResult
 from tiller_daemon.tools.truncation import truncate
-from tiller_daemon.tools.web.address import parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
-from tiller_daemon.tools.web.keyed_server import Access, Headers, KeyedServer, refuses_key
+from tiller_daemon.tools.web.keyed_server import (
+    TIMEOUT_S,
+    Access,
+    KeyedServer,
+    QueryArguments,
+    refuses_key,
+)
 from tiller_daemon.tools.web.page import Page
 from tiller_daemon.tools.web.search_results import RESULTS_MAX, read_brave, read_searxng
 
 NAME: Final = "web_search"
 
-TIMEOUT_S: Final = 120.0
-"""Includes getting a key from a command that may ask a person."""
+ACTION: Final = "Search the web"
 
 JSON: Final = "application/json"
 
@@ -48,30 +43,15 @@ SEARXNG_HINTS: Final[Mapping[int, str]] = {
 EngineName = Literal["searxng", "brave"]
 
 
-class WebSearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class WebSearchArguments(QueryArguments, frozen=True):
     """The arguments of `web_search`."""
 
     query: Annotated[str, Meta(description="The search terms, as for any search engine")]
 
 
-class _Engine(NamedTuple):
-    """A search engine: its address, and how its answers are read."""
-
-    endpoint: str
-    """The address of the engine."""
-    path: str
-    """The path for searches."""
-    parameters: dict[str, str]
-    """The parameters besides the query."""
-    server: KeyedServer
-    """Makes the requests."""
-    read: Callable[[bytes], str]
-    """Converts an answer to text."""
-
-
 def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> Tool:
     """Return the tool for an engine. Without an `endpoint`, Brave's own address is used."""
-    engine = _searxng(endpoint or "", access) if name == "searxng" else _brave(endpoint, access)
+    server = _searxng(endpoint or "", access) if name == "searxng" else _brave(endpoint, access)
     return Tool(
         name=NAME,
         description=(
@@ -82,29 +62,41 @@ def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> T
         arguments=WebSearchArguments,
         effect="read",
         timeout_s=TIMEOUT_S,
-        requirements=partial(_requirements, engine),
+        requirements=server.requirements,
         permission=ToolPermission(PERMISSION),
-        run=partial(_run, engine),
+        run=partial(_run, server),
     )
 
 
-def _searxng(endpoint: str, access: Access) -> _Engine:
+def _searxng(endpoint: str, access: Access) -> KeyedServer:
     """SearXNG has no keys itself; a proxy in front of it may want one."""
-    headers = partial(_headers, "Authorization", "Bearer ")
-    server = KeyedServer(access, headers, refuses=_is_401, hints=SEARXNG_HINTS)
-    return _Engine(endpoint, "/search", {"format": "json"}, server, read_searxng)
+    return KeyedServer(
+        action=ACTION,
+        endpoint=endpoint,
+        path="/search",
+        parameters={"format": "json"},
+        media_type=JSON,
+        key_scheme="Bearer ",
+        access=access,
+        read=partial(_results, read_searxng),
+        refuses=_is_401,
+        hints=SEARXNG_HINTS,
+    )
 
 
-def _brave(endpoint: str | None, access: Access) -> _Engine:
-    headers = partial(_headers, "X-Subscription-Token", "")
-    server = KeyedServer(access, headers, refuses=_is_refused_by_brave)
-    parameters = {"count": str(RESULTS_MAX), "result_filter": "web", "text_decorations": "false"}
-    return _Engine(endpoint or BRAVE, "/res/v1/web/search", parameters, server, read_brave)
-
-
-def _headers(name: str, scheme: str, key: str) -> Headers:
-    accept = ("Accept", JSON)
-    return (accept, (name, f"{scheme}{key}")) if key else (accept,)
+def _brave(endpoint: str | None, access: Access) -> KeyedServer:
+    return KeyedServer(
+        action=ACTION,
+        endpoint=endpoint or BRAVE,
+        path="/res/v1/web/search",
+        parameters={"count": str(RESULTS_MAX), "result_filter": "web", "text_decorations": "false"},
+        media_type=JSON,
+        key_header="X-Subscription-Token",
+        key_scheme="",
+        access=access,
+        read=partial(_results, read_brave),
+        refuses=_is_refused_by_brave,
+    )
 
 
 def _is_401(page: Page) -> bool:
@@ -117,29 +109,15 @@ def _is_refused_by_brave(page: Page) -> bool:
     )
 
 
-def _requirements(
-    engine: _Engine,
-    arguments: WebSearchArguments,
-    workspace: Path,  # noqa: ARG001
-) -> tuple[Requirement, ...]:
-    server = parse_address(engine.endpoint).authority
-    title = f"Search the web on {server}"
-    return (Requirement(PERMISSION, (server,), (server,), title=title, detail=arguments.query),)
-
-
 async def _run(
-    engine: _Engine, arguments: WebSearchArguments, environment: ToolEnvironment
+    server: KeyedServer, arguments: WebSearchArguments, environment: ToolEnvironment
 ) -> ToolResult:
     if not arguments.query.strip():
         raise ToolFailure("The query is empty. Say what to search for.")
-    parameters = urlencode({"q": arguments.query, **engine.parameters})
-    address = parse_address(f"{engine.endpoint.rstrip('/')}{engine.path}?{parameters}")
-    read = partial(_results, engine)
-    found = await engine.server.search(address, arguments.query, environment, read)
-    return ToolResult(found, title=arguments.query)
+    return await server.search(arguments, environment)
 
 
-def _results(engine: _Engine, page: Page) -> str:
+def _results(read: Callable[[bytes], str], page: Page) -> str:
     """Return the results as text. Raises `ToolFailure` if the engine gave none."""
     if page.media_type != JSON:
         raise ToolFailure(
@@ -148,4 +126,4 @@ def _results(engine: _Engine, page: Page) -> str:
         )
     if not page.whole:
         raise ToolFailure(f"The answer from {page.address.authority} was cut off. Search again.")
-    return truncate(engine.read(page.body))
+    return truncate(read(page.body))
