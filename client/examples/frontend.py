@@ -1,4 +1,4 @@
-"""A frontend in the standard library alone: runs one turn and prints its text as it comes.
+"""A frontend that needs only the standard library: runs one turn and prints the text as it comes.
 
 usage: python frontend.py WORKSPACE PROMPT
 """
@@ -11,7 +11,7 @@ import sys
 import time
 
 REQ, SUB = b"\x30", b"\x21"
-SILENCE_S = 5  # then look whether the last event was lost
+SILENCE_S = 5  # then check whether the last event was lost
 
 
 def connect(path, protocol, message=b""):
@@ -20,7 +20,7 @@ def connect(path, protocol, message=b""):
         unix.connect(path)
         unix.sendall(b"\0SP\0\0" + protocol + b"\0\0" + message)
         pipe = unix.makefile("rb")
-    pipe.read(8)  # the same from the daemon
+    pipe.read(8)  # the daemon's eight bytes
     return pipe
 
 
@@ -46,13 +46,13 @@ def submit(op_type, **fields):
                 return answer.get("result")
             if answer["code"] not in ("unauthorized", "shutting_down", "overloaded"):
                 sys.exit(answer["message"])
-        except OSError:  # it was restarted, or is slow
+        except OSError:  # the daemon was restarted, or is slow
             pass
         time.sleep(0.2)
 
 
 def wait(events, session_id):
-    """Return when the session may have new events: a publication, a silence, a new connection."""
+    """Return when the session may have new events: after a publication, silence or a reconnect."""
     try:
         while events and not receive(events).startswith(session_id.encode() + b"\0"):
             pass

@@ -1,4 +1,4 @@
-/** A frontend without dependencies: runs one turn and prints its text as it comes.
+/** A frontend without dependencies: runs one turn and prints the text as it comes.
  *
  * usage: node frontend.js WORKSPACE PROMPT
  */
@@ -11,10 +11,10 @@ import { setTimeout } from "node:timers/promises";
 
 const REQ = 0x30;
 const SUB = 0x21;
-const SILENCE_MS = 5000; // then look whether the last event was lost
+const SILENCE_MS = 5000; // then check whether the last event was lost
 const DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** Messages from a socket of the daemon. The first one is empty: the connection is there. */
+/** Yields messages from a socket of the daemon, after an empty one when it is connected. */
 async function* connection(path: string, protocol: number, request = "") {
   const socket = connect(path);
   socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error("the daemon is silent")));
@@ -55,18 +55,18 @@ async function submit(op: Record<string, any>): Promise<any> {
           process.exit(1);
         }
       }
-    } catch {} // it was restarted, or is slow
+    } catch {} // the daemon was restarted, or is slow
     await setTimeout(200);
   }
 }
 
-/** Returns when the session may have new events: a publication, a silence, a new connection. */
+/** Returns when the session may have new events: after a publication, silence or a reconnect. */
 async function wait(sessionId: string): Promise<void> {
   try {
     for (let message; (message = (await events.next()).value); ) {
       if (!message.length || message.toString("latin1").startsWith(`${sessionId}\0`)) return;
     }
-  } catch {} // it was restarted, or is silent
+  } catch {} // the daemon was restarted, or is silent
   await setTimeout(200);
   events = connection(places.events_socket, SUB);
 }

@@ -112,7 +112,7 @@ def _choose_host(arguments: Namespace) -> None:
     from tiller_client.errors import UsageError
 
     if arguments.family in HERE:
-        raise UsageError(f"tiller {arguments.verb} works on this machine only, without --host")
+        raise UsageError(f"tiller {arguments.verb} works only on this machine; leave out --host")
     choose_remote(RemoteDaemon(arguments.host, my_places()))
 
 

@@ -116,8 +116,8 @@ def script() -> dict[str, Any]:
             ),
             _step(
                 _say(
-                    "Fixed: `total` rounded the discount down, so 15 % off 9.99 was one cent too "
-                    "expensive. It now rounds the result to the nearest cent, in whole numbers. "
+                    "Fixed: `total` rounded the discount down, so 9.99 less 15 % came out one cent "
+                    "too high. It now rounds the result to the nearest cent, in whole numbers. "
                     "Both tests pass; `Cart.to_pay` needs no change."
                 ),
             ),

@@ -21,7 +21,8 @@ def differences(hello: HelloResult, environ: Mapping[str, str]) -> list[str]:
         )
     elif hello.replaced:
         found.append(
-            f"tillerd was reinstalled after the running daemon was started; to use it, {RESTART}"
+            "tillerd was reinstalled after the running daemon was started; to use the new tillerd, "
+            f"{RESTART}"
         )
     if names := [name for name in hello.missing_keys if environ.get(name, "").strip()]:
         found.append(

@@ -7,13 +7,13 @@ from typing import Any
 from tiller_protocol.answers import ProviderOffer
 
 _BEGINNING = """\
-# The configuration of tiller, begun by `tiller init`. Changes take effect at once; to check them:
+# The configuration of tiller, created by `tiller init`. Changes take effect at once; to check them:
 # tiller config check
 
 """
 
 _SETTINGS = """\
-# When to ask you: ask (the default), always (allow everything) or never (deny instead of asking).
+# For calls that need your approval: ask (the default), always (allow them) or never (deny them).
 # approve = "ask"
 """
 
@@ -22,7 +22,7 @@ _TABLES = """\
 # [sandbox]
 # mode = "workspace_write"
 
-# Rules for single tools and commands; the last one that matches counts.
+# Rules for individual tools and commands; the last rule that matches counts.
 # [[permissions]]
 # permission = "bash"
 # pattern = "git push*"
@@ -55,7 +55,8 @@ def _provider(offer: ProviderOffer) -> str:
         f"base_url = {_quoted(offer.base_url)}",
     ]
     if offer.api_key_env:
-        lines.append(f"api_key_env = {_quoted(offer.api_key_env)}   # its name, never the key")
+        variable = _quoted(offer.api_key_env)
+        lines.append(f"api_key_env = {variable}   # the variable's name, never the key")
     return "\n".join(lines) + "\n"
 
 

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         return _check_log(places.state / LOG_FILE)
     if parsed.check_config:
         file = parsed.config or places.config / CONFIG_FILE
-        where = file if file.exists() else "the defaults, as there is no file"
+        where = file if file.exists() else "there is no file, so the defaults apply"
         print(f"The configuration is valid: {where}")
         return 0
     if parsed.sandboxed is not None:
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="STAMP",
         default="",
         help="for frontends, after a crash: start only if the token file still has this stamp "
-        "(inode-mtime), so that no other daemon has been started since",
+        "(inode-mtime), which means that no other daemon has been started since",
     )
     parser.add_argument(
         "--log-format",

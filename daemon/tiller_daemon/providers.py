@@ -85,11 +85,12 @@ SECRET_CHARS_MIN = 8
 """Shorter keys are not redacted from tool output, because they may be ordinary words."""
 
 NO_MODEL_MESSAGE = (
-    "No model is configured, no well-known key is set, and no local server answers. Do one of: "
-    "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
+    "No model is configured, no well-known key is set, and no local server answers. Do one of "
+    "these: (1) set a key, such as OPENAI_API_KEY, where the daemon starts, then run "
+    "`tiller daemon restart`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
-    "(3) try it without a model: `tiller demo`."
+    "(3) try tiller without a model: run `tiller demo`."
 )
 
 
@@ -357,8 +358,8 @@ class Providers:
         if provider_model:
             known.update(f"{provider}/{provider_model}" for provider in self._active)
         return (
-            f"There is no model {name!r}: a model is named provider/model, and the providers in "
-            f"{self._config} are: {there_are}.{did_you_mean(name, known)}"
+            f"There is no model {name!r}. A model's name has the form provider/model. The providers"
+            f" in {self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
 
 

@@ -39,8 +39,8 @@ class HelloResult(Result, frozen=True, tag="hello"):
     missing_keys: Annotated[
         tuple[str, ...],
         doc(
-            "Variables for providers' keys that the daemon's environment lacks: those that the "
-            "configuration names and, if no model is configured, the well-known ones."
+            "Missing environment variables for providers' keys: those that the configuration names "
+            "and, if no model is configured, the well-known ones."
         ),
     ] = ()
     replaced: Annotated[
@@ -97,21 +97,21 @@ class SessionDiffResult(Result, frozen=True, tag="session_diff"):
     files: Annotated[tuple[FileChange, ...], doc("The changed files.")]
     diff: Annotated[str, doc("Unified diff, without the content of protected files.")]
     cut: Annotated[bool, doc("Whether the list or the diff was too long and has been cut.")] = False
-    partial: Annotated[bool, doc("Whether some changes may be unknown, so not listed.")] = False
+    partial: Annotated[bool, doc("Whether some changes may be unknown and thus missing.")] = False
 
 
 class RevertResult(Result, frozen=True, tag="revert"):
-    """What a revert did to files. Paths are relative to the workspace."""
+    """The effect of a revert on files. Paths are relative to the workspace."""
 
     files: Annotated[tuple[str, ...], doc("Files that were restored or removed.")] = ()
-    conflicts: Annotated[tuple[str, ...], doc("Files that can't be restored, so stay as is.")] = ()
-    partial: Annotated[bool, doc("Whether some changes may be unknown, so not undone.")] = False
+    conflicts: Annotated[tuple[str, ...], doc("Files that can't be restored and stay as is.")] = ()
+    partial: Annotated[bool, doc("Whether some changes may be unknown and thus remain.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
     removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
-    without_snapshot: Annotated[tuple[str, ...], doc("Those of `conflicts` in no snapshot.")] = ()
+    without_snapshot: Annotated[tuple[str, ...], doc("The `conflicts` that no snapshot has.")] = ()
 
 
 class Started(Result, frozen=True, tag="started"):
@@ -211,8 +211,8 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
     state: Annotated[
         ServerState,
         doc(
-            "`idle`: not needed yet. `ended`: no longer running; the next call starts it again. "
-            "`failed`: could not be started. `needs_login`: use the op `mcp_login`."
+            "`idle`: not needed yet. `ended`: no longer running; the next call starts the server "
+            "again. `failed`: could not be started. `needs_login`: use the op `mcp_login`."
         ),
     ]
     tools: Annotated[int, doc("Number of the server's tools.")] = 0
@@ -228,8 +228,8 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     chosen: Annotated[
         bool,
         doc(
-            "Whether the configuration names this server. For files with no named server, "
-            "the first installed one runs."
+            "Whether the configuration names this server. If the configuration names no server for "
+            "a file, the first installed server for the file runs."
         ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
@@ -256,7 +256,7 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str | None, doc("Agent of the turn. Default: the session's agent.")] = None
     model: Annotated[str | None, doc("Model of the turn. Default: the session's model.")] = None
     problem: Problem = ""
-    subtask: Annotated[bool, doc("Whether `agent` does the task, as a sub-agent.")] = False
+    subtask: Annotated[bool, doc("Whether `agent` is a sub-agent that does the task.")] = False
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
@@ -266,9 +266,9 @@ class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     network: Annotated[bool, doc("Whether commands are allowed to use the network.")] = False
     name: Annotated[str, doc("The mechanism, such as `bubblewrap`; empty if none works.")] = ""
     problem: Annotated[
-        str, doc("Why no mechanism works, so every command needs approval. Empty if one works.")
+        str, doc("Why no mechanism works and every command needs approval; empty if one works.")
     ] = ""
-    limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
+    limits: Annotated[str, doc("What this mechanism can't enforce; may be empty.")] = ""
     instead: Annotated[str, doc("Why no better mechanism works; empty if `name` is the best.")] = ""
 
 
@@ -289,7 +289,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     ] = ()
     offers: Annotated[
         tuple[ProviderOffer, ...],
-        doc("If requested: all well-known providers, even without a key; then local servers."),
+        doc("If requested: all well-known providers, with or without a key, then local servers."),
     ] = ()
     problem: Annotated[str, doc("Why the configuration is not in effect; empty if it is.")] = ""
 
@@ -330,7 +330,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """The lasting rules, sorted by directory. The session's own rules come last."""
+    """The lasting rules, sorted by directory, then the rules of the session that the op names."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
 
@@ -384,7 +384,7 @@ AnyResult = (
 class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="accepted"):
     """The op has taken effect and is in the log."""
 
-    submission_id: Annotated[str, doc("Id of the submission that this answers.")]
+    submission_id: Annotated[str, doc("Id of the submission that is answered.")]
     result: Annotated[AnyResult | None, doc("The op's result; absent if the op has none.")] = None
 
 

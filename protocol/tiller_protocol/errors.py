@@ -29,7 +29,7 @@ RejectionCode = Literal[
 class ErrorInfo(Struct, frozen=True, omit_defaults=True):
     """Why something failed."""
 
-    code: Annotated[str, doc("What went wrong, for programs; codes do not change.")]
+    code: Annotated[str, doc("Code of the error, for programs; codes do not change.")]
     message: Annotated[str, doc("What went wrong and what to do about it, for people.")]
 
 

@@ -68,7 +68,7 @@ class SessionConfigured(Body, frozen=True, tag="session_configured"):
 class SessionTitled(Body, frozen=True, tag="session_titled"):
     """The session has a new title."""
 
-    title: Annotated[str, doc("The new title, one line.")]
+    title: Annotated[str, doc("The new title, in one line.")]
     usage: Annotated[Usage, doc("Tokens that a model used to write the title.")] = Usage()
     cost: UsdCost = None
 
@@ -164,7 +164,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     ]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
-    error: Annotated[ErrorInfo | None, doc("Present if `outcome` needs an explanation.")] = None
+    error: Annotated[ErrorInfo | None, doc("Explains `outcome`; absent if not needed.")] = None
     files: Annotated[
         tuple[FileChange, ...],
         doc("Files that the turn changed; their line counts are sums over the turn's patches."),
@@ -174,19 +174,19 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     )
     queued: Annotated[
         int,
-        doc("Number of waiting inputs; no turn takes them before `turn_continue` or new input."),
+        doc("Number of inputs that wait for `turn_continue`, `promote` or new input."),
     ] = 0
     context_tokens: Annotated[
         int, doc("Tokens in the history, by the provider's last count; 0 if there is no count.")
     ] = 0
     context_window: Annotated[int, doc("Context window of the model in tokens; 0 if unknown.")] = 0
     branch: Annotated[
-        str, doc("The checked-out branch, or `commit …`; empty if there is no repository.")
+        str, doc("The branch, or `commit …` if none is checked out; empty without a repository.")
     ] = ""
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):
-    """A step begins with a model request."""
+    """A step begins. The daemon now sends the step's model request."""
 
     step: Annotated[int, doc("The step's number in the turn, counting from 1.")]
 
@@ -204,7 +204,7 @@ class StepEnded(Body, frozen=True, tag="step_ended"):
 
 
 class ItemStarted(Body, frozen=True, tag="item_started"):
-    """A new item in history. History has its items in the order of the `item_started` events."""
+    """A new item. In history, items have the order of their `item_started` events."""
 
     item: Annotated[Item, doc("The item, with its content so far.")]
 
@@ -231,9 +231,9 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
 
     item_id: Annotated[str, doc("Id of the tool call.")]
     state: Annotated[ToolCallState, doc("The new state.")]
-    error_kind: Annotated[ToolErrorKind | None, doc("Present exactly when `state` is `error`.")] = (
-        None
-    )
+    error_kind: Annotated[
+        ToolErrorKind | None, doc("Kind of the error; present exactly when `state` is `error`.")
+    ] = None
     title: Annotated[str, doc("The new title. Empty if unchanged.")] = ""
     sub_agent: Annotated[
         SubAgent | None,
@@ -243,7 +243,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
         ),
     ] = None
     rewritten_arguments: Annotated[
-        str, doc("The hook's arguments as JSON text. Empty if no hook changed the arguments.")
+        str, doc("Arguments that a hook has changed, as JSON text. Empty if no hook changed them.")
     ] = ""
     effect: Annotated[
         Effect | None,
@@ -315,7 +315,7 @@ class HistoryReverted(Body, frozen=True, tag="history_reverted"):
 class WarningRaised(Body, frozen=True, tag="warning"):
     """A warning for the user. Work continues."""
 
-    code: Annotated[str, doc("What happened, for programs.")]
+    code: Annotated[str, doc("Code of the warning, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]
     fatal: Annotated[bool, doc("Always false.")] = False
 
@@ -323,7 +323,7 @@ class WarningRaised(Body, frozen=True, tag="warning"):
 class ErrorRaised(Body, frozen=True, tag="error"):
     """Something failed."""
 
-    code: Annotated[str, doc("What happened, for programs.")]
+    code: Annotated[str, doc("Code of the error, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]
     fatal: Annotated[bool, doc("Whether the next turn fails too unless the user acts.")] = False
 

@@ -91,7 +91,7 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag
     """The user's input, which started a turn, steered a turn, or came from the queue."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
-    text: Annotated[str, doc("What the user wrote.")]
+    text: Annotated[str, doc("The user's text.")]
     delivery: Annotated[
         Delivery, doc("Whether the input started a turn, steered a turn, or came from the queue.")
     ]
@@ -181,9 +181,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     error_kind: Annotated[
         ToolErrorKind | None,
         doc(
-            "Present exactly when `state` is `error`. `invalid`: bad arguments. `denied`: no "
-            "permission. `skipped`: never began. `aborted`: interrupted. `lost`: the daemon died "
-            "during the call."
+            "Kind of the error; present exactly when `state` is `error`. `invalid`: bad arguments. "
+            "`denied`: no permission. `skipped`: never began. `aborted`: interrupted. `lost`: the "
+            "daemon died during the call."
         ),
     ] = None
     images: Annotated[tuple[Image, ...], doc("Images in the result.")] = ()
@@ -208,9 +208,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     ordinal: Annotated[
         int,
         doc(
-            "Which model request of the session led to the call, counting from 0; -1 if the user "
-            "made the call. Calls of one response have the same ordinal, and their results go "
-            "back in one message."
+            "Number of the model request that led to the call, counted from 0 in the session; -1 "
+            "if the user made the call. Calls of one response have the same ordinal, and their "
+            "results go back in one message."
         ),
     ] = 0
     by_user: Annotated[
@@ -230,7 +230,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     sub_agent: Annotated[SubAgent | None, doc("The sub-agent that works on a `task` call.")] = None
     rewritten_arguments: Annotated[
         str,
-        doc("The hook's arguments as JSON text. Empty if no hook changed `arguments`."),
+        doc("Arguments that a hook has changed, as JSON text. Empty if no hook changed them."),
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
@@ -256,7 +256,7 @@ class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="not
     """A message from the daemon to the model, for example about an interrupt."""
 
     id: Annotated[ItemId, doc("Id of the item.")]
-    code: Annotated[str, doc("What happened, for programs.")]
+    code: Annotated[str, doc("Code of the notice, for programs.")]
     text: Annotated[str, doc("The sentence for the model.")]
 
 
@@ -265,8 +265,8 @@ class FileChange(Struct, frozen=True, omit_defaults=True):
 
     path: Annotated[str, doc("Path relative to the workspace.")]
     kind: Annotated[Literal["added", "removed", "modified"], doc("Kind of the change.")]
-    added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
-    removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
+    added_lines: Annotated[int | None, doc("Number of lines; absent if not a text file.")] = None
+    removed_lines: Annotated[int | None, doc("Number of lines; absent if not a text file.")] = None
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
@@ -295,7 +295,7 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     """Accepted input that is not in history yet, because it waits for the next step or turn."""
 
     id: Annotated[str, doc("Id of the input. Ops and answers call it `input_id`.")]
-    text: Annotated[str, doc("What the user wrote.")]
+    text: Annotated[str, doc("The user's text.")]
     delivery: Annotated[
         Delivery,
         doc("`steer`: taken at the turn's next step. `queue`: taken after the turn's other work."),
@@ -342,8 +342,8 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     exit_status: Annotated[
         int | None,
         doc(
-            "Present if the command exited on its own. For a sub-agent: 0 if it completed, "
-            "1 if it did not."
+            "Exit status; present if the command exited on its own. For a sub-agent: 0 if it "
+            "completed, 1 if it did not."
         ),
     ] = None
     sub_agent: Annotated[SubAgent | None, doc("For a sub-agent: its session and its usage.")] = None
@@ -351,7 +351,7 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
 
 Background = Annotated[
     tuple[BackgroundCommand, ...],
-    doc("Background commands and sub-agents that are running, and the latest that have ended."),
+    doc("Running background commands and sub-agents, and the latest ones that have ended."),
 ]
 
 RequestKind = Literal["approval", "doom_loop", "question"]
@@ -384,8 +384,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     always_here: Annotated[
         str,
         doc(
-            "Directory in which `always_here` would allow the same patterns for every session, as "
-            "lasting rules; empty if `always_here` is not possible."
+            "Directory for the answer `always_here`, which would allow the same patterns for every "
+            "session there, as lasting rules. Empty if that answer is not possible."
         ),
     ] = ""
     detail: Annotated[

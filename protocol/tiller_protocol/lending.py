@@ -35,7 +35,7 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends MCP servers or unsaved files to a session. With neither, ends the loan.
+    """Lends MCP servers or unsaved files to a session. An op with neither ends the loan.
 
     A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op
     again every few minutes and before each input.
@@ -73,13 +73,13 @@ class LentFile(Op, frozen=True, tag="lent_file"):
 
 
 class FileWanted(Struct, frozen=True, omit_defaults=True):
-    """Asks a lender for a file; published under the topic `lender/` and the lender's id.
+    """Asks a lender for a file. The topic is `lender/`, followed by the lender's id.
 
-    The lender should answer with `lent_file` within 2 seconds. After that, the file on disk is
+    The lender should answer with `lent_file` within 2 seconds. If it does not, the file on disk is
     used, and the lender is not asked again until it lends again.
     """
 
-    question_id: Annotated[str, doc("Id for the answer.")]
+    question_id: Annotated[str, doc("Id to repeat in `lent_file`.")]
     session_id: Annotated[str, doc("Id of the session.")]
     path: Annotated[str, doc("Absolute path of a file in the session's workspace.")]
 

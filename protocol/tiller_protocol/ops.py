@@ -51,10 +51,10 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
     """Returns a session's changes to files. Answered by `SessionDiffResult`."""
 
     session_id: SessionRef
-    turn_id: Annotated[IdText | None, doc("Only this turn. Default: all turns.")] = None
-    step: Annotated[Positive | None, doc("Only this step, counted from 1. Default: all steps.")] = (
-        None
-    )
+    turn_id: Annotated[IdText | None, doc("Show only this turn. Default: all turns.")] = None
+    step: Annotated[
+        Positive | None, doc("Show only this step, counted from 1. Default: all steps.")
+    ] = None
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
@@ -75,7 +75,7 @@ class SessionFork(Op, frozen=True, tag="session_fork"):
     """Creates a session that shares another session's log up to an event. Answered by `Created`."""
 
     session_id: SessionRef
-    at: Annotated[Seq | None, doc("Last shared event, by `seq`. Default: the latest event.")] = None
+    at: Annotated[Seq | None, doc("`seq` of the last shared event. Default: the latest.")] = None
 
 
 class SessionArchive(Op, frozen=True, tag="session_archive"):
@@ -108,8 +108,8 @@ class Replay(Op, frozen=True, tag="replay"):
         IdText | None,
         doc(
             "An id that the frontend chooses when it opens the session, and sends with each "
-            "`replay`. For 20 s after each one, it counts as a follower, under the name in "
-            "`client`. So it should ask at least every 10 s."
+            "`replay`. After each `replay`, the frontend counts as a follower for 20 s, so it "
+            "should submit the next one within 10 s. Other frontends see the name in `client`."
         ),
     ] = None
 
@@ -122,25 +122,25 @@ class UserInput(Op, frozen=True, tag="user_input"):
     """
 
     session_id: SessionRef
-    text: Annotated[str, doc("What the user wrote; may be empty if something is attached.")] = ""
+    text: Annotated[str, doc("The user's text; may be empty if something is attached.")] = ""
     images: Annotated[
         tuple[Image, ...],
-        doc("The content of each image determines its format; large images are scaled down."),
+        doc("Images and PDFs. The content determines the format; large images are scaled down."),
     ] = ()
     files: Annotated[
         tuple[str, ...],
         doc(
-            "Paths, absolute or relative to the workspace. The model gets the paths, not the "
-            "content, and reads what it needs."
+            "Paths of files, absolute or relative to the workspace. The model gets the paths, not "
+            "the content, and reads the files that it needs."
         ),
     ] = ()
     delivery: Annotated[
         Literal["auto", "start", "steer", "queue"],
         doc(
             "`start` begins a turn with this input. `steer` adds the input to the running turn. "
-            "`queue` lets the running turn take the input after its other work. `auto` steers the "
-            "running turn. If no turn is running, `auto` and `queue` start one; if older inputs "
-            "wait, the turn begins with the first of them, and this input waits, too."
+            "`queue` lets the running turn take the input after the turn's other work. `auto` "
+            "steers the running turn. If no turn is running, `auto` and `queue` start one. If "
+            "older inputs wait, that turn begins with the first of them, and this input is queued."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
@@ -152,8 +152,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     no_reply: Annotated[
         bool,
         doc(
-            "If no turn is running, only add the message to history; the answer then has no "
-            "result. A running turn is steered. Can't be combined with the delivery `queue`."
+            "If no turn is running, only add the input to history; the answer has no result. If a "
+            "turn is running, the input steers it. Can't be combined with the delivery `queue`."
         ),
     ] = False
     system: Annotated[
@@ -162,8 +162,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     context: Annotated[
         str,
         doc(
-            "Text that accompanies the input, such as a program's output. The model gets this text "
-            "after `text`, marked as context. Commands and sub-agents named there are not called."
+            "Context for the input, such as a program's output. The model gets this context after "
+            "`text`, marked as such. Commands and sub-agents named in the context are not called."
         ),
     ] = ""
 
@@ -176,8 +176,8 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
     action: Annotated[
         Literal["edit", "remove", "promote", "move"],
         doc(
-            "`edit` replaces the text. `remove` drops the input. `move` changes its position. "
-            "`promote` steers the running turn with the input or, if none is running, starts one."
+            "`edit` replaces the text. `remove` drops the input. `move` changes the position. "
+            "`promote` lets the input steer the running turn or, if no turn is running, start one."
         ),
     ]
     text: Annotated[str, doc("The new text, for `edit`.")] = ""
@@ -187,8 +187,8 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 class TurnContinue(Op, frozen=True, tag="turn_continue"):
     """Starts a turn without a new message. Answered by `Started`, or rejected as `busy`.
 
-    If inputs are queued, the turn takes the first one. If not, it continues the work that a
-    failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if
+    If inputs are queued, the turn takes the first one. Otherwise, the turn continues the work that
+    a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if
     there is nothing to continue.
     """
 
@@ -216,10 +216,11 @@ class Answer(Op, frozen=True, tag="answer"):
     decision: Annotated[
         Decision,
         doc(
-            "`once` and `always` approve, `answer` replies to a question. `reject` with a reason "
-            "in `text` refuses only this call; `reject` without a reason ends the turn. `always` "
-            "also allows the request's `always` patterns for the rest of the session, "
-            "`always_here` for every session in the request's `always_here` directory."
+            "`once`, `always` and `always_here` approve the call. `always` also allows the "
+            "request's `always` patterns for the rest of the session. `always_here` also allows "
+            "them for every session in the request's `always_here` directory. `reject` with a "
+            "reason in `text` refuses only this call. `reject` without a reason also ends the "
+            "turn, unless the request is a question. `answer` replies to a question."
         ),
     ]
     text: Annotated[
@@ -240,7 +241,7 @@ class Compact(Op, frozen=True, tag="compact"):
 class Revert(Op, frozen=True, tag="revert"):
     """Restores files and history to the state before a turn, or before a step of a turn.
 
-    A file that somebody else has changed since then stays as it is. Answered by `RevertResult`.
+    A file that others have changed since that point stays as it is. Answered by `RevertResult`.
     """
 
     session_id: SessionRef
@@ -279,7 +280,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
         bool, doc("Start every MCP server that is not up, and wait until all have started.")
     ] = False
     ask: Annotated[
-        bool, doc("Ask the providers which models they have, which may take some seconds.")
+        bool, doc("Ask the providers for their models; the answers may take some seconds.")
     ] = False
     offers: Annotated[bool, doc("Look for providers that could be configured.")] = False
     session_id: Annotated[
@@ -290,7 +291,7 @@ class Catalog(Op, frozen=True, tag="catalog"):
 class Project(Op, frozen=True, tag="project"):
     """Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`.
 
-    With `trust`, also changes whether the definitions are trusted.
+    With `trust`, the op also changes whether the definitions are trusted.
     """
 
     workspace: Annotated[str, doc("Absolute path of the directory.")]
@@ -331,7 +332,7 @@ class RulesList(Op, frozen=True, tag="rules_list"):
 
 
 class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
-    """Revokes one permission rule, even in running turns."""
+    """Revokes one permission rule. Running turns lose the rule, too."""
 
     rule_id: Annotated[IdText, doc("Id of the rule, from a `RuleSummary`.")]
     session_id: Annotated[
@@ -390,7 +391,7 @@ class Submission(Struct, frozen=True, omit_defaults=True):
     """An op, as sent by a frontend."""
 
     id: Annotated[
-        IdText, doc("Chosen by the frontend. A repeat with the same id gets the same answer.")
+        IdText, doc("Id that the frontend chooses. A repeat with the same id gets the same answer.")
     ]
     op: Annotated[AnyOp, doc("The op to execute.")]
     client: Annotated[str, doc("Name of the frontend; shown with its inputs and answers.")] = ""

@@ -51,7 +51,8 @@ class RpcInput(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
         int, Meta(ge=0, description="For `follow`: start after the event with this `seq`.")
     ] = 0
     unfollow: Annotated[
-        IdText | None, doc("Stop sending the events of this session; `unfollowed` confirms it.")
+        IdText | None,
+        doc("Stop sending the events of this session; a line with `unfollowed` confirms the stop."),
     ] = None
     tag: Annotated[
         Tag | None, doc("Value that is sent back with `answer`, `error` and `unfollowed`.")
@@ -88,7 +89,7 @@ class Unfollowed(Struct, frozen=True, omit_defaults=True):
 
 
 class RpcError(Struct, frozen=True, omit_defaults=True):
-    """A line that could not be carried out, or whose answer is unknown."""
+    """An input line that could not be carried out, or whose answer is unknown."""
 
     line: Annotated[int, doc("The input line, counted from 1.")]
     message: Annotated[str, doc("The reason in a sentence, for people.")]
@@ -107,8 +108,8 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     state: Annotated[
         Literal["connected", "reconnecting"] | None,
         doc(
-            "`connected`: in the first line, and when the daemon is back. `reconnecting`: there "
-            "is no daemon."
+            "`connected`: sent in the first line, and when the daemon is back. `reconnecting`: "
+            "sent when there is no daemon."
         ),
     ] = None
     hello: Annotated[HelloResult | None, doc("With `connected`: the daemon's greeting.")] = None
@@ -120,8 +121,8 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     notification: Annotated[
         Event | None,
         doc(
-            "A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: "
-            "list the sessions again after `connected`, and from time to time."
+            "A life-cycle event of any session, if `daemon` is followed. Some events may be "
+            "missing, so list the sessions again after `connected`, and from time to time."
         ),
     ] = None
     caught_up: Annotated[
@@ -134,8 +135,8 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     followers: Annotated[
         Followers | None,
         doc(
-            "Who else has a followed session open. Sent at once if somebody has, and then at each "
-            "change."
+            "The other frontends that have a followed session open. Sent at once if there are any, "
+            "and then at each change."
         ),
     ] = None
     started_over: Annotated[
@@ -152,9 +153,9 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     file_wanted: Annotated[
         FileWanted | None,
         doc(
-            "A question to a lender that was registered here by `session_lend` with "
-            "`reads_files`; answer it with `lent_file`."
+            "A question to a lender whose `session_lend` with `reads_files` was submitted through "
+            "this process. Answer with `lent_file`."
         ),
     ] = None
     error: Annotated[RpcError | None, doc("Why an input line has no answer.")] = None
-    tag: Annotated[Tag | None, doc("The `tag` of the input line that this answers.")] = None
+    tag: Annotated[Tag | None, doc("The `tag` of the input line that this line answers.")] = None

@@ -58,9 +58,9 @@ class SessionList(Op, frozen=True, tag="session_list"):
 class SessionSearch(Op, frozen=True, tag="session_search"):
     """Finds sessions by words in their texts. Answered by `SessionSearchResult`.
 
-    The search covers titles, inputs, the model's answers and names of changed files, but no
-    sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as
-    `empty_input` if the query contains no word.
+    The search covers titles, inputs, the model's answers and names of changed files. It leaves out
+    the sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected
+    as `empty_input` if the query contains no word.
     """
 
     query: Annotated[
@@ -112,7 +112,7 @@ class FoundText(Struct, frozen=True, omit_defaults=True):
     ]
     seq: Annotated[int, doc("`seq` of the event that has the text; 0 if the text is a title.")] = 0
     turn_id: Annotated[
-        str, doc("Id of the turn that the text belongs to; empty if no turn has it.")
+        str, doc("Id of the turn that the text belongs to; empty if there is none.")
     ] = ""
     item_id: Annotated[
         str, doc("Id of the item that has the text; empty if the text is a title.")

@@ -33,8 +33,8 @@ ApproveChoice = Annotated[
 SandboxChoice = Annotated[
     SandboxMode | None,
     doc(
-        "What commands are allowed to do: only read, write in the workspace, or do all that "
-        "the user is allowed to do."
+        "What commands are allowed to do. `read_only`: only read. `workspace_write`: also write in "
+        "the workspace. `full_access`: everything that the user is allowed to do."
     ),
 ]
 StepsChoice = Annotated[Steps | None, doc("Maximum number of model requests in one turn.")]

@@ -48,7 +48,7 @@ class OpenTurn(Struct, omit_defaults=True):
     cost: UsdCost = None
     last_message: Annotated[str, doc("The model's latest message.")] = ""
     resumed: Annotated[int, doc("Number of times that a restarted daemon resumed the turn.")] = 0
-    away_s: Annotated[float, doc("How long no daemon ran during the turn, in seconds.")] = 0.0
+    away_s: Annotated[float, doc("Time in the turn when no daemon ran, in seconds.")] = 0.0
 
     def worked_s(self, now: float) -> float:
         """The working time until `now` (Unix seconds), in seconds."""

@@ -218,7 +218,11 @@ def test_a_session_is_named_by_its_id_or_a_piece_of_it(
 
 @pytest.mark.parametrize(
     ("reference", "complaint"),
-    [("SES", "too short"), ("01K0", "matches 2 sessions"), ("ZZZZ", "no session begins or ends")],
+    [
+        ("SES", "too short"),
+        ("01K0", "matches 2 sessions"),
+        ("ZZZZ", "no session has an id that begins or ends"),
+    ],
 )
 def test_a_piece_that_names_no_session_or_several_is_misuse(
     daemon: FakeDaemon, tiller: Tiller, reference: str, complaint: str

@@ -215,4 +215,4 @@ def test_no_configuration_takes_long_to_search_for_hooks() -> None:
     project = Project(Path("/w"), "digest", (".tiller/config.toml",), text="\n" * CONFIG_BYTES_MAX)
     assert "hooks" not in untrusted_project_warning(project)
     hooks = project._replace(text=project.text + ' [[ "hooks"]]')
-    assert "Its hooks do not run" in untrusted_project_warning(hooks)
+    assert "the project's hooks do not run" in untrusted_project_warning(hooks)

@@ -109,7 +109,7 @@ async def test_every_provider_is_there_with_its_key_by_name_and_its_server(
         assert "nothing listens at http://127.0.0.1:" in text
         verdict, text = report.provider("keyless")
         assert verdict == "warn"
-        assert "NOT_SET, which is not set where the daemon was started" in text
+        assert "NOT_SET, which is not set in the daemon's environment" in text
         online = await doctor(daemon, "--online")
         assert online.status == 0
         assert online.provider("good")[1].endswith("answers")

@@ -45,7 +45,7 @@ def found(directory: Path, pattern: str) -> list[Path]:
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (CallPart("write", arguments={"path": "greeting.txt", "content": "x"}), "was not read yet"),
+        (CallPart("write", arguments={"path": "greeting.txt", "content": "x"}), "not been read"),
         (CallPart("edit", arguments={"path": "none", "old": "a", "new": "b"}), "does not exist"),
         (CallPart("edit", arguments={"path": "readme.md", "old": "a", "new": "b"}), "not"),
         (patch(PATCH.replace("-hello", "-farewell")), "The file has no such lines"),

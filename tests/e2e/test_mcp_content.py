@@ -108,8 +108,8 @@ async def test_resources_are_read_and_attached_once_each(
 ) -> None:
     text = "compare @tiny:note://one, @tiny:note://one and @tiny:note://picture."
     message = await heard(frontend, workspace, text)
-    assert message.text.startswith(f"{text}\n\n[note://one of the MCP server tiny, which")
-    assert message.text.count("[note://one of") == 1
+    assert message.text.startswith(f"{text}\n\n[The user attached note://one from the MCP")
+    assert message.text.count("attached note://one from") == 1
     (image,) = message.images
     assert image.media_type == "image/png"
 
@@ -156,7 +156,7 @@ async def test_a_running_turn_is_steered_with_a_resource(
     assert (await frontend.turn_ended(session_id)).steps == 2
     first, steering = said_in(frontend.requests(session_id)[-1].items)
     assert first == "go"
-    assert steering.startswith("now @tiny:note://one\n\n[note://one of the MCP server tiny")
+    assert steering.startswith("now @tiny:note://one\n\n[The user attached note://one from")
     assert steering.endswith("says @general")
 
 

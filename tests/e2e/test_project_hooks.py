@@ -113,7 +113,7 @@ async def test_b60_hooks_of_a_project_run_only_when_it_is_trusted_and_that_is_sa
     assert not (workspace / "ran").exists()
     assert not (workspace / "ended").exists()
     (said,) = warnings(frontend, session_id, "untrusted_project")
-    assert "Its hooks do not run until then" in said
+    assert "Until then, the project's hooks do not run" in said
 
 
 async def test_hooks_of_a_trusted_project_say_no_and_add_what_the_model_is_told(
@@ -238,7 +238,7 @@ async def test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once(
     assert "none works here" in denied.output
     assert not (workspace / "ran").exists()
     (said,) = warnings(frontend, session_id, "no_sandbox")
-    assert "The project's hooks do not run either" in said
+    assert "Without a sandbox, the project's hooks do not run" in said
     assert len(warnings(frontend, session_id, "hook_failed")) == 1
     await frontend.close()
 

@@ -66,5 +66,5 @@ async def test_send_refuses_it_also_where_nothing_is_like_it(
     session_id = await frontend.session(workspace, text("I see"))
     status, out, err = tiller(daemon, workspace, "send", session_id, "/frobnicate")
     assert (status, out) == (1, "")
-    assert "There is no command /frobnicate. To list them: tiller commands." in err
+    assert "There is no command /frobnicate. To list the commands: tiller commands." in err
     assert frontend.requests(session_id) == []

@@ -205,7 +205,7 @@ async def test_a_call_that_could_not_begin_says_what_was_in_the_way(
     unread = CallPart("edit", arguments={"path": "greeting.txt", "old": "hello", "new": "bye"})
     session_id, _ = await calls_of(frontend, workspace, unread)
     line = (await shown(frontend, session_id, "last"))[1]
-    assert line.startswith("  it did not run: greeting.txt exists and was not read yet.")
+    assert line.startswith("  it did not run: greeting.txt exists and has not been read yet.")
 
 
 async def test_a_call_that_is_not_there_is_named_in_the_error(

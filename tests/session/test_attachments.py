@@ -169,7 +169,7 @@ async def test_a_document_goes_to_a_model_that_takes_it_and_its_text_to_another(
     assert warning.code == "documents_as_text"
     assert warning.message == (
         "The model scripted/s takes no documents, so it got the text of 2 PDF documents. "
-        "1 of 2 had no text and may be scans."
+        "1 of 2 had no text, as is usual for scans."
     )
     nursery.cancel_scope.cancel()
 

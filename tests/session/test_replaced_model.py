@@ -52,7 +52,7 @@ async def test_a_turn_with_another_default_model_names_both_and_how_to_go_back(
     assert await warned(world, session_id) == []
     use(world, model="scripted/b")
     assert await warned(world, session_id) == [
-        "This turn uses the model scripted/b, but the turn before used scripted/a. "
+        "This turn uses the model scripted/b, but the previous turn used scripted/a. "
         f"To go back to scripted/a: tiller set {session_id} model scripted/a"
     ]
     assert await warned(world, session_id) == []

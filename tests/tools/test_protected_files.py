@@ -8,7 +8,7 @@ from tiller_daemon.tools.search import ripgrep as search
 from tiller_protocol.settings import Rule
 
 ONE = "(1 protected file was not searched, because reading such files needs approval. To search one"
-NO_LINE = "No line matches. Files that git ignores and binary files are left out."
+NO_LINE = "No line matches. Binary files and files that git ignores are left out."
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_b60_a_projects_file_that_leads_out_of_it_is_no_agent(tmp_path):
     (folder / "b.md").symlink_to("../../prod.env")
     place = tmp_path / "w"
     assert project_agents(place, is_open) == {
-        "a": (Agent(), f"its file was not read: it leads out of {place}"),
+        "a": (Agent(), f"its file was not read: a link leads out of {place}"),
         "b": (Agent(), f"its file was not read: reading {place}/prod.env needs approval"),
     }
 

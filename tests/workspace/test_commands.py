@@ -128,7 +128,7 @@ def test_b60_a_projects_file_that_leads_out_of_it_is_no_command(places, tmp_path
     (folder / "d.md").mkdir()
     (workspace / "prod.env").write_text("secret")
     (folder / "e.md").symlink_to("../../prod.env")
-    out = f"its file was not read: it leads out of {workspace}"
+    out = f"its file was not read: a link leads out of {workspace}"
     asks = f"its file was not read: reading {workspace}/prod.env needs approval"
     assert list_commands(workspace, config, is_open) == (
         Command("a", problem=out),

@@ -107,7 +107,7 @@ def test_b60_a_link_out_of_the_project_is_refused_and_a_fifo_is_passed_over(home
         (workspace / "AGENTS.md").symlink_to(target)
         for repository in (None, workspace):
             (refused,) = found(workspace, repository, home)
-            assert refused == (f"{workspace}/AGENTS.md", "", f"it leads out of {workspace}")
+            assert refused == (f"{workspace}/AGENTS.md", "", f"a link leads out of {workspace}")
         (workspace / "AGENTS.md").unlink()
     (workspace / "AGENTS.md").symlink_to("AGENTS.md")
     assert found(workspace, None, home) == ()
@@ -190,7 +190,7 @@ def test_b60_nested_instructions_do_not_lead_out_of_the_workspace(home):
     (workspace / "a").mkdir(parents=True)
     (home / "secret").write_text("secret")
     (workspace / "a" / "AGENTS.md").symlink_to(home / "secret")
-    assert nested(workspace, workspace / "a") == [f"it leads out of {workspace}"]
+    assert nested(workspace, workspace / "a") == [f"a link leads out of {workspace}"]
 
 
 def test_b60_nested_instructions_may_not_be_what_may_not_be_read_unasked(home):

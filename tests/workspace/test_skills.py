@@ -62,7 +62,7 @@ def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
     (workspace / ".agents").mkdir()
     (workspace / ".agents" / "skills").symlink_to(tmp_path / "outside")
     path = f"{workspace}/.agents/skills/a/SKILL.md"
-    problem = f"it leads out of {workspace}"
+    problem = f"a link leads out of {workspace}"
     assert find_skills(workspace, config, is_open) == ((path, "", path, problem),)
 
 

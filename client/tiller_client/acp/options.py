@@ -25,13 +25,13 @@ MODE_OPTION = "agent"
 """The setting that a client sees also as the session's mode."""
 
 _APPROVE = (
-    Choice("ask", "Ask", "Asks if no rule decides."),
+    Choice("ask", "Ask", "Asks if a call needs approval."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
     Choice("never", "Never ask", "Denies instead of asking."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),
-    Choice("workspace_write", "Write in the workspace", "Commands write in the workspace only."),
+    Choice("workspace_write", "Write in the workspace", "Commands write only in the workspace."),
     Choice("full_access", "Full access", "Commands may do whatever you may do."),
 )
 

@@ -57,8 +57,8 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.snapshot import Snapshot
 
-REVERTED = "History and files were taken back to an earlier state. Everything since then is undone."
-COMPACTED = "The history was summarised, so that it fits into the context window."
+REVERTED = "History and files were taken back to an earlier state. Everything after it was undone."
+COMPACTED = "The history was summarised to fit into the context window."
 
 
 class SessionView:

@@ -244,7 +244,7 @@ class Actions:
             self._chat.editor.put(written)
             self._chat.say(f"not sent: {error}")
         else:
-            self._chat.say(f"not sent, Up brings it back: {error}")
+            self._chat.say(f"not sent (Up brings it back): {error}")
 
     def _custom(self) -> list[str]:
         return [one.name for one in self._chat.catalog.commands]

@@ -93,7 +93,9 @@ class Menu:
 
     def rows(self, width: int, paint: Paint) -> list[str]:
         """The rows of the menu."""
-        how_to = "↑↓ Enter, Esc; type to search" if self.entries else "type it, then Enter; Esc"
+        how_to = (
+            "↑↓ Enter, Esc; type to search" if self.entries else "type it, then Enter; Esc: back"
+        )
         more = "".join(f"; {act.label}" for act in self.acts.values())
         title = f"{self.title}: {one_line(self.typed)}"
         rows = [paint.bold(cut(title, width)), paint.dim(cut(f"  {how_to}{more}", width))]

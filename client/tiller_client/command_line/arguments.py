@@ -191,21 +191,22 @@ def _add_sessions(add: _AddParser) -> None:
     parser.flag("--all", "search all workspaces")
     parser.flag("--archived", "include archived sessions")
     add_limit(parser)
-    parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or begin*")
+    parser.add_argument("query", metavar="WORD", nargs="+", help="a word, 'a phrase', or prefix*")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
     parser.flag("--full", "show the whole output of calls")
     parser.option("--tail", "N", "show only the last N items", positive)
-    parser.option("--prompt", "TURN", "print the system prompt of TURN: a turn's id, or last")
+    text = "print the system prompt of TURN, which is a turn's id, or last"
+    parser.option("--prompt", "TURN", text)
     parser.option(
         "--why",
         "CALL",
-        "print why CALL was allowed: a tool call's id, words from its line, or last",
+        "print why CALL was allowed; CALL is a tool call's id, words from its line, or last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
     parser.flag("--undo", "take the session out of the archive")
     add_session(parser)
-    parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
+    parser = _verb(add, "sessions", "rm", "delete a session and its stored data for good")
     parser.flag("--yes", "do not ask")
     add_session(parser)
     parser = _verb(add, "sessions", "fork", "create a session with the history of this session")
@@ -237,7 +238,7 @@ def _add_inputs(add: _AddParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
     parser.option("--turn", "ID", "only if this turn is running")
-    parser.option("--background", "ID", "end this command or sub-agent")
+    parser.option("--background", "ID", "end this background command or sub-agent")
     add_session(parser)
     parser = _verb(add, "inputs", "queue", "show or change queued inputs")
     add_session(parser)
@@ -261,7 +262,7 @@ def _add_requests(add: _AddParser) -> None:
         metavar="TEXT",
         nargs="?",
         default="",
-        help="the answer, or your reason to reject; reject without a reason ends the turn",
+        help="the answer, or why you reject; without a reason, reject ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke lasting permission rules")
     parser.intermixed = True
@@ -310,7 +311,7 @@ def _add_catalog(add: _AddParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
     )
-    text = "find a model, write a first configuration and try it"
+    text = "find a model, write a first configuration and try the model"
     parser = _verb(add, "machine.init", "init", text)
     parser.flag("--yes", "take the first model that is found")
     parser.flag("--no-try", "send nothing to the model")
@@ -322,7 +323,7 @@ def _add_catalog(add: _AddParser) -> None:
     parser = _verb(add, "mcp", "mcp", "list the MCP servers, or log in to or out of a server")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
-    parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
+    parser.add_argument("server", metavar="NAME", nargs="?", help="server, for login and logout")
     parser.flag("--no-browser", "only print the address for the login")
     parser = _verb(add, "machine.doctor", "doctor", "check the installation and the configuration")
     parser.flag("--online", "contact the providers, too")

@@ -34,7 +34,7 @@ def read_budget(text: str) -> Budget:
         name, _, value = part.strip().partition("=")
         if name not in Budget.__struct_fields__:
             names = ", ".join(Budget.__struct_fields__)
-            raise UsageError(f"{name!r} is not a limit of a budget (only {names}); {BUDGET_HINT}")
+            raise UsageError(f"there is no budget limit {name!r}, only {names}; {BUDGET_HINT}")
         number = _positive(value, text)
         if name in ("steps", "tokens"):
             number = int(number)

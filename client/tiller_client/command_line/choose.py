@@ -203,7 +203,9 @@ def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
     if not matches:
         similar = " or ".join(_similar(known, reference))
         hint = f"did you mean {similar}? see" if similar else "see"
-        raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; {hint}: {verb}")
+        raise UsageError(
+            f"no {kind} has an id that begins or ends with {one_line(reference)!r}; {hint}: {verb}"
+        )
     shown = ", ".join(matches[:SHOWN_MAX]) + (" …" if len(matches) > SHOWN_MAX else "")
     raise UsageError(f"{one_line(reference)!r} matches {len(matches)} {kind}s: {shown}")
 

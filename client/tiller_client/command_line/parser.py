@@ -28,7 +28,7 @@ stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
         {"follow": SESSION, "after": N}   {"unfollow": SESSION}   {"follow": "daemon"}
 stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
         {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
-one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
+each line is a JSON object, described by tiller schema; rpc ends when stdin does; see docs/cli.md"""
 
 VERB_SIMILARITY_MIN = 0.65
 """Just so low that two letters of a verb with three letters may be exchanged."""

@@ -30,7 +30,7 @@ def read_context() -> str:
     if problem:
         raise UsageError(
             f"stdin is not text, so it can't be context: {problem}; attach an image with --image, "
-            "name another file with --file PATH, or give no stdin: < /dev/null"
+            "mention any other file with --file PATH, or give no stdin: < /dev/null"
         )
     return text
 

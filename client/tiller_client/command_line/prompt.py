@@ -42,7 +42,7 @@ def read_text(argument: str) -> str:
     if len(data) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
-            "in the workspace and give its name"
+            "in the workspace and give the file's name"
         )
     try:
         text = data.decode()
@@ -104,7 +104,7 @@ def read_schema(argument: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{argument} is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise UsageError(f"{argument} is not a JSON Schema: it must contain a JSON object")
+        raise UsageError(f"{argument} is not a JSON Schema: a schema must be a JSON object")
     return cast("dict[str, Any]", schema)
 
 

@@ -48,7 +48,7 @@ def add_sandbox(parser: Parser) -> None:
 
 def add_rules(parser: Parser) -> None:
     """Add the options for approval and for the sandbox."""
-    text = "what to do with a call if no permission rule decides"
+    text = "what to do with a call that needs your approval"
     parser.add_argument("--approve", choices=("ask", "always", "never"), help=text)
     add_sandbox(parser)
 
@@ -95,12 +95,12 @@ def add_prompt(parser: Parser) -> None:
     busy.add_argument(
         "--queue",
         action="store_true",
-        help="if a turn is running, queue the prompt; that turn takes it after its other work",
+        help="if a turn is running, it takes the prompt when its other work is done",
     )
     busy.add_argument(
         "--wait",
         action="store_true",
-        help="if a turn is running, start a new one when it has ended",
+        help="if a turn is running, wait until it ends, then start a new turn",
     )
     parser.add_argument(
         "prompt",

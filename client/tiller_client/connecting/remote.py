@@ -238,7 +238,7 @@ class RemoteDaemon:
     def _not_installed(self) -> str:
         return (
             f"tiller was not found on {self.host}, neither in the PATH of `ssh {self.host}` nor in "
-            "~/.local/bin there: install it, or link it there"
+            "~/.local/bin there; install it, or link it into that directory"
         )
 
 

@@ -98,8 +98,8 @@ def _read_record(state: Path) -> _Record | None:
         status = os.fstat(descriptor)
         if status.st_uid != os.getuid() or status.st_mode & FOR_OTHERS:
             raise NotPrivate(
-                f"{path} belongs to another user or is open to other users, so it may not name "
-                "your daemon; check who owns it, then remove it"
+                f"{path} belongs to another user or is open to other users, so tiller does not "
+                "trust it; check who owns it, then remove it"
             )
         pid, _, runtime = file.read(RECORD_BYTES_MAX).partition(b"\n")
         if not runtime.endswith(b"\n"):  # a daemon is just writing it

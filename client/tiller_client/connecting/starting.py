@@ -81,7 +81,7 @@ class DaemonStart:
             if now > deadline:
                 raise StartFailed(
                     f"the daemon did not start within {START_DEADLINE_S:g} s; "
-                    f"the end of {self._output}:\n{_tail(self._output, self._offset)}"
+                    f"the last lines of {self._output}:\n{_tail(self._output, self._offset)}"
                 )
             if status := self.process.poll():
                 raise StartFailed(

@@ -77,7 +77,7 @@ class RunningTurn:
             session.show_end()
         if session.ends_with is None:
             complain(
-                f"the running turn ended as {ended.outcome} and did not take your input; "
+                f"the running turn ended ({ended.outcome}) without taking your input; "
                 f"continue with: tiller resume {self._op.session_id}"
             )
         if self._console.json and ended.error:

@@ -25,7 +25,7 @@ def is_reply(line: str) -> bool:
 def prompt_for(request: Request, *, rejecting: bool) -> str:
     """The prompt for a request; with `rejecting`, the prompt for the reason."""
     if rejecting:
-        return "  why not? (a reason lets the model continue; for no reason, press Enter) »"
+        return "  why not? (a reason lets the model continue; to give none, press Enter) »"
     if request.kind == "question":
         return "  number or text »" if request.choices else "  your answer »"
     here = " · h always here" if request.always_here else ""

@@ -73,7 +73,7 @@ def background_line(command: BackgroundCommand) -> str:
         case "killed":
             state = "was ended"
         case "lost":
-            state = "ended with the daemon"
+            state = "ended when the daemon stopped"
     return f"⚙ {command.id} {state}: {one_line(command.command)}"
 
 

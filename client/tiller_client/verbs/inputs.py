@@ -163,7 +163,7 @@ def _queue_edit(
     if arguments.move:
         reference, position = arguments.move
         if not position.isdecimal():
-            raise UsageError(f"{position!r} is not a position; give a number, 0 for the next")
+            raise UsageError(f"{position!r} is not a position; give a number (0 is next)")
         input_id = choose.input_id(queue, reference)
         return QueueEdit(session_id, input_id, "move", position=int(position))
     return None

@@ -54,7 +54,7 @@ def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
             return call
     raise UsageError(
         f"no tool call in this session matches {one_line(reference)!r}; "
-        "`tiller show` lists them, and `tiller log --json` has their ids"
+        "`tiller show` lists the calls, and `tiller log --json` has their ids"
     )
 
 

@@ -15,7 +15,7 @@ export type Item = NonNullable<Snapshot["items"]>[number];
 
 /** An op, as sent by a frontend. */
 export interface Submission {
-  /** Chosen by the frontend. A repeat with the same id gets the same answer. */
+  /** Id that the frontend chooses. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
   op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
@@ -57,7 +57,7 @@ export interface Settings {
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands are allowed to do: only read, write in the workspace, or do all that the user is allowed to do. */
+  /** What commands are allowed to do. `read_only`: only read. `workspace_write`: also write in the workspace. `full_access`: everything that the user is allowed to do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** How many queued inputs a turn takes at a time: one, or all. */
   follow_ups?: "all" | "one_at_a_time" | null;
@@ -113,7 +113,7 @@ export interface SessionList {
   sub_agents?: boolean;
 }
 
-/** Finds sessions by words in their texts. Answered by `SessionSearchResult`. The search covers titles, inputs, the model's answers and names of changed files, but no sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
+/** Finds sessions by words in their texts. Answered by `SessionSearchResult`. The search covers titles, inputs, the model's answers and names of changed files. It leaves out the sessions of sub-agents. Reverted text is still found. Case and accents are ignored. Rejected as `empty_input` if the query contains no word. */
 export interface SessionSearch {
   type: "session_search";
   /** Words that must all occur in the same text. Words in quotes are a phrase; `*` at the end of a word stands for any ending. No other character is special. */
@@ -151,9 +151,9 @@ export interface SessionDiff {
   type: "session_diff";
   /** Id of the session. */
   session_id: string;
-  /** Only this turn. Default: all turns. */
+  /** Show only this turn. Default: all turns. */
   turn_id?: string | null;
-  /** Only this step, counted from 1. Default: all steps. */
+  /** Show only this step, counted from 1. Default: all steps. */
   step?: number | null;
 }
 
@@ -175,7 +175,7 @@ export interface SessionFork {
   type: "session_fork";
   /** Id of the session. */
   session_id: string;
-  /** Last shared event, by `seq`. Default: the latest event. */
+  /** `seq` of the last shared event. Default: the latest. */
   at?: number | null;
 }
 
@@ -195,7 +195,7 @@ export interface SessionDelete {
   session_id: string;
 }
 
-/** Lends MCP servers or unsaved files to a session. With neither, ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
+/** Lends MCP servers or unsaved files to a session. An op with neither ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
 export interface SessionLend {
   type: "session_lend";
   /** Id of the session. */
@@ -239,7 +239,7 @@ export interface Replay {
   after?: number;
   /** Maximum number of events. `replay_bytes_max` limits the answer, too. */
   limit?: number;
-  /** An id that the frontend chooses when it opens the session, and sends with each `replay`. For 20 s after each one, it counts as a follower, under the name in `client`. So it should ask at least every 10 s. */
+  /** An id that the frontend chooses when it opens the session, and sends with each `replay`. After each `replay`, the frontend counts as a follower for 20 s, so it should submit the next one within 10 s. Other frontends see the name in `client`. */
   follower?: string | null;
 }
 
@@ -248,23 +248,23 @@ export interface UserInput {
   type: "user_input";
   /** Id of the session. */
   session_id: string;
-  /** What the user wrote; may be empty if something is attached. */
+  /** The user's text; may be empty if something is attached. */
   text?: string;
-  /** The content of each image determines its format; large images are scaled down. */
+  /** Images and PDFs. The content determines the format; large images are scaled down. */
   images?: Array<Image>;
-  /** Paths, absolute or relative to the workspace. The model gets the paths, not the content, and reads what it needs. */
+  /** Paths of files, absolute or relative to the workspace. The model gets the paths, not the content, and reads the files that it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after its other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one; if older inputs wait, the turn begins with the first of them, and this input waits, too. */
+  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after the turn's other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one. If older inputs wait, that turn begins with the first of them, and this input is queued. */
   delivery?: "auto" | "queue" | "start" | "steer";
   /** Accept the input only if this turn is running. Default: no check. */
   expected_turn_id?: string | null;
   /** Choices for the turn that this input starts, if it starts one. */
   overrides?: TurnOverrides;
-  /** If no turn is running, only add the message to history; the answer then has no result. A running turn is steered. Can't be combined with the delivery `queue`. */
+  /** If no turn is running, only add the input to history; the answer has no result. If a turn is running, the input steers it. Can't be combined with the delivery `queue`. */
   no_reply?: boolean;
   /** Text to add to the system prompt of the turn that this input starts. */
   system?: string;
-  /** Text that accompanies the input, such as a program's output. The model gets this text after `text`, marked as context. Commands and sub-agents named there are not called. */
+  /** Context for the input, such as a program's output. The model gets this context after `text`, marked as such. Commands and sub-agents named in the context are not called. */
   context?: string;
 }
 
@@ -290,7 +290,7 @@ export interface TurnOverrides {
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
-  /** What commands are allowed to do: only read, write in the workspace, or do all that the user is allowed to do. */
+  /** What commands are allowed to do. `read_only`: only read. `workspace_write`: also write in the workspace. `full_access`: everything that the user is allowed to do. */
   sandbox?: "full_access" | "read_only" | "workspace_write" | null;
   /** Maximum number of model requests in one turn. */
   max_steps?: number | null;
@@ -311,7 +311,7 @@ export interface QueueEdit {
   session_id: string;
   /** Id of the queued input. */
   input_id: string;
-  /** `edit` replaces the text. `remove` drops the input. `move` changes its position. `promote` steers the running turn with the input or, if none is running, starts one. */
+  /** `edit` replaces the text. `remove` drops the input. `move` changes the position. `promote` lets the input steer the running turn or, if no turn is running, start one. */
   action: "edit" | "move" | "promote" | "remove";
   /** The new text, for `edit`. */
   text?: string;
@@ -319,7 +319,7 @@ export interface QueueEdit {
   position?: number;
 }
 
-/** Starts a turn without a new message. Answered by `Started`, or rejected as `busy`. If inputs are queued, the turn takes the first one. If not, it continues the work that a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if there is nothing to continue. */
+/** Starts a turn without a new message. Answered by `Started`, or rejected as `busy`. If inputs are queued, the turn takes the first one. Otherwise, the turn continues the work that a failure, an interrupt, a limit, a revert or a fork has cut off. Rejected as `empty_input` if there is nothing to continue. */
 export interface TurnContinue {
   type: "turn_continue";
   /** Id of the session. */
@@ -344,7 +344,7 @@ export interface Answer {
   type: "answer";
   /** Id of the request. */
   request_id: string;
-  /** `once` and `always` approve, `answer` replies to a question. `reject` with a reason in `text` refuses only this call; `reject` without a reason ends the turn. `always` also allows the request's `always` patterns for the rest of the session, `always_here` for every session in the request's `always_here` directory. */
+  /** `once`, `always` and `always_here` approve the call. `always` also allows the request's `always` patterns for the rest of the session. `always_here` also allows them for every session in the request's `always_here` directory. `reject` with a reason in `text` refuses only this call. `reject` without a reason also ends the turn, unless the request is a question. `answer` replies to a question. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
   /** For `answer`: the reply. For `reject`: a reason, which the model gets. */
   text?: string;
@@ -357,7 +357,7 @@ export interface Compact {
   session_id: string;
 }
 
-/** Restores files and history to the state before a turn, or before a step of a turn. A file that somebody else has changed since then stays as it is. Answered by `RevertResult`. */
+/** Restores files and history to the state before a turn, or before a step of a turn. A file that others have changed since that point stays as it is. Answered by `RevertResult`. */
 export interface Revert {
   type: "revert";
   /** Id of the session. */
@@ -391,7 +391,7 @@ export interface Catalog {
   workspace?: string | null;
   /** Start every MCP server that is not up, and wait until all have started. */
   start_servers?: boolean;
-  /** Ask the providers which models they have, which may take some seconds. */
+  /** Ask the providers for their models; the answers may take some seconds. */
   ask?: boolean;
   /** Look for providers that could be configured. */
   offers?: boolean;
@@ -399,7 +399,7 @@ export interface Catalog {
   session_id?: string | null;
 }
 
-/** Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`. With `trust`, also changes whether the definitions are trusted. */
+/** Returns the definitions in a workspace's `.tiller`. Answered by `ProjectResult`. With `trust`, the op also changes whether the definitions are trusted. */
 export interface Project {
   type: "project";
   /** Absolute path of the directory. */
@@ -430,7 +430,7 @@ export interface RulesList {
   session_id?: string | null;
 }
 
-/** Revokes one permission rule, even in running turns. */
+/** Revokes one permission rule. Running turns lose the rule, too. */
 export interface RuleRevoke {
   type: "rule_revoke";
   /** Id of the rule, from a `RuleSummary`. */
@@ -454,7 +454,7 @@ export interface Shutdown {
 /** The op has taken effect and is in the log. */
 export interface Accepted {
   type: "accepted";
-  /** Id of the submission that this answers. */
+  /** Id of the submission that is answered. */
   submission_id: string;
   /** The op's result; absent if the op has none. */
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
@@ -471,7 +471,7 @@ export interface HelloResult {
   log_id: string;
   /** Sizes that the daemon accepts. */
   limits: Limits;
-  /** Variables for providers' keys that the daemon's environment lacks: those that the configuration names and, if no model is configured, the well-known ones. */
+  /** Missing environment variables for providers' keys: those that the configuration names and, if no model is configured, the well-known ones. */
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
@@ -559,7 +559,7 @@ export interface Request {
   subjects?: Array<string>;
   /** Patterns that the answer `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** Directory in which `always_here` would allow the same patterns for every session, as lasting rules; empty if `always_here` is not possible. */
+  /** Directory for the answer `always_here`, which would allow the same patterns for every session there, as lasting rules. Empty if that answer is not possible. */
   always_here?: string;
   /** Everything that the user has to see; empty if the title says it all. */
   detail?: string;
@@ -598,7 +598,7 @@ export interface FoundText {
   time: number;
   /** `seq` of the event that has the text; 0 if the text is a title. */
   seq?: number;
-  /** Id of the turn that the text belongs to; empty if no turn has it. */
+  /** Id of the turn that the text belongs to; empty if there is none. */
   turn_id?: string;
   /** Id of the item that has the text; empty if the text is a title. */
   item_id?: string;
@@ -662,7 +662,7 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Background commands and sub-agents that are running, and the latest that have ended. */
+  /** Running background commands and sub-agents, and the latest ones that have ended. */
   background?: Array<BackgroundCommand>;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
@@ -711,7 +711,7 @@ export interface UserMessage {
   type: "user_message";
   /** Id of the item. */
   id: string;
-  /** What the user wrote. */
+  /** The user's text. */
   text: string;
   /** Whether the input started a turn, steered a turn, or came from the queue. */
   delivery: "queue" | "start" | "steer";
@@ -778,7 +778,7 @@ export interface ToolCall {
   title?: string;
   /** The result that the model gets; may be truncated. */
   output?: string;
-  /** Present exactly when `state` is `error`. `invalid`: bad arguments. `denied`: no permission. `skipped`: never began. `aborted`: interrupted. `lost`: the daemon died during the call. */
+  /** Kind of the error; present exactly when `state` is `error`. `invalid`: bad arguments. `denied`: no permission. `skipped`: never began. `aborted`: interrupted. `lost`: the daemon died during the call. */
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
   /** Images in the result. */
   images?: Array<Image>;
@@ -794,7 +794,7 @@ export interface ToolCall {
   duration_s?: number | null;
   /** Whether to ignore the call, because the response failed and the request was repeated. */
   discarded?: boolean;
-  /** Which model request of the session led to the call, counting from 0; -1 if the user made the call. Calls of one response have the same ordinal, and their results go back in one message. */
+  /** Number of the model request that led to the call, counted from 0 in the session; -1 if the user made the call. Calls of one response have the same ordinal, and their results go back in one message. */
   ordinal?: number;
   /** Whether the user made the call: a `bash` call through the op `shell`, or a `task` call through input that calls a sub-agent. */
   by_user?: boolean;
@@ -802,7 +802,7 @@ export interface ToolCall {
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
-  /** The hook's arguments as JSON text. Empty if no hook changed `arguments`. */
+  /** Arguments that a hook has changed, as JSON text. Empty if no hook changed them. */
   rewritten_arguments?: string;
   /** Why the call is allowed to run. Empty before the call begins, for a call that needs no permission, and for a call that the user made. */
   allowed?: Array<Allowed>;
@@ -868,7 +868,7 @@ export interface Notice {
   type: "notice";
   /** Id of the item. */
   id: string;
-  /** What happened, for programs. */
+  /** Code of the notice, for programs. */
   code: string;
   /** The sentence for the model. */
   text: string;
@@ -901,9 +901,9 @@ export interface FileChange {
   path: string;
   /** Kind of the change. */
   kind: "added" | "modified" | "removed";
-  /** Absent for a file that is not text. */
+  /** Number of lines; absent if not a text file. */
   added_lines?: number | null;
-  /** Absent for a file that is not text. */
+  /** Number of lines; absent if not a text file. */
   removed_lines?: number | null;
 }
 
@@ -911,7 +911,7 @@ export interface FileChange {
 export interface QueuedInput {
   /** Id of the input. Ops and answers call it `input_id`. */
   id: string;
-  /** What the user wrote. */
+  /** The user's text. */
   text: string;
   /** `steer`: taken at the turn's next step. `queue`: taken after the turn's other work. */
   delivery: "queue" | "start" | "steer";
@@ -949,7 +949,7 @@ export interface BackgroundCommand {
   output_path?: string;
   /** Time of the end in Unix seconds; absent before the end. */
   ended_at?: number | null;
-  /** Present if the command exited on its own. For a sub-agent: 0 if it completed, 1 if it did not. */
+  /** Exit status; present if the command exited on its own. For a sub-agent: 0 if it completed, 1 if it did not. */
   exit_status?: number | null;
   /** For a sub-agent: its session and its usage. */
   sub_agent?: SubAgent | null;
@@ -993,7 +993,7 @@ export interface TurnChoices {
 
 /** Why something failed. */
 export interface ErrorInfo {
-  /** What went wrong, for programs; codes do not change. */
+  /** Code of the error, for programs; codes do not change. */
   code: string;
   /** What went wrong and what to do about it, for people. */
   message: string;
@@ -1005,7 +1005,7 @@ export interface Reverted {
   position: number;
   /** The items that the revert removed. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** Marks that a revert has removed. Each says where a turn or step began. */
+  /** Marks that the revert removed. Each says where a turn or step began. */
   marks: Array<Mark>;
   /** Files that the revert did not restore. */
   conflicts?: Array<string>;
@@ -1035,7 +1035,7 @@ export interface OpenTurn {
   last_message?: string;
   /** Number of times that a restarted daemon resumed the turn. */
   resumed?: number;
-  /** How long no daemon ran during the turn, in seconds. */
+  /** Time in the turn when no daemon ran, in seconds. */
   away_s?: number;
 }
 
@@ -1131,7 +1131,7 @@ export interface SessionConfigured {
 /** The session has a new title. */
 export interface SessionTitled {
   type: "session_titled";
-  /** The new title, one line. */
+  /** The new title, in one line. */
   title: string;
   /** Tokens that a model used to write the title. */
   usage?: Usage;
@@ -1196,23 +1196,23 @@ export interface TurnEnded {
   last_message?: string;
   /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
-  /** Present if `outcome` needs an explanation. */
+  /** Explains `outcome`; absent if not needed. */
   error?: ErrorInfo | null;
   /** Files that the turn changed; their line counts are sums over the turn's patches. */
   files?: Array<FileChange>;
   /** Whether files that are not listed may have changed, too. */
   more_files?: boolean;
-  /** Number of waiting inputs; no turn takes them before `turn_continue` or new input. */
+  /** Number of inputs that wait for `turn_continue`, `promote` or new input. */
   queued?: number;
   /** Tokens in the history, by the provider's last count; 0 if there is no count. */
   context_tokens?: number;
   /** Context window of the model in tokens; 0 if unknown. */
   context_window?: number;
-  /** The checked-out branch, or `commit …`; empty if there is no repository. */
+  /** The branch, or `commit …` if none is checked out; empty without a repository. */
   branch?: string;
 }
 
-/** A step begins with a model request. */
+/** A step begins. The daemon now sends the step's model request. */
 export interface StepStarted {
   type: "step_started";
   /** The step's number in the turn, counting from 1. */
@@ -1234,7 +1234,7 @@ export interface StepEnded {
   time_to_first_token_s?: number | null;
 }
 
-/** A new item in history. History has its items in the order of the `item_started` events. */
+/** A new item. In history, items have the order of their `item_started` events. */
 export interface ItemStarted {
   type: "item_started";
   /** The item, with its content so far. */
@@ -1268,13 +1268,13 @@ export interface ToolCallUpdated {
   item_id: string;
   /** The new state. */
   state: "completed" | "error" | "pending" | "running";
-  /** Present exactly when `state` is `error`. */
+  /** Kind of the error; present exactly when `state` is `error`. */
   error_kind?: "aborted" | "denied" | "failed" | "invalid" | "lost" | "skipped" | null;
   /** The new title. Empty if unchanged. */
   title?: string;
   /** The sub-agent and its totals; sent when the sub-agent begins, and after each of its steps. */
   sub_agent?: SubAgent | null;
-  /** The hook's arguments as JSON text. Empty if no hook changed the arguments. */
+  /** Arguments that a hook has changed, as JSON text. Empty if no hook changed them. */
   rewritten_arguments?: string;
   /** Whether the call only reads, or can also write. Sent when the call begins to run. */
   effect?: "read" | "write" | null;
@@ -1312,7 +1312,7 @@ export interface PlanUpdated {
 /** The session's background commands or sub-agents have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
-  /** Background commands and sub-agents that are running, and the latest that have ended. */
+  /** Running background commands and sub-agents, and the latest ones that have ended. */
   background: Array<BackgroundCommand>;
 }
 
@@ -1351,7 +1351,7 @@ export interface HistoryReverted {
 /** A warning for the user. Work continues. */
 export interface WarningRaised {
   type: "warning";
-  /** What happened, for programs. */
+  /** Code of the warning, for programs. */
   code: string;
   /** What happened, in whole sentences for people. */
   message: string;
@@ -1362,7 +1362,7 @@ export interface WarningRaised {
 /** Something failed. */
 export interface ErrorRaised {
   type: "error";
-  /** What happened, for programs. */
+  /** Code of the error, for programs. */
   code: string;
   /** What happened, in whole sentences for people. */
   message: string;
@@ -1379,24 +1379,24 @@ export interface SessionDiffResult {
   diff: string;
   /** Whether the list or the diff was too long and has been cut. */
   cut?: boolean;
-  /** Whether some changes may be unknown, so not listed. */
+  /** Whether some changes may be unknown and thus missing. */
   partial?: boolean;
 }
 
-/** What a revert did to files. Paths are relative to the workspace. */
+/** The effect of a revert on files. Paths are relative to the workspace. */
 export interface RevertResult {
   type: "revert";
   /** Files that were restored or removed. */
   files?: Array<string>;
-  /** Files that can't be restored, so stay as is. */
+  /** Files that can't be restored and stay as is. */
   conflicts?: Array<string>;
-  /** Whether some changes may be unknown, so not undone. */
+  /** Whether some changes may be unknown and thus remain. */
   partial?: boolean;
   /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
   /** Those of `files` that were removed. */
   removed?: Array<string>;
-  /** Those of `conflicts` in no snapshot. */
+  /** The `conflicts` that no snapshot has. */
   without_snapshot?: Array<string>;
 }
 
@@ -1444,7 +1444,7 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, sorted by name. */
   providers?: Array<ProviderSummary>;
-  /** If requested: all well-known providers, even without a key; then local servers. */
+  /** If requested: all well-known providers, with or without a key, then local servers. */
   offers?: Array<ProviderOffer>;
   /** Why the configuration is not in effect; empty if it is. */
   problem?: string;
@@ -1555,7 +1555,7 @@ export interface CommandSummary {
   model?: string | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Whether `agent` does the task, as a sub-agent. */
+  /** Whether `agent` is a sub-agent that does the task. */
   subtask?: boolean;
 }
 
@@ -1563,7 +1563,7 @@ export interface CommandSummary {
 export interface ServerSummary {
   /** Name in the configuration. */
   name: string;
-  /** `idle`: not needed yet. `ended`: no longer running; the next call starts it again. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
+  /** `idle`: not needed yet. `ended`: no longer running; the next call starts the server again. `failed`: could not be started. `needs_login`: use the op `mcp_login`. */
   state: "disabled" | "ended" | "failed" | "idle" | "needs_login" | "starting" | "up";
   /** Number of the server's tools. */
   tools?: number;
@@ -1579,7 +1579,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names this server. For files with no named server, the first installed one runs. */
+  /** Whether the configuration names this server. If the configuration names no server for a file, the first installed server for the file runs. */
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
@@ -1595,9 +1595,9 @@ export interface SandboxSummary {
   network?: boolean;
   /** The mechanism, such as `bubblewrap`; empty if none works. */
   name?: string;
-  /** Why no mechanism works, so every command needs approval. Empty if one works. */
+  /** Why no mechanism works and every command needs approval; empty if one works. */
   problem?: string;
-  /** What this mechanism can't enforce; empty if nothing. */
+  /** What this mechanism can't enforce; may be empty. */
   limits?: string;
   /** Why no better mechanism works; empty if `name` is the best. */
   instead?: string;
@@ -1673,7 +1673,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** The lasting rules, sorted by directory. The session's own rules come last. */
+/** The lasting rules, sorted by directory, then the rules of the session that the op names. */
 export interface RulesResult {
   type: "rules";
   /** The rules. Later rules take precedence. */
@@ -1738,9 +1738,9 @@ export interface Rejected {
   data?: Record<string, unknown>;
 }
 
-/** Asks a lender for a file; published under the topic `lender/` and the lender's id. The lender should answer with `lent_file` within 2 seconds. After that, the file on disk is used, and the lender is not asked again until it lends again. */
+/** Asks a lender for a file. The topic is `lender/`, followed by the lender's id. The lender should answer with `lent_file` within 2 seconds. If it does not, the file on disk is used, and the lender is not asked again until it lends again. */
 export interface FileWanted {
-  /** Id for the answer. */
+  /** Id to repeat in `lent_file`. */
   question_id: string;
   /** Id of the session. */
   session_id: string;
@@ -1756,7 +1756,7 @@ export interface RpcInput {
   follow?: string | null;
   /** For `follow`: start after the event with this `seq`. */
   after?: number;
-  /** Stop sending the events of this session; `unfollowed` confirms it. */
+  /** Stop sending the events of this session; a line with `unfollowed` confirms the stop. */
   unfollow?: string | null;
   /** Value that is sent back with `answer`, `error` and `unfollowed`. */
   tag?: string | number | null;
@@ -1774,7 +1774,7 @@ export interface RpcSubmission {
 
 /** A line from `tiller rpc`, with exactly one field apart from `hello`, `message` and `tag`. */
 export interface RpcOutput {
-  /** `connected`: in the first line, and when the daemon is back. `reconnecting`: there is no daemon. */
+  /** `connected`: sent in the first line, and when the daemon is back. `reconnecting`: sent when there is no daemon. */
   state?: "connected" | "reconnecting" | null;
   /** With `connected`: the daemon's greeting. */
   hello?: HelloResult | null;
@@ -1784,21 +1784,21 @@ export interface RpcOutput {
   answer?: Accepted | Rejected | null;
   /** The next event of a followed session, in order and only once. */
   event?: Event | null;
-  /** A life-cycle event of any session, after `follow` of `daemon`. Some may be missing: list the sessions again after `connected`, and from time to time. */
+  /** A life-cycle event of any session, if `daemon` is followed. Some events may be missing, so list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;
   /** Sent once after `follow`, when all events so far have been sent. Later events are live. */
   caught_up?: CaughtUp | null;
-  /** Who else has a followed session open. Sent at once if somebody has, and then at each change. */
+  /** The other frontends that have a followed session open. Sent at once if there are any, and then at each change. */
   followers?: Followers | null;
   /** Id of a session whose events start over, because the daemon has a new log. Forget the session's events; all events are sent again. */
   started_over?: string | null;
   /** A session that is no longer followed; none of its events comes after this line. */
   unfollowed?: Unfollowed | null;
-  /** A question to a lender that was registered here by `session_lend` with `reads_files`; answer it with `lent_file`. */
+  /** A question to a lender whose `session_lend` with `reads_files` was submitted through this process. Answer with `lent_file`. */
   file_wanted?: FileWanted | null;
   /** Why an input line has no answer. */
   error?: RpcError | null;
-  /** The `tag` of the input line that this answers. */
+  /** The `tag` of the input line that this line answers. */
   tag?: string | number | null;
 }
 
@@ -1826,7 +1826,7 @@ export interface Unfollowed {
   message?: string;
 }
 
-/** A line that could not be carried out, or whose answer is unknown. */
+/** An input line that could not be carried out, or whose answer is unknown. */
 export interface RpcError {
   /** The input line, counted from 1. */
   line: number;

@@ -99,7 +99,8 @@ class LastingRules:
         workspaces[place] = there + new
         if sum(map(len, workspaces.values())) > RULES_MAX:
             raise LastingRulesError(
-                f"There are {RULES_MAX:,} lasting rules already. Revoke some: tiller rules revoke"
+                f"There are {RULES_MAX:,} lasting rules already. Revoke some with "
+                "`tiller rules revoke`."
             )
         self._save(workspaces)
 
@@ -136,7 +137,7 @@ class LastingRules:
             if not self._file.is_file():
                 return "it is not a regular file"
             if self._file.stat().st_mode & stat.S_IWOTH:
-                return "every user of this machine can write to it; run chmod go-w on it"
+                return "every user of this machine can write to it; run `chmod go-w` on it"
             found = msgspec.json.decode(self._file.read_bytes(), type=_RulesFile)
         except OSError as error:
             failed(error)

@@ -47,8 +47,8 @@ class LiveConfiguration:
             new = await trio.to_thread.run_sync(stamps.record, self._load)
         except ConfigurationError as error:
             problem = (
-                "The configuration file has changed but can't be used, so the previous "
-                f"configuration stays in effect: {error}"
+                "The configuration file has changed, but the previous configuration stays in "
+                f"effect, because the file can't be used: {error}"
             )
             # The same mistake is reported only once, not before every turn.
             if problem != self.problem:

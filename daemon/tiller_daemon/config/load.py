@@ -309,7 +309,7 @@ def _problems(configuration: Configuration) -> Iterator[tuple[Key, str]]:
         yield from _mcp_server_problems(server, ("mcp", name))
     for name, family in configuration.families.items():
         if not family.models and name not in BUILT_IN_FAMILIES:
-            problem = "expected `models`, patterns that match the names of the family's models"
+            problem = "expected `models`, the patterns that match the names of its models"
             yield ("families", name), problem
     yield from _search_server_problems(configuration.sourcegraph, configuration.web_search)
     for key, model_name in _models_named(configuration).items():
@@ -337,7 +337,7 @@ def _key_problems(
 def _mcp_server_problems(server: McpServer, key: Key) -> Iterator[tuple[Key, str]]:
     """Check that a server has either `command` or `url`, and only the fields that go with it."""
     if not server.command and not server.url:
-        yield key, "expected `command`, which starts the server, or `url`, its address"
+        yield key, "expected `command` to start the server, or `url` to reach it"
     for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
         extra = [field for field in others if getattr(server, field)]
         if getattr(server, expected) and extra:
@@ -354,7 +354,7 @@ def _search_server_problems(
         yield ("sourcegraph",), "expected `endpoint`, the address of the server"
     yield from _key_problems(sourcegraph, ("sourcegraph",))
     if web_search != WebSearch() and not web_search.engine:
-        yield ("web_search",), "expected `engine`, which is `searxng` or `brave`"
+        yield ("web_search",), "expected `engine` with the value `searxng` or `brave`"
     if web_search.engine == "searxng" and not web_search.endpoint:
         yield ("web_search",), "expected `endpoint`, the address of the SearXNG server"
     yield from _key_problems(web_search, ("web_search",))

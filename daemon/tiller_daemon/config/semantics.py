@@ -26,7 +26,7 @@ SERVER_NAME_CHARS_MAX = 32
 EXPECTED_VARIABLE = "expected the name of a variable: put the key itself into that variable"
 EXPECTED_URL = "expected a URL that begins with http:// or https:// and has no password"
 EXPECTED_PROXY = (
-    'expected an address without a password, such as http://host:3128, or "" for no proxy; an '
+    'expected "" for no proxy, or an address without a password, such as http://host:3128; an '
     "address with a password belongs in the variable HTTPS_PROXY"
 )
 EXPECTED_MODEL = "expected `provider/model`"
@@ -123,7 +123,7 @@ def _language_server_problems(name: str, server: Table) -> Iterator[tuple[Key, s
         yield ("lsp", name, "files"), problem
     if name not in KNOWN and not {"command", "files"} <= server.keys():
         known = ", ".join(sorted(KNOWN))
-        yield ("lsp", name), f"a server other than {known} needs `command` and `files`"
+        yield ("lsp", name), f"this server needs `command` and `files`, unlike {known}"
 
 
 def _hook_problems(index: int, hook: Table) -> Iterator[tuple[Key, str]]:

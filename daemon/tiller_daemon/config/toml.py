@@ -30,7 +30,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return the values of a TOML document; raises `TomlError`."""
     if line := _line_of_long_key(text):
         raise TomlError(
-            f"line {line} has a key of more than {KEY_PARTS_MAX} parts, but no setting has so many"
+            f"line {line} has a key of more than {KEY_PARTS_MAX} parts; no setting has that many"
         )
     try:
         return tomllib.loads(text)

@@ -344,7 +344,10 @@ def _fingerprint_of(location: Location, parents: _Parents) -> str | None:
 
 
 def _has_changed(location: Location) -> str:
-    return f"{location.text} has changed since it was last read. Read it again, then repeat this."
+    return (
+        f"{location.text} has changed since it was last read. Read it again, then repeat the "
+        "change."
+    )
 
 
 def _outcome(changed: Sequence[str]) -> str:

@@ -74,7 +74,7 @@ def with_marks(pages: Pages) -> str:
     """Return the text of all pages, each below a line with its number."""
     marked = [f"[Page {number}]\n{text}\n" for number, text in enumerate(pages.texts, start=1)]
     if len(pages.texts) < pages.total:
-        marked.append(f"[The other {pages.total - len(pages.texts)} pages were not read.]\n")
+        marked.append(f"[Only {len(pages.texts)} of {pages.total} pages were read.]\n")
     return "\n".join(marked)
 
 

@@ -234,4 +234,4 @@ def _problem(error: Exception) -> ImageProblem:
 
 def _too_many_pixels(size: tuple[int, int] | None = None) -> ImageProblem:
     named = f" ({size[0]} x {size[1]})" if size else ""
-    return ImageProblem(f"It has more than {PIXELS_MAX:,} pixels{named}. Reduce it or crop it.")
+    return ImageProblem(f"It has more than {PIXELS_MAX:,} pixels{named}. Shrink or crop it.")

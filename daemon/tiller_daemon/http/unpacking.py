@@ -26,7 +26,7 @@ class Unpacker:
 
     def __init__(self, encoding: str) -> None:
         if encoding not in PACKED:
-            raise Broken(f"the server sent the encoding {encoding!r}, which was not requested")
+            raise Broken(f"the server used the encoding {encoding!r}, which was not requested")
         self.is_complete = False
         """Whether the packed data has ended. Data after the end is dropped."""
         self._may_be_raw = encoding == "deflate"

@@ -297,7 +297,7 @@ async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _Connect
     if key is None and environment.logins.read(owner.name, url):
         auth = StoredLoginAuth(owner.name, url, environment.logins)
     own_header = AUTHORIZATION in map(str.lower, settings.headers)
-    advice = f"{login_advice(owner.name)}, or set `api_key_env` if the server requires a key."
+    advice = f"{login_advice(owner.name)}. If it requires a key instead, set `api_key_env`."
     if environment.key_advice:
         advice = environment.key_advice
     elif own_header:

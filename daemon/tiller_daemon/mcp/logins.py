@@ -68,8 +68,8 @@ class Logins:
                 attempt = self._attempts.get(op.server)
                 if attempt and not attempt.is_over and not attempt.paste(op.redirect):
                     message = (
-                        "That is neither the address to which the browser was redirected for this "
-                        "login, nor the code in it. Copy the whole address from the browser."
+                        "That is neither the address to which this login redirected the browser, "
+                        "nor the code in that address. Copy the whole address from the browser."
                     )
                     raise RejectionError("bad_message", message)
                 return self._state(op.server)

@@ -108,8 +108,8 @@ class EnvironmentKey(Key):
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         key = environ.get(name, "").strip()
         problem = (
-            f"The key is expected in the variable {name}, which is not set where the daemon was "
-            "started. Set it, then run `tiller daemon restart`."
+            f"The key is expected in the variable {name}, which is not set in the daemon's "
+            "environment. Set it, then run `tiller daemon restart`."
         )
 
         async def fetch() -> str:
@@ -200,7 +200,7 @@ def key_from_keyring(entry: str) -> Key:
     def problem() -> str:
         if find_spec("keyring"):
             return ""
-        return "The key is in the keyring, which needs `pip install 'tillerd[keyring]'`."
+        return "The key is in the keyring. Reading it needs `pip install 'tillerd[keyring]'`."
 
     def look() -> str | None:
         import keyring

@@ -349,8 +349,8 @@ def _cut(text: str, pieces: int) -> list[str]:
 
 def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
     message = failure.message or (
-        f"The script of model {request.model} makes attempt {request.attempt} of step"
-        f" {request.ordinal} fail ({failure.kind})."
+        f"In the script of model {request.model}, attempt {request.attempt} of step"
+        f" {request.ordinal} fails ({failure.kind})."
     )
     return ModelError(
         failure.kind, message, status=failure.status, retry_after_s=failure.retry_after_s

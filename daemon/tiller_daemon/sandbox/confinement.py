@@ -241,7 +241,7 @@ class CommandSandbox(NamedTuple):
         if not self.confinement.writes:
             access = "can read the workspace and system files, and write only to /tmp"
         else:
-            git = "only data in `.git`" if self.confinement.git else "not to `.git`"
+            git = "in `.git`, only data" if self.confinement.git else "not to `.git`"
             access = f"can write only to {self._places()} ({git}) and to /tmp"
         network = "" if self.confinement.network else " There is no network."
         return (

@@ -161,14 +161,14 @@ class Confiner:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return ""
-        reads = "commands that only read see only workspace and system files, and can't write"
+        reads = "commands that only read can see only workspace and system files, and can't write"
         if policy.mode == "full_access" and scope is None:
             return f"{policy.mode}: {reads}"
         writes = "nothing can be written"
         if scope is not None and policy.mode != "read_only":
-            writes = f"only {', '.join((*scope, *TEMPORARY[:1]))} can be written, and not .git"
+            writes = f"only {' and '.join((*scope, *TEMPORARY[:1]))} can be written, but not .git"
         elif policy.mode == "workspace_write":
-            places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
+            places = " and ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
             writes = f"only {places} can be written, except for hooks and configuration in .git"
         network = "network" if policy.network or policy.mode == "full_access" else "no network"
         if asks and policy.mode == "workspace_write" and not policy.network:

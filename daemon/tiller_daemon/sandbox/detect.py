@@ -96,7 +96,8 @@ def try_out_landlock(
     if (version := landlock_version()) < VERSION_NEEDED:
         present = f"version {version}" if version else "none"
         return _missing(
-            f"Landlock needs version {VERSION_NEEDED} (Linux 6.12), but the kernel has {present}."
+            f"tiller needs version {VERSION_NEEDED} of Landlock (Linux 6.12), but the kernel has "
+            f"{present}."
         )
     sandbox = Landlock(launcher, temporary_paths)
     *_, python, isolated, bare, hidden = launcher

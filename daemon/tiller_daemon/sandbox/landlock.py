@@ -76,10 +76,10 @@ DENIALS: Final = re.compile(
 )
 
 LIMITS: Final = (
-    "Every command that does more than read needs approval, because commands that write to the "
-    "workspace can write to `.git` and to agents' configuration there, and can change modes, "
-    "owners and times of files elsewhere. /tmp is shared, and other processes are visible. There "
-    "are no unix sockets and no terminals, and nothing on localhost can be reached."
+    "Every command that does more than read needs approval: if it can write to the workspace, it "
+    "can also write to `.git` and to agents' configuration there. Such a command can even change "
+    "modes, owners and times of files elsewhere. /tmp is shared, and other processes are visible. "
+    "There are no unix sockets and no terminals, and nothing on localhost can be reached."
 )
 """How Landlock falls short of bubblewrap, in sentences for users."""
 

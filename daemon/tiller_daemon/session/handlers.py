@@ -161,8 +161,8 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
         return _input_while_idle(state, op, queued, expanded.overrides, pending)
     if not turn.steerable:
         message = (
-            "A compaction or your own command is running and can't be steered. Wait for its end, "
-            "then send the input again; it is in `data`."
+            "A compaction or your own command is running and can't be steered. Wait until it ends, "
+            "then send the input again. The input is in `data`."
         )
         raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):
@@ -247,7 +247,7 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
         return start_turn(state, first, TurnChoices(op.overrides), pending)
     if is_answered(snapshot.items) and snapshot.last_outcome in (None, "completed"):
         message = (
-            "There is nothing to continue: no input waits, and the model has answered. "
+            "There is nothing to continue: no input is waiting, and the model has answered. "
             "Send a message."
         )
         raise RejectionError("empty_input", message)

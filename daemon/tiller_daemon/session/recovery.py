@@ -38,8 +38,8 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
             except (BadMessage, SequenceGap, KeyError, ValueError) as error:
                 raise LogError(
                     "corrupt",
-                    f"Session {session_id} can't be read after event {snapshot.seq} in {log.path}: "
-                    f"{error}. Other sessions are not affected.",
+                    f"Session {session_id} in {log.path} can't be read beyond event "
+                    f"{snapshot.seq}: {error}. Other sessions are not affected.",
                 ) from error
     return snapshot
 

@@ -48,7 +48,8 @@ PARTLY_UNKNOWN = (
 )
 
 BACKGROUND_KEPT = (
-    "Changes by background sub-agents of these turns were not reverted. To revert them as well:"
+    "Background sub-agents of the reverted steps may have made changes. These were not reverted. "
+    "To revert them too:"
 )
 
 NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"
@@ -67,7 +68,8 @@ async def put_back(
     """
     if isinstance(op, Unrevert) and not snapshot.reverted:
         message = (
-            "There is nothing to undo: no turn was reverted, or a new turn has begun since then."
+            "There is nothing to undo: no turn was reverted, or a new turn has begun since the "
+            "last revert."
         )
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
@@ -129,10 +131,12 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
     sentences: list[str] = []
     if changed := [path for path in result.conflicts if path not in result.without_snapshot]:
         named = _named(changed)
-        sentences.append(f"Something else has changed these files, so they stay as is: {named}.")
+        sentences.append(
+            f"Something else has also changed these files, so they stay as they are: {named}."
+        )
     if result.without_snapshot:
         named = _named(result.without_snapshot)
-        sentences.append(f"No snapshot has these files, so they stay as is: {named}.")
+        sentences.append(f"No snapshot contains these files, so they stay as they are: {named}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:

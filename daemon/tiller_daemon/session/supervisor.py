@@ -231,10 +231,13 @@ class Supervisor:
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._sessions.find(session_id)
         if session.is_busy:
-            message = f"Session {session_id} is running a turn. Interrupt it, then delete it."
+            message = (
+                f"Session {session_id} is running a turn. "
+                "Interrupt the turn, then delete the session."
+            )
             raise RejectionError("busy", message)
         if forks := await self._services.log.forks(session_id):
-            message = f"The forks {', '.join(forks)} share this session's log. Delete them first."
+            message = f"Forks share this session's log: {', '.join(forks)}. Delete the forks first."
             raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
@@ -269,6 +272,6 @@ def _session_id(op: AnyOp) -> str:
 def _same_answer(row: SubmissionRow, digest: bytes) -> AnyAnswer:
     if row.digest != digest:
         raise RejectionError(
-            "bad_message", "This submission id was already used for another op. Choose a new one."
+            "bad_message", "This submission id was already used for another op. Choose a new id."
         )
     return decode_answer(row.answer)

@@ -286,7 +286,7 @@ class KnownWorkspace:
                 if state.st_size > FILE_BYTES_MAX or self.rules.is_secret(self.root, path):
                     return File(stamp, mode, b""), None
                 if mode == LINK and name.lower() == ".gitmodules":
-                    raise Unclear("git stores no link of this name")
+                    raise Unclear("git stores no link with this name")
                 if mode == LINK:
                     data = os.fsencode(os.readlink(name, dir_fd=parent))
                 else:

@@ -82,7 +82,7 @@ class Learner:
     def finish(self, tree: str) -> None:
         """Compare the result with the tree that git wrote; raise `Unclear` if they differ."""
         if tree_of(self._known.top, lambda data: object_of("tree", data)[0]).hex() != tree:
-            raise Unclear("the workspace has changed while it was read")
+            raise Unclear("the workspace changed while it was being read")
 
     def _visit(self, directory: Directory) -> None:
         self._count += 1

@@ -283,8 +283,8 @@ class Looks:
         taken_bytes = sum(sizes[name] for name in wanted)
         if taken_bytes > NEW_BYTES_MAX or len(wanted) > NEW_FILES_MAX:
             raise GitProblem(
-                f"{len(wanted)} files with {taken_bytes // 1024**2} MiB are too much for a "
-                "snapshot. List files that need no snapshots in .gitignore."
+                f"{len(wanted)} files ({taken_bytes // 1024**2} MiB in total) are too much for a "
+                "snapshot. In .gitignore, list the files that need no snapshots."
             )
         excluded = files_to_exclude(workspace, wanted, self._secret_values())
         stored = [name for name in wanted if name not in excluded]

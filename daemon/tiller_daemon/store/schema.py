@@ -78,8 +78,8 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
 _ADVICE: dict[LogErrorKind, str] = {
     "full": "the disk is full: free some space; stored data is safe",
     "read_only": "the file or its file system is read-only: make it writable",
-    "corrupt": "the file is damaged: stop tillerd, copy the file, and restore a backup or move"
-    " the file away to begin a new log",
+    "corrupt": "the file is damaged: stop tillerd, copy the file, then restore a backup; or, to"
+    " begin a new log, move the file away",
     "conflict": "nothing was stored: load the session again",
     "io": "the disk or file system failed: see the system's journal",
 }

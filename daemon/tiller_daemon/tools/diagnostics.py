@@ -52,7 +52,7 @@ async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) ->
 DIAGNOSTICS: Final = Tool(
     name="diagnostics",
     description=(
-        "Errors and warnings that a language server finds in a file, without running anything. "
+        "Show the errors and warnings that a language server finds in a file; nothing is run. "
         "New errors are reported after each change to a file anyway. Use this to see older errors "
         "too, or errors that a change caused in other files."
     ),

@@ -41,7 +41,7 @@ def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
     location = resolve_path(environment.workspace, path)
     if all(location.text not in requirement.subjects for requirement in environment.requirements):
         raise ToolFailure(
-            f"{path} now leads somewhere else than when this call was approved, so nothing was "
+            f"{path} no longer leads where it did when this call was approved, so nothing was "
             "done. Look at the path again, then repeat the call."
         )
     return location

@@ -43,10 +43,10 @@ async def _run(arguments: PlanArguments, environment: ToolEnvironment) -> ToolRe
 PLAN: Final = Tool(
     name="plan",
     description=(
-        "Show the user what you plan to do and how far you have got. Use it for work of three or "
-        "more steps: give the whole plan before you begin and again each time an entry changes, "
-        "with one entry `in_progress` at a time. At most "
-        f"{ENTRIES_MAX} entries of {ENTRY_CHARS_MAX} characters."
+        "Show the user what you plan to do and how far you have got. Use this for work of three "
+        "or more steps. Give the whole plan before you begin, and again each time an entry "
+        "changes. Keep one entry `in_progress` at a time. A plan has at most "
+        f"{ENTRIES_MAX} entries of up to {ENTRY_CHARS_MAX} characters."
     ),
     arguments=PlanArguments,
     effect="read",

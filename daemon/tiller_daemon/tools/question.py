@@ -42,8 +42,8 @@ async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> To
 QUESTION: Final = Tool(
     name="question",
     description=(
-        "Ask the user a question and wait for the answer. Use it when the answer changes what you "
-        "do and you can't find it out yourself. Ask one thing, and offer `choices` if you can."
+        "Ask the user a question and wait for the answer. Use this if the answer changes what you "
+        "do and you can't find it yourself. Ask one thing, and offer `choices` if you can."
     ),
     arguments=QuestionArguments,
     effect="read",

@@ -53,7 +53,7 @@ NOTE_BYTES_MAX: Final = 512
 
 UNSAVED: Final = (
     "(This is the text in the user's editor, with changes that are not saved. Searches and "
-    "commands see the file on disk. It can be changed once the user has saved it.)"
+    "commands see the file on disk. You can change the file once the user has saved it.)"
 )
 """A note at the end; `NOTE_BYTES_MAX` includes it."""
 
@@ -158,8 +158,9 @@ async def _show_document(
         raise ToolFailure(f"{location.text} can't be shown. {problem}") from None
     if not pages.has_text:
         raise ToolFailure(
-            f"{location.text} is a PDF of {pages.total} pages without text; it may be a scan. Use "
-            "a command such as `pdftoppm -png` to make images of its pages, and look at these."
+            f"{location.text} is a PDF of {pages.total} page{'' if pages.total == 1 else 's'} "
+            "without text; it may be a scan. Use a command such as `pdftoppm -png` to make images "
+            "of its pages, and look at these."
         )
     text = with_marks(pages).encode(errors="replace")
     return ToolResult(_page(io.BytesIO(text), location, arguments, ""), title=location.text)

@@ -51,7 +51,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     agent: Annotated[
-        str, Meta(description=f"Which agent does it; by default `{DEFAULT_AGENT}`")
+        str, Meta(description=f"Which agent does the task; by default `{DEFAULT_AGENT}`")
     ] = ""
     resume: Annotated[
         str,
@@ -70,9 +70,9 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
             min_length=1,
             max_length=PATHS_MAX,
             description="Files and directories of the workspace that the sub-agent may change; it "
-            "can change nothing else, not even by a command. Tasks of one response whose paths do "
-            "not overlap run at the same time. A path that does not exist yet can be created by a "
-            "command as a directory, but not as a file: use `write` for that",
+            "can change nothing else, not even by a command. In one response, tasks whose paths do "
+            "not overlap run at the same time. If a path does not exist yet, a command can create "
+            "it as a directory, but not as a file: use `write` for a file",
         ),
     ] = ()
 
@@ -113,9 +113,10 @@ TASK: Final = Tool(
     name="task",
     description=(
         "Give a task to a sub-agent, which works on its own in the same directory and ends with a "
-        "report. Use it for work that you can describe in full and whose details you do not need, "
-        "such as a broad search. Put several tasks into one response to run them at the same time: "
-        "those that only read, and those that write if `paths` says what each may change."
+        "report. Use this for work that you can describe in full and whose details you do not "
+        "need, such as a broad search. To run several tasks at the same time, put them into one "
+        "response. This works for tasks that only read, and for tasks that write if `paths` says "
+        "what each may change."
     ),
     arguments=TaskArguments,
     effect="agent",

@@ -117,7 +117,7 @@ class RuntimeDirectory:
         if self._after_crash and _stamp(self._previous / TOKEN_FILE) != self._after_crash:
             raise NotNeeded(
                 f"another daemon has already replaced the daemon that crashed in {self._previous},"
-                " and has ended since: nothing is left to replace, so this daemon does not start"
+                " and has since ended: nothing is left to replace, so this daemon does not start"
             )
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
@@ -163,7 +163,7 @@ def _make_directory(path: Path) -> None:
         )
     if status.st_mode & 0o022:
         raise RuntimeDirectoryError(
-            f"other users may write to {path}: check its content, then run chmod 700 {path}"
+            f"other users can write to {path}: check its content, then run chmod 700 {path}"
         )
     if status.st_mode & 0o077:
         path.chmod(0o700)

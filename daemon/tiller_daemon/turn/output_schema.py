@@ -96,8 +96,8 @@ def repair_notice(schema: dict[str, Any], problem: str) -> str:
     shown = msgspec.json.encode(schema).decode()
     repeated = f"\nThe schema:\n{shown}" if len(shown) <= SCHEMA_CHARS_SHOWN_MAX else ""
     return (
-        f"Your last message does not match the required output schema: {problem}. Send it again as "
-        f"JSON that matches, with nothing before or after it.{repeated}"
+        f"Your last message does not match the required output schema: {problem}. Send the message "
+        f"again as JSON that matches the schema, with nothing before or after the JSON.{repeated}"
     )
 
 

@@ -42,7 +42,7 @@ one applies. What the user says in this conversation overrides all of them."""
 
 SKILLS_INTRODUCTION = """\
 These skills are available: files that describe how to do a certain kind of work here. If a request
-matches a description, read that file with `read` before you start, and follow it."""
+matches a description, read that skill's file with `read` before you start, and follow it."""
 
 
 class PromptEnvironment(NamedTuple):

@@ -183,4 +183,5 @@ async def _complete_stream(
             finished = isinstance(event, Finished)
             yield event
     if not finished:
-        raise ModelError("broken_stream", f"The response of model {request.model} ended too early.")
+        problem = f"The response from model {request.model} ended too early."
+        raise ModelError("broken_stream", problem)

@@ -76,7 +76,7 @@ def read_project_document(
     if location is None:
         return None
     if not location.inside:
-        return RefusedDocument(path, f"it leads out of {printable(within)}")
+        return RefusedDocument(path, f"a link leads out of {printable(within)}")
     if not may_read(location.path):
         return RefusedDocument(path, f"reading {printable(location.path)} needs approval")
     return _read(path, location, bytes_max)

@@ -73,7 +73,7 @@ async def test_a_patch_that_fails_in_its_last_file_changes_none(bench):
 async def test_a_patch_of_a_file_that_was_not_read_or_has_changed_changes_none(bench):
     await put(bench, "a.py", "one\n")
     file = bench.put("b.py", "two\n")
-    assert "b.py exists and was not read yet" in await refused(bench, TWO)
+    assert "b.py exists and has not been read yet" in await refused(bench, TWO)
     await bench.call("read", path="b.py")
     file.write_text("two\nby the user\n")
     assert "b.py has changed since it was last read" in await refused(bench, TWO)
@@ -91,7 +91,7 @@ async def test_a_patch_of_a_file_that_was_not_read_or_has_changed_changes_none(b
 async def test_no_part_of_a_patch_destroys_what_was_not_read(bench, body):
     await put(bench, "a.py", "one\n")
     bench.put("b.py", "two\n")
-    assert "b.py exists and was not read yet" in await refused(bench, body)
+    assert "b.py exists and has not been read yet" in await refused(bench, body)
     assert tree(bench) == {"a.py": b"one\n", "b.py": b"two\n"}
 
 
@@ -100,7 +100,8 @@ async def test_what_a_patch_wrote_counts_as_seen_and_what_it_removed_does_not(be
     await applied(bench, "*** Update File: a.py\n*** Move to: b.py\n@@\n-one\n+two\n")
     await applied(bench, "*** Update File: b.py\n@@\n-two\n+three\n")
     bench.put("a.py", "somebody's\n")
-    assert "a.py exists and was not read yet" in await refused(bench, "*** Delete File: a.py\n")
+    refusal = await refused(bench, "*** Delete File: a.py\n")
+    assert "a.py exists and has not been read yet" in refusal
     assert tree(bench)["b.py"] == b"three\n"
 
 
@@ -170,7 +171,7 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
     refusal = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in refusal
     assert (
-        "The search began after line 3, but such lines begin only before. Put hunks in the"
+        "The search began after line 3, but such lines begin only before that point. Put hunks in"
         in refusal
     )
 

@@ -20,7 +20,7 @@ async def test_a_new_file_is_written_with_its_directories(bench):
 async def test_a_file_that_was_never_read_is_not_overwritten(bench):
     bench.put("a.txt", "mine\n")
     for name, rest in {"write": {"content": "x"}, "edit": {"old": "mine", "new": "x"}}.items():
-        with pytest.raises(ToolFailure, match=r"a\.txt exists and was not read yet"):
+        with pytest.raises(ToolFailure, match=r"a\.txt exists and has not been read yet"):
             await bench.call(name, path="a.txt", **rest)
     assert (bench.workspace / "a.txt").read_text() == "mine\n"
 
@@ -140,7 +140,7 @@ async def test_an_edit_that_is_right_but_for_white_space_is_made_and_shown(bench
     result = await bench.call("edit", path="a.py", old=old, new=new)
     assert (bench.workspace / "a.py").read_text() == "def f():\n\tif x:\n\t\treturn 2\n\treturn 3\n"
     assert result.output.startswith(
-        "Edited a.py at line 2, which differed from `old` in white space."
+        "Edited a.py at line 2, where the text differed from `old` in white space."
     )
     assert result.output.endswith("     2\t\tif x:\n     3\t\t\treturn 2\n     4\t\treturn 3")
 

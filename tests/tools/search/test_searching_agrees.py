@@ -11,7 +11,7 @@ from support.trees import fits, patterns, plant, trees
 from tiller_daemon.tools.search.ripgrep import ALWAYS, find_ripgrep
 
 NO_FILE = "No file matches. Files that git ignores are left out."
-NO_LINE = "No line matches. Files that git ignores and binary files are left out."
+NO_LINE = "No line matches. Binary files and files that git ignores are left out."
 
 
 def listed(place: Path) -> list[str]:

@@ -57,7 +57,7 @@ def _show(path: Path, *, json: bool) -> int:
         say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
     else:
         shown = one_line(str(path))
-        say(f"# {shown} does not exist: nothing is configured, which is fine to begin with")
+        say(f"# {shown} does not exist: nothing is configured yet, which is fine")
     return 0
 
 

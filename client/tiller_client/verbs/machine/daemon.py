@@ -163,7 +163,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
     )
     say(
         f"turns running {status.turns_running}, sessions {status.sessions}, "
-        f"loaded {status.sessions_loaded}"
+        f"loaded sessions {status.sessions_loaded}"
     )
     say(f"log      {one_line(status.log_path)}")
     for problem in status.problems:
@@ -192,7 +192,9 @@ def _say_service() -> None:
 def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
-        raise TillerError(f"{path} does not exist; a daemon run by hand writes its log elsewhere")
+        raise TillerError(
+            f"{path} does not exist; a daemon that you run by hand writes its log elsewhere"
+        )
     offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)
     while arguments.follow:

@@ -65,8 +65,8 @@ MODELS_SHOWN_MAX = 9
 
 NOTHING_FOUND = (
     "no provider was found: none of {variables} is set here, and no model server answers on this "
-    "machine. Set one of them or start Ollama, llama.cpp, LM Studio or vLLM, and run this again. "
-    "To see tiller work without a model: tiller demo"
+    "machine. Set one of these variables, or start Ollama, llama.cpp, LM Studio or vLLM. Then run "
+    "tiller init again. To see tiller work without a model: tiller demo"
 )
 
 Trial = Literal["answered", "failed", "not tried"]
@@ -230,7 +230,7 @@ def _result(
                 case TurnEnded(outcome="completed"):
                     return ""
                 case TurnEnded(outcome=ended, error=error):
-                    return error.message if error else f"the turn ended as {ended}"
+                    return error.message if error else f"the turn ended ({ended})"
                 case StatusChanged(status="retry", cause=cause) if not retried:
                     return cause
                 case _:
@@ -247,12 +247,12 @@ def _say_written(outcome: Outcome) -> None:
         say(f"found    {len(outcome.found) - MODELS_SHOWN_MAX} more models")
     path = one_line(outcome.path)
     if outcome.written:
-        say(f"wrote    {path}, with {one_line(outcome.model)} as the default")
+        say(f"wrote    {path}, with {one_line(outcome.model)} as the default model")
     elif outcome.lacks:
         say(f"exists   {path}, so it was not changed; to use what was found, add:")
         say(f"\n{sanitized(outcome.lacks)}")
     else:
-        say(f"exists   {path}, so it was not changed; nothing is missing there")
+        say(f"exists   {path}; it lacks nothing, so it was not changed")
 
 
 def _say_trial(outcome: Outcome) -> None:

@@ -84,8 +84,8 @@ def _service() -> Service:
 def _install(places: Places, service: Service, definition: Definition, *, json: bool) -> int:
     if cache := _cache_of(Path(sys.prefix)):
         raise TillerError(
-            f"this tiller is in the cache {cache}, which may be emptied at any time; install it "
-            "first, in a checkout, with: uv tool install . (or: pipx install .)"
+            f"this tiller is in the cache {cache}, which may be emptied at any time; first install "
+            "tiller from a checkout, with: uv tool install . (or: pipx install .)"
         )
     service.file.parent.mkdir(parents=True, exist_ok=True)
     draft = service.file.with_name(f".{service.file.name}.new")
@@ -126,7 +126,8 @@ def _notes(service: Service, definition: Definition, holder: int | None) -> Iter
         where = (
             f"put them into {definition.environment} (chmod 600), as NAME=value"
             if service.manager == "systemd"
-            else "name them in config.toml with api_key_keyring, api_key_file or api_key_command"
+            else "in config.toml, say where the keys are, with api_key_keyring, api_key_file or "
+            "api_key_command"
         )
         names = ", ".join(keys)
         yield f"the service does not get the variables of this shell, such as {names}; {where}"

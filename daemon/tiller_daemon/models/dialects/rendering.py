@@ -8,7 +8,7 @@ import msgspec
 from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_protocol.items import ToolCall
 
-NO_RESULT = "This call has no result: it did not run to its end."
+NO_RESULT = "This call has no result: it did not finish."
 NO_OUTPUT = "(no output)"
 
 DOCUMENT_NAME = "document.pdf"

@@ -166,7 +166,7 @@ class HttpClient:
         try:
             return msgspec.json.decode(data, type=shape)
         except DECODING_FAILS:
-            message = f"{self.endpoint} answered {path} with unexpected data."
+            message = f"{self.endpoint} answered the request for {path} with unexpected data."
             raise ModelError("bad_request", message) from None
 
     async def aclose(self) -> None:

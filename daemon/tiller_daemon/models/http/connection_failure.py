@@ -31,7 +31,7 @@ def connection_error(
     reason = redact(reason, proxy.secrets) if proxy else reason
     match error:
         case ConnectTimedOut():
-            kind, what = "timeout", f"can't be reached within {connect_s:g} seconds"
+            kind, what = "timeout", f"could not be reached within {connect_s:g} seconds"
         case WriteTimedOut():
             kind, what = "timeout", "did not accept the request in time"
         case ProxyFailed(rejects_credentials=True) if proxy:
@@ -40,7 +40,7 @@ def connection_error(
             return proxy_error(endpoint, proxy, reason, final=False)
         case _ if _has_cause(causes, ssl.SSLCertVerificationError):
             kind, what = "bad_request", f"has a certificate that is not trusted ({reason})"
-            what += ". If the server is yours, set `ca_file` to your certificate authority"
+            what += ". If the server is yours, set `ca_file` to your authority's certificate"
         case _ if any(isinstance(one, ssl.SSLError) and _is_plaintext(one) for one in causes):
             kind, what = "bad_request", "does not use TLS. Try http:// in its `base_url`"
         case ConnectFailed() if proxy:

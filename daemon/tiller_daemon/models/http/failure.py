@@ -81,7 +81,7 @@ def _sentence(
         case "not_found":
             what = "does not have this model or path. Check the model's name and `base_url`."
         case "rate_limit":
-            what = "limits the rate of requests."
+            what = "is limiting the rate of requests."
         case "overloaded":
             what = "is overloaded."
         case "context_overflow":

@@ -245,7 +245,7 @@ def _problem(
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
     if needed == Enclosure.SESSION and not parsed.plain:
-        return "it is not certain what else it runs"
+        return "what else it runs is not certain"
     if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""

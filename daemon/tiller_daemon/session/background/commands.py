@@ -98,8 +98,8 @@ class Background:
         if len(self._running) >= RUNNING_MAX:
             names = ", ".join(command.listed.id for command in self._running)
             raise ToolFailure(
-                f"{RUNNING_MAX} commands already run in the background: {names}. End one with "
-                "bash_kill first."
+                f"{RUNNING_MAX} commands are already running in the background: {names}. End one "
+                "with bash_kill first."
             )
         listed = BackgroundCommand(
             id=next_id(self._outbox.fold_pending(), ID_PREFIX),

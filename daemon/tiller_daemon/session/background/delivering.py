@@ -22,8 +22,8 @@ TURNS_MAX = 20
 starting sub-agents would otherwise go on for ever."""
 
 REPORT_WAITS = (
-    "The report of the background sub-agent {id} is in the input queue, because {why}. Continue, "
-    "or send a message."
+    "The report of the background sub-agent {id} stays in the input queue, because {why}. "
+    "Continue, or send a message."
 )
 
 

@@ -68,7 +68,7 @@ def _explain(tool: Tool, problem: str) -> str:
     if unknown := _UNKNOWN_FIELD.search(problem):
         hint = did_you_mean(unknown[1], _field_names(schema))
     text = msgspec.json.encode(schema).decode()
-    return f"Invalid arguments for {tool.name}: {problem}.{hint} They must match {text}"
+    return f"Invalid arguments for {tool.name}: {problem}.{hint} The arguments must match {text}"
 
 
 def _field_names(schema: object) -> set[str]:

@@ -17,7 +17,7 @@ TITLE_CHARS_MAX = 200
 """Longest title of a request, which frontends show on one line."""
 
 CHANGED_MEANWHILE = (
-    "not run: files that this call uses changed while it waited for approval. Look again, then "
+    "not run: this call uses files that changed while it waited for approval. Look again, then "
     "repeat the call."
 )
 

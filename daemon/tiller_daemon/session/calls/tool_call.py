@@ -36,8 +36,8 @@ from tiller_protocol.items import Allowed, Effect, ToolCall
 log = structlog.get_logger()
 
 READ_ONLY = (
-    "denied: the agent {agent} is read-only. It can run commands that only read. Leave out what "
-    "writes, or end with a description of what should be changed."
+    "denied: the agent {agent} is read-only. It can run commands that only read. Leave out "
+    "the parts that write, or end with a description of what should be changed."
 )
 
 UNSAVED = (
@@ -45,7 +45,7 @@ UNSAVED = (
     "user to save it, then read it again and repeat the change."
 )
 
-REWRITTEN = "A hook of the user had changed the arguments of this call to {arguments}"
+REWRITTEN = "One of the user's hooks had changed the arguments of this call to {arguments}"
 
 
 class PreparedToolCall:

@@ -14,7 +14,7 @@ from tiller_daemon.tools.base import Requirement, Tool
 from tiller_daemon.tools.write_scope import WriteScope
 
 NOT_DECLARED = (
-    "denied: your task lets you change only {scope}, and this call would change {path}. Leave that "
+    "denied: your task lets you change only {scope}, but this call would change {path}. Leave that "
     "to whoever gave you the task: say in your report what should change there."
 )
 NOT_WITHIN = (

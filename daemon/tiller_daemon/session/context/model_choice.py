@@ -116,7 +116,7 @@ def replaced_model_warnings(
         advice = error.message
     else:
         advice = f"To go back to {asked}: tiller set {snapshot.session_id} model {asked}"
-    message = f"This turn uses the model {now}, but the turn before used {asked}. {advice}"
+    message = f"This turn uses the model {now}, but the previous turn used {asked}. {advice}"
     return (WarningRaised("model_replaced", message),)
 
 

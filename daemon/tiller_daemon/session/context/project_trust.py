@@ -37,7 +37,7 @@ def configuration_for(services: Services, workspace: str) -> Configuration:
     try:
         return services.user.projects.configuration(workspace)
     except ConfigurationError as error:
-        message = f"{error.message}. Fix it. Or, to stop trusting the project, run: tiller untrust"
+        message = f"{error.message}. Fix this or, to stop trusting the project, run: tiller untrust"
         raise RejectionError("invalid_settings", message) from None
 
 
@@ -98,7 +98,7 @@ def unsandboxed_hooks_warning(configuration: Configuration) -> str:
     if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
         return ""
     return (
-        " The project's hooks do not run either. If a hook has "
+        " Without a sandbox, the project's hooks do not run. If a hook has "
         '`on_failure = "deny"`, the calls that it should check are denied.'
     )
 
@@ -142,7 +142,8 @@ def untrusted_project_warning(project: Project) -> str:
         f"This project contains {names}. {they} {take} effect only if you trust {them}. "
         f"Review {them}, then run: tiller trust."
     )
-    return f"{message} Its hooks do not run until then." if _HOOKS.search(project.text) else message
+    hooks = " Until then, the project's hooks do not run." if _HOOKS.search(project.text) else ""
+    return f"{message}{hooks}"
 
 
 def _hooks_of(project: Project) -> tuple[ProjectHook, ...]:

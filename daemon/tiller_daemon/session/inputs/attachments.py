@@ -107,7 +107,7 @@ def _left_out_of(message: UserMessage, model: ChosenModel) -> Iterator[WarningRa
         some = "a PDF document" if len(documents) == 1 else f"{len(documents)} PDF documents"
         text = f"The model {model.name} takes no documents, so it got the text of {some}."
         if scans:
-            text += f" {scans} of {len(documents)} had no text and may be scans."
+            text += f" {scans} of {len(documents)} had no text, as is usual for scans."
         yield WarningRaised("documents_as_text", text)
 
 

@@ -84,6 +84,4 @@ async def _read(servers: ToolServers, op: UserInput) -> ServerContent:
 
 
 def _attached(server: str, uri: str, content: ToolResult) -> str:
-    return (
-        f"[{uri} of the MCP server {server}, which the user attached]\n{truncate(content.output)}"
-    )
+    return f"[The user attached {uri} from the MCP server {server}]\n{truncate(content.output)}"

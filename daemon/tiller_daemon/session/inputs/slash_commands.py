@@ -134,8 +134,8 @@ def _unknown(services: Services, snapshot: Snapshot, op: UserInput, name: str) -
     known = _read(services, snapshot, "list of commands", list_commands)
     hint = did_you_mean(f"/{name}", [f"/{command.name}" for command in known])
     message = (
-        f"There is no command /{name}.{hint} To list them: tiller commands. "
-        "To send this as text, put a space before it."
+        f"There is no command /{name}.{hint} To list the commands: tiller commands. "
+        "To send your input as text, put a space before the slash."
     )
     return RejectionError("invalid_settings", message, input_data(op))
 
@@ -165,7 +165,7 @@ def _expanded(op: UserInput, call: CommandCall, command: Command) -> UserInput:
     if text is None:
         message = (
             f"/{call.name} with these arguments expands to more than {INPUT_BYTES_MAX:,} bytes. "
-            "Shorten the arguments, or put them into a file and name the file."
+            "Shorten the arguments, or put them into a file and give its path."
         )
         raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
     overrides = structs.replace(

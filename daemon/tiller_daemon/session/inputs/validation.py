@@ -30,7 +30,7 @@ def check_input(op: UserInput) -> None:
         raise RejectionError(
             "too_large",
             f"The input has {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed. "
-            "Put large data into a file and name the file.",
+            "Put large data into a file and give its path.",
             {"limit": INPUT_BYTES_MAX, "size": size},
         )
     check_overrides(op.overrides)

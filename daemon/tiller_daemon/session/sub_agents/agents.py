@@ -23,7 +23,7 @@ DEFAULT_AGENT = "build"
 
 BUILT_IN: Mapping[str, Agent] = {
     # This agent uses the prompt of the model's family.
-    DEFAULT_AGENT: Agent(description="Reads, writes and runs commands; the default."),
+    DEFAULT_AGENT: Agent(description="Reads and writes files, and runs commands; the default."),
     "plan": Agent(
         description="Looks around and makes a plan; changes nothing.",
         prompt=PLAN_PROMPT,

@@ -34,8 +34,8 @@ ID_PREFIX = "t"
 """Background commands are `b1`, `b2` …, and sub-agents `t1`, `t2` …"""
 
 STARTED = (
-    "{id} works in the background. Its report will arrive as a message: go on with something else, "
-    "or end your turn. bash_output shows its progress; bash_kill ends it."
+    "{id} is working in the background. Its report will arrive as a message: go on with something "
+    "else, or end your turn. bash_output shows its progress; bash_kill ends it."
 )
 REPORT = (
     "[This is not from the user. It is the report of the background sub-agent {id} ({title}), "
@@ -43,11 +43,11 @@ REPORT = (
 )
 ENDED = "The background sub-agent {id} ({title}) was ended before it had finished.\n{report}"
 LOST = (
-    "{cause} while the background sub-agent {id} ({title}) was running. It is lost, and there is "
-    "no report. To continue from there, `resume` {session_id}."
+    "{cause} while the background sub-agent {id} ({title}) was running. The sub-agent was lost, "
+    "and there is no report. To continue its work, `resume` {session_id}."
 )
 WAITS = (
-    "The background sub-agent {id} waits for an answer: {title}. Answer it with "
+    "The background sub-agent {id} is waiting for an answer: {title}. Answer with "
     "`tiller answer {request_id}`."
 )
 
@@ -169,8 +169,8 @@ class BackgroundTasks:
         """
         if len(self._tasks) >= RUNNING_MAX:
             raise ToolFailure(
-                f"{RUNNING_MAX} sub-agents already work in the background: "
-                f"{', '.join(self._tasks)}. Wait for a report, or end one with bash_kill."
+                f"{RUNNING_MAX} sub-agents are already working in the background: "
+                f"{', '.join(self._tasks)}. Wait for a report, or end a sub-agent with bash_kill."
             )
         snapshot = self.snapshot()
         entry = next_id(snapshot, ID_PREFIX)

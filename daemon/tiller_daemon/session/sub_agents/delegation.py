@@ -34,19 +34,19 @@ TITLE_CHARS_MAX = 100
 """Longest title of a background sub-agent in the list."""
 
 MAY_WRITE_THERE = (
-    "The background command {commands} may write to {scope}, where only the sub-agent should "
-    "write. End the command first with bash_kill, or leave out `background`."
+    "Of the background commands, {commands} may write to {scope}, where only the sub-agent should "
+    "write. First end {commands} with bash_kill, or leave out `background`."
 )
 NOT_NESTED = (
     "A sub-agent can't start others in the background, as it would end before them. Leave out "
     "`background`."
 )
 ONLY_READING = (
-    "A background agent that writes needs `paths`: the places that only it may change until it "
-    "ends. Declare them, leave out `background`, or choose a read-only agent: {agents}."
+    "A background agent that writes needs `paths`: the places that nobody else may change until "
+    "it ends. Declare them, leave out `background`, or choose a read-only agent: {agents}."
 )
 STILL_WORKS = (
-    "The sub-agent {session_id} is still working on another task. Resume it when it has reported."
+    "The sub-agent {session_id} is still working on another task. Resume it after its report."
 )
 
 

@@ -18,7 +18,7 @@ def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
         report = body.last_message or "The sub-agent ended without a message."
     else:
         reason = f": {body.error.message}" if body.error else "."
-        report = f"The sub-agent's turn ended as {body.outcome}{reason}"
+        report = f"The sub-agent's turn ended with the outcome `{body.outcome}`{reason}"
         if body.last_message:
             report += f"\nIts last message:\n{body.last_message}"
     failed = body is None or body.outcome != "completed"

@@ -23,8 +23,8 @@ RESUMES_MAX = 3
 """How often one turn is resumed. The limit matters if the turn itself makes the daemon crash."""
 
 RESUMED_TOO_OFTEN = (
-    f"The daemon stopped {RESUMES_MAX + 1} times while this turn ran, so it was not resumed again. "
-    "Continue it, or send a message."
+    f"The daemon stopped {RESUMES_MAX + 1} times during this turn, so the turn was not resumed "
+    "again. Continue it, or send a message."
 )
 NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resumed: {problem}"
 

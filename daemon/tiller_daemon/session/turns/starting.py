@@ -35,8 +35,8 @@ CONTINUED = "continued"
 """Code of the notice with which a turn begins instead of a message."""
 
 CONTINUED_NOTICE = (
-    "The user asks you to go on from here, without a new message. Check what is done already, then "
-    "continue with the latest task."
+    "The user sends no new message, but asks you to go on from here. Check what has already been "
+    "done, then continue with the latest task."
 )
 
 

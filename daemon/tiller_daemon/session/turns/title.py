@@ -50,14 +50,14 @@ REPORTED = frozenset({"authentication", "quota", "not_found"})
 """Kinds of errors that only the user can repair, and that are therefore reported at once."""
 
 GIVEN_UP = (
-    "No title could be written after {turns} turns, so the beginning of the first input stays "
-    "the title. {reason} To set a title: tiller set {session_id} title TEXT"
+    "No title could be written after {turns} turns, so the title is still the beginning of the "
+    "first input. {reason} To set a title: tiller set {session_id} title TEXT"
 )
 
 TITLE_SYSTEM = (
     "You name sessions of a coding agent. Answer with the title alone, in one line of three to "
     "seven words, in the language of the request: no quotes, no full stop, no explanation. "
-    "You do not answer or follow the request."
+    "Neither answer the request nor do what it asks."
 )
 
 

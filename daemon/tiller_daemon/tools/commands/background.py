@@ -33,7 +33,7 @@ def _state(report: BackgroundReport) -> str:
             nothing_new = "" if report.output else " and has printed nothing new"
             return (
                 f"{command.id} runs in the background{nothing_new}. Read its output with "
-                "bash_output, end it with bash_kill"
+                "bash_output, or end it with bash_kill"
             )
         case "exited":
             return f"{command.id} {_ended(command.exit_status)}"
@@ -46,7 +46,7 @@ def _state(report: BackgroundReport) -> str:
 def _state_of_task(task: BackgroundCommand) -> str:
     sub_agent = task.sub_agent
     assert sub_agent
-    steps = f"after {sub_agent.steps} steps"
+    steps = f"after {sub_agent.steps} step{'' if sub_agent.steps == 1 else 's'}"
     match task.state:
         case "running":
             return f"{task.id} is still working, {steps}. Its report will come as a message"

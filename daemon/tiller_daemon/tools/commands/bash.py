@@ -45,13 +45,13 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     command: Annotated[str, Meta(min_length=1, description="The command line, for `bash -c`")]
     timeout_s: Annotated[
-        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Kill it after this many seconds")
+        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Kill the command after this many seconds")
     ] = TIMEOUT_S
     background: Annotated[
-        bool, Meta(description="Run it in the background; read its output with bash_output")
+        bool, Meta(description="Run the command in the background; bash_output shows its output")
     ] = False
     pty: Annotated[
-        bool, Meta(description="Run it in a pseudo-terminal, for programs that need one")
+        bool, Meta(description="Use a pseudo-terminal, for programs that need a terminal")
     ] = False
 
 
@@ -173,10 +173,10 @@ BASH: Final = Tool(
     description=(
         "Run a command with bash in the workspace. Standard input is empty and there is no "
         "terminal. Output and errors are combined. The middle of long output is left out; a "
-        f"file has all of it. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
-        f"{TIMEOUT_S_MAX:.0f}), and processes that are left when the shell exits are killed too: "
-        "use `background` for what has to keep running, such as a server. Use the tools for "
-        "reading, searching and changing files rather than cat, grep, find and sed."
+        f"file contains all of it. The command is killed after {TIMEOUT_S:.0f} s; `timeout_s` can "
+        f"change this to at most {TIMEOUT_S_MAX:.0f} s. Processes that are left when the shell "
+        "exits are killed too: use `background` for what has to keep running, such as a server. "
+        "To read, search and change files, use the tools for that, not cat, grep, find and sed."
     ),
     arguments=BashArguments,
     effect="command",
@@ -200,7 +200,7 @@ def _title(command: str) -> str:
 def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
     notes: list[str] = []
     if end.timed_out:
-        notes.append(f"Killed after {timeout_s:g} s: it timed out. Ask for more with timeout_s.")
+        notes.append(f"Killed after {timeout_s:g} s: it timed out. Allow more time with timeout_s.")
     elif end.status < 0:
         notes.append(f"Ended by signal {-end.status}.")
     elif end.status > 0 and end.has_run:
@@ -209,7 +209,8 @@ def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
         noun, were = ("process", "was") if end.leftovers == 1 else ("processes", "were")
         notes.append(f"{end.leftovers} {noun} {were} still alive at the end and {were} killed.")
     if end.survivors:
-        notes.append(f"{end.survivors} could not be killed (stuck, or another user's).")
+        stuck = "Processes that could not be killed (stuck, or run by another user)"
+        notes.append(f"{stuck}: {end.survivors}.")
     return notes
 
 

@@ -43,8 +43,8 @@ async def _run(arguments: BashInputArguments, environment: ToolEnvironment) -> T
 BASH_INPUT: Final = Tool(
     name="bash_input",
     description=(
-        "Type text to the standard input of a background command, and show its output. "
-        "Control characters such as Ctrl-C work in a command that was started with `pty`."
+        "Type text into the standard input of a background command, and show its output. "
+        "Control characters such as Ctrl-C work only if the command was started with `pty`."
     ),
     arguments=BashInputArguments,
     effect="write",

@@ -71,8 +71,8 @@ def _change(
 EDIT: Final = Tool(
     name="edit",
     description=(
-        "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
-        "the file, including white space, without line numbers. It must occur once: add lines "
+        "Replace a piece of text in a file that you have read. Give `old` exactly as it is in the "
+        "file, including white space, without line numbers. If it occurs more than once, add lines "
         "around it, or set `all`. The file keeps its line endings and encoding."
     ),
     arguments=EditArguments,
@@ -96,8 +96,8 @@ def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[
             raise
         now = show_lines([(lines.line, lines.now)]) if lines.now else "(none)"
         return lines.data, (
-            f"Edited {location.text} at line {lines.line}, which differed from `old` in white "
-            f"space. These lines are there now, with the indentation of the file:\n{now}"
+            f"Edited {location.text} at line {lines.line}, where the text differed from `old` in "
+            f"white space. These lines are there now, with the indentation of the file:\n{now}"
         )
     return after.data, _done(location, after)
 

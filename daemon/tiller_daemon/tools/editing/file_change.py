@@ -67,7 +67,7 @@ def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
         raise
     digest = files.fingerprints.get(location.path)
     if digest is None:
-        raise ToolFailure(f"{location.text} exists and was not read yet. Read it first.")
+        raise ToolFailure(f"{location.text} exists and has not been read yet. Read it first.")
     if digest != fingerprint(data):
         raise ToolFailure(
             f"{location.text} has changed since it was last read, so this call left it as it is. "

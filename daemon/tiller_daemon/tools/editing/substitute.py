@@ -38,7 +38,7 @@ def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
     is False or if nothing would change, and `EncodingProblem`.
     """
     if not old:
-        raise ToolFailure("`old` is empty. Name the text to replace, or use `write`.")
+        raise ToolFailure("`old` is empty. Give the text to replace, or use `write`.")
     for text, argument in ((old, "`old`"), (new, "`new`")):
         require_characters(text, argument)
     wanted, given = _plain(old), _plain(new)
@@ -75,7 +75,8 @@ def explain_missing(data: bytes, old: str) -> str:
     change = unified_diff(f"{plain}\n", f"{first}\n", "").split("\n", 2)[2]
     return (
         f"{not_found} The most similar lines are:\n{show_lines(near)}\n"
-        f"From `old` to the first of them (`-` is only in `old`, `+` only in the file):\n{change}"
+        "How `old` differs from the first of them (`-` is only in `old`, `+` only in the file):\n"
+        f"{change}"
     )
 
 

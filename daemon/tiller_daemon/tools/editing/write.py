@@ -56,7 +56,7 @@ WRITE: Final = Tool(
     description=(
         "Write a whole file; missing directories are created. A file that exists must have been "
         "read and must not have changed since. It keeps its encoding and line endings. Do not "
-        "use it to change a part of a file."
+        "use this tool to change only a part of a file."
     ),
     arguments=WriteArguments,
     effect="write",

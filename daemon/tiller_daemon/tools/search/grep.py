@@ -79,8 +79,8 @@ GREP: Final = Tool(
     description=(
         "Search file contents with a regular expression (Rust syntax: `\\b`, `|`, `(?i)`; escape "
         "`(`, `[`, `{` and `.` to match them literally). Shows matching lines with their numbers, "
-        "grouped by file. Files that git ignores, binary files, and files that need approval to "
-        "be read are left out."
+        "grouped by file. Leaves out binary files, files that git ignores, and files that "
+        "can't be read without approval."
     ),
     arguments=GrepArguments,
     effect="read",
@@ -204,7 +204,7 @@ def _note(count: int, extent: Extent) -> str:
     if extent == "timeout":
         return f"(The search was stopped after {SEARCH_S_MAX:.0f} s; there may be more.)"
     if count == 0:
-        return "No line matches. Files that git ignores and binary files are left out."
+        return "No line matches. Binary files and files that git ignores are left out."
     if count > MATCHES_SHOWN_MAX:
         more = "at least " if extent == "enough" else ""
         return f"({MATCHES_SHOWN_MAX} of {more}{count} lines. Narrow the pattern, or give a path.)"

@@ -123,7 +123,8 @@ class KeyedServer(Struct, frozen=True):
         reason = page.body.decode(errors="replace").strip()[:REASON_CHARS_MAX]
         if self.refuses(page):
             advice = self.access.advice
-            raise ToolFailure(f"{server} does not accept the key. {advice} It says: {reason}")
+            refusal = f"{server} does not accept the key. {advice}"
+            raise ToolFailure(f"{refusal} The server says: {reason}")
         if page.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise ToolFailure(f"{server} accepts no more searches for now. It says: {reason}")
         if page.status != HTTPStatus.OK:

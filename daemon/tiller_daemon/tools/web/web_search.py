@@ -36,7 +36,7 @@ BRAVE_REFUSAL: Final = b"SUBSCRIPTION_TOKEN"
 """Part of Brave's code for an invalid key. Its status is 422, as for an invalid query."""
 
 SEARXNG_HINTS: Final[Mapping[int, str]] = {
-    HTTPStatus.FORBIDDEN: "Its operator has to add `json` to `search.formats` in its settings."
+    HTTPStatus.FORBIDDEN: "The operator has to add `json` to `search.formats` in the settings."
 }
 """SearXNG offers no JSON unless its settings say so."""
 

@@ -251,7 +251,7 @@ def _image(image: Image) -> Block:
         return {"type": "document", "source": source}
     if image.media_type in IMAGE_TYPES and data and len(data) <= IMAGE_BASE64_BYTES_MAX:
         return {"type": "image", "source": source}
-    note = f"[An image of {len(image.data)} bytes of type {image.media_type} can't be shown.]"
+    note = f"[An image ({image.media_type}, {len(image.data)} bytes) can't be shown.]"
     return {"type": "text", "text": note}
 
 

@@ -45,7 +45,7 @@ one cache point each; the API refuses more than four."""
 
 TYPES = HOSTED_TOOLS["anthropic_messages"]
 
-NOT_OFFERED = "It can't be called any more."
+NOT_OFFERED = "This tool can't be called any more."
 """The description of tools that are no longer offered. The API requires definitions for all calls
 in the history."""
 
