@@ -3,6 +3,8 @@
 from fault import SESSION, Fault
 
 NETWORK = "daemon/tiller_daemon/policy/shell/network.py"
+GIT_DIRECTORIES = "daemon/tiller_daemon/sandbox/git_directories.py"
+IN_GIT_CONFIGURATION = "tests/sandbox/test_git_configuration.py::"
 KEPT_RULES = (
     "tests/sandbox/test_landlock.py::test_rules_are_kept_until_what_they_are_made_from_has_changed"
 )
@@ -139,10 +141,67 @@ FAULTS = (
         "B60 permission to write does not cover what is executed at the end of a link",
         "daemon/tiller_daemon/sandbox/confiner.py",
         "Confiner.is_executed",
-        "(*self._linked(policy, root).targets, *git_paths(root).named)",
+        "(*self._linked(policy, root).targets, *git.named)",
         "()",
         "tests/e2e/test_protected_links.py"
         "::test_b60_permission_to_write_does_not_cover_such_a_hook",
+    ),
+    Fault(
+        "B60 no build creates a file that git's configuration includes",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.confinement",
+        "tuple(_inside(files, writable))",
+        "()",
+        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_file_that_the_configuration_includes",
+    ),
+    Fault(
+        "B60 git includes a file relative to the file that names it",
+        GIT_DIRECTORIES,
+        "_Setting.included",
+        "self.file.parent",
+        "self.file.parents[1]",
+        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_file_that_the_configuration_includes",
+    ),
+    Fault(
+        "B60 no build changes a file that git includes only on another branch",
+        GIT_DIRECTORIES,
+        "_Setting.included",
+        'self.key == "include.path" or on_condition',
+        'self.key == "include.path"',
+        IN_GIT_CONFIGURATION + "test_b60_no_build_changes_what_only_another_branch_includes",
+    ),
+    Fault(
+        "B60 no build creates a directory of hooks in a directory that is missing too",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "_absent",
+        "_first_missing(A)",
+        "A",
+        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_hook",
+    ),
+    Fault(
+        "B60 a build needs approval if it could replace a link on the way to a hook",
+        "daemon/tiller_daemon/sandbox/protected_links.py",
+        "_links",
+        "os.path.realpath(top) != str(top)",
+        "top.is_symlink()",
+        IN_GIT_CONFIGURATION
+        + "test_a_build_needs_approval_where_it_could_replace_a_link_on_the_way_to_a_named_path",
+    ),
+    Fault(
+        "B60 a build needs approval while git can't read its configuration",
+        GIT_DIRECTORIES,
+        "git_paths",
+        "paths._replace(is_uncertain=True)",
+        "paths",
+        IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
+    ),
+    Fault(
+        "B60 nothing is kept of a configuration that git could not read",
+        GIT_DIRECTORIES,
+        "git_paths",
+        "failed(A)",
+        "pass",
+        IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
     ),
     Fault(
         "a reaper runs the next command if the last command left no process",

@@ -369,8 +369,8 @@ def test_a_git_file_that_is_a_link_or_no_text_opens_nothing(main: Path, worktree
 
 def test_a_change_of_an_included_file_counts_at_once(main: Path) -> None:
     git(main, "config", "include.path", "../shared.cfg")
-    assert git_paths(main).named == ()
     shared = main / "shared.cfg"
+    assert git_paths(main).named == (shared,)
     shared.write_text("[user]\n\tname = t\n")
     assert git_paths(main).named == (shared,)
     shared.write_text("[core]\n\thooksPath = .husky\n")

@@ -104,9 +104,12 @@ class Bubblewrap(Sandbox):
         """Yield the command to run instead of `arguments`; leave the context when it has ended."""
         absent = list(filter(self._needs_placeholder, confinement.absent))
         files = list(filter(self._needs_placeholder, confinement.absent_files))
-        # If another command removed these, their mounts would disappear from this command as well.
-        shared = [path for path in confinement.read_only if path in self.temporary_paths]
-        made = paths_made(self.temporary_paths, [*absent, *shared], files)
+        above = (one for path in (*absent, *files) for one in between(confinement.workspace, path))
+        # If another command removed these, their mounts would disappear from this command as well,
+        # and it could not remove a directory that contains a placeholder of this command.
+        needed = (*sorted(above), *confinement.read_only)
+        shared = [path for path in needed if path in self.temporary_paths and path not in files]
+        made = paths_made(self.temporary_paths, [*shared, *absent], files)
         with made, ExitStack() as stack:
             overlays = self._enter_overlays(stack, confinement, report)
             calls = filter_in_namespaces(
@@ -218,8 +221,10 @@ def options(
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
         # Paths that are shown in a hidden directory are mounted inside it, so it must be
-        # accessible.
-        is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
+        # accessible. To git, a missing directory must not look as if it could not be read.
+        is_entered = mount.kind == "empty" and (
+            path in absent or any(root_of(one, (path,)) for one in mounts)
+        )
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         words += mount.options
     for path, mount in mounts.items():
@@ -262,7 +267,11 @@ def _mounts(
     mounts |= {path: _write(path) for path in confinement.writable}
     mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
     mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
-    mounts |= {path: _hide(path, is_folder=path not in confinement.absent_files) for path in absent}
+    # git could not use a configuration that includes a file which can't be read.
+    mounts |= {
+        path: _read(path) if path in confinement.absent_files else _hide(path, is_folder=True)
+        for path in absent
+    }
     mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
     for path in (*confinement.hidden, *sockets):
         is_shown = path in confinement.shown or path in mounts

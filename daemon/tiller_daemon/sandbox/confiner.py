@@ -120,19 +120,21 @@ class Confiner:
         # In a home, a shell, a desktop or one of the user's programs may execute any file.
         if policy.mode == "read_only" or self._home.is_relative_to(root):
             return Enclosure.READ_ONLY
-        # A mount can't keep a command from replacing such a link, for example `.git`.
-        if self._linked(policy, root).is_replaceable:
+        # A mount can't keep a command from replacing such a link, for example `.git`, nor from
+        # writing files that nobody knows.
+        if self._linked(policy, root).is_replaceable or git_paths(root).is_uncertain:
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
 
     def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
-        """Whether git, an editor or an agent executes the file at `path` (without links).
+        """Whether git, an editor or an agent may execute the file at `path` (without links).
 
         Its own path does not show that: a link or git's configuration leads there.
         """
         root = workspace.resolve()
-        executed = (*self._linked(policy, root).targets, *git_paths(root).named)
-        return any(path.is_relative_to(one) for one in executed)
+        git = git_paths(root)
+        executed = (*self._linked(policy, root).targets, *git.named)
+        return git.is_uncertain or any(path.is_relative_to(one) for one in executed)
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -282,7 +284,8 @@ class Confiner:
         private = git.directories if commits else ()
         writable = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         linked = self._linked(policy, root).targets
-        no_files = () if git.directories or git.is_link else (root / "HEAD",)
+        # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
+        files = git.included if git.directories or git.is_link else (root / "HEAD",)
         return Confinement(
             root,
             writable=writable,
@@ -292,8 +295,7 @@ class Confiner:
                 *(() if root in writable else (root,)),
             ),
             absent=tuple(_inside(_absent(root, git, linked), writable)),
-            # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
-            absent_files=tuple(_inside(no_files, writable)),
+            absent_files=tuple(_inside(files, writable)),
             git=private,
             worktree_state=git.own,
             hidden=hidden,
@@ -321,23 +323,20 @@ class Confiner:
             parts = (one / name for one in git.directories for name in GIT_EXECUTED)
             mark = (git.mark,) if git.is_link else ()
             tops = (*mark, *git.named, *_executed(root), *parts)
-            return linked_paths(
-                filter(is_there, tops),
-                self._read_only(root, git, ()),
-                self._writable(policy, root),
-            )
+            return linked_paths(tops, self._read_only(root, git, ()), self._writable(policy, root))
 
         return self._links.get((policy.writable, root), read)
 
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
-        paths = (git.mark, *git.directories, *git.named, *_executed(root), *self._protected())
+        named = _in_place(git.named)
+        paths = (git.mark, *git.directories, *named, *_executed(root), *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
 
 
-def _in_place(scope: Sequence[Path]) -> Iterator[Path]:
-    """Yield the paths of a scope, except those that have become links or lead through one."""
-    for path in scope:
+def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths, except those that are links or lead through one."""
+    for path in paths:
         look_along(path)
         if os.path.realpath(path) == str(path):
             yield path
@@ -371,8 +370,9 @@ def _executed(root: Path) -> Iterator[Path]:
     return (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
 
 
-def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Sequence[Path]:
-    """Return the missing directories that would make programs execute something."""
+def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Iterator[Path]:
+    """Yield the missing directories that would make programs execute something."""
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
-    missing = [path for path in (*folders, *git.named) if not is_there(path)]
-    return [*missing, *(_first_missing(path) for path in linked if not is_there(path))]
+    named = (*folders, *_in_place(git.named), *linked)
+    missing = dict.fromkeys(_first_missing(path) for path in named if not is_there(path))
+    yield from (path for path in missing if path not in git.included)

@@ -1,4 +1,4 @@
-"""Finds the git directories of a workspace that a confinement must protect.
+"""Finds the git directories of a workspace, and the files there that its configuration names.
 
 In a work tree and in a submodule, `.git` is a file that names a directory elsewhere. That directory
 counts only if it names this workspace in turn. Any archive that is unpacked here may contain a
@@ -10,18 +10,23 @@ import re
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.stamps import StampedCache, look_along
+from tiller_daemon.sandbox.known_paths import is_there
+from tiller_daemon.stamps import StampedCache, failed, look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
 
 GIT_CONFIG_S: Final = 5.0
-"""How long git may take to print a repository's configuration; it takes milliseconds."""
+"""How long git may take to print a configuration file; it takes milliseconds."""
+
+CONFIG_FILES_MAX: Final = 100
+"""The most configuration files that a repository may have; the configuration of others counts as
+unreadable."""
 
 _configurations: Final = StampedCache()
 """The configuration of each repository, because git takes milliseconds to print it."""
@@ -31,7 +36,7 @@ _WORKTREE: Final = re.compile(r"^[ \t]*worktree[ \t]*=(.*)$", re.MULTILINE | re.
 
 
 class GitPaths(NamedTuple):
-    """The paths that git uses for a workspace. No path contains a link, except perhaps `mark`."""
+    """The paths that git uses for a workspace. Only `mark` and `named` may contain links."""
 
     mark: Path
     """`.git` in the workspace, whether it exists or not."""
@@ -45,11 +50,47 @@ class GitPaths(NamedTuple):
     root: Path | None = None
     """The top of the work tree; None without a repository."""
     named: tuple[Path, ...] = ()
-    """Paths in the workspace that the configuration names: hooks, included files, programs."""
+    """Paths in the workspace that the configuration names: hooks, included files, programs. Hooks
+    and included files may be missing."""
+    included: tuple[Path, ...] = ()
+    """The files that the configuration includes, in the workspace or not; some may be missing."""
+    is_uncertain: bool = False
+    """Whether git may execute other files in the workspace: its configuration can't be read, or
+    names the workspace itself as the directory of hooks."""
+
+
+class _Setting(NamedTuple):
+    """A line of a configuration file."""
+
+    file: Path
+    key: str
+    value: str
+
+    @property
+    def included(self) -> Path | None:
+        """The file that this line includes, perhaps on a condition."""
+        on_condition = self.key.startswith("includeif.") and self.key.endswith(".path")
+        is_include = self.key == "include.path" or on_condition
+        return _path(self.file.parent, self.value) if is_include else None
 
 
 def git_paths(workspace: Path) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
+    paths = _directories(workspace)
+    if not paths.directories:
+        return paths
+    git, own = paths.directories[0], paths.directories[0] / paths.own
+    files = (git / "config", git / "config.worktree", own / "config.worktree")
+    try:
+        settings = _configurations.get(files, lambda: _settings(files))
+    except OSError as error:
+        failed(error)
+        return paths._replace(is_uncertain=True)
+    return _with_named(paths, workspace, settings)
+
+
+def _directories(workspace: Path) -> GitPaths:
+    """Return the git paths of a workspace without those that the configuration names."""
     mark = workspace / ".git"
     look_along(mark)
     try:
@@ -66,11 +107,8 @@ def git_paths(workspace: Path) -> GitPaths:
             directories, own = (common,), f"{git.relative_to(common)}/"
         elif _is_of_submodule(git, workspace):
             directories = (git,)
-    named = tuple(_named(workspace, directories[0])) if directories else ()
     is_link = stat.S_ISLNK(kind)
-    return GitPaths(
-        mark, is_link=is_link, directories=directories, own=own, root=workspace, named=named
-    )
+    return GitPaths(mark, is_link=is_link, directories=directories, own=own, root=workspace)
 
 
 def _around(workspace: Path, mark: Path) -> GitPaths:
@@ -82,28 +120,31 @@ def _around(workspace: Path, mark: Path) -> GitPaths:
     home = _resolved(Path(os.environ.get("HOME") or "/"))
     if outer is None or outer.root in (home, *home.parents) or not (outer.root / ".git").is_dir():
         return GitPaths(mark)
-    paths = git_paths(outer.root)
-    return GitPaths(mark, directories=paths.directories, own=paths.own, root=paths.root)
+    return _directories(outer.root)._replace(mark=mark, is_link=False)
 
 
-def _named(workspace: Path, git: Path) -> Iterator[Path]:
-    """Yield the paths in the workspace that git's configuration names; hooks need not exist."""
-    seen: set[Path] = set()
-    settings = _configurations.get((workspace, git), lambda: [*_configuration(workspace, git)])
-    for origin, key, value in settings:
-        words = [value, *_words(value)]
-        if key == "core.hookspath" or (origin and not origin.is_relative_to(git)):
-            words.append(str(origin))
-        for word in words:
-            path = Path(os.path.normpath(workspace / os.path.expanduser(word)))  # noqa: PTH111
-            inside = path.is_relative_to(workspace) and path != workspace
-            known = key == "core.hookspath" and word == value
-            if not inside or path in seen:
-                continue
-            look_along(path)
-            if known or path.exists():
-                seen.add(path)
-                yield path
+def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) -> GitPaths:
+    """Return the paths with those in the workspace that the settings name."""
+    git, root = paths.directories[0], paths.root or workspace
+    included = [one.included for one in settings if one.included]
+    places = [one.value for one in settings if one.key == "core.hookspath" and one.value]
+    hooks = [_path(root, place) for place in places]
+    # Hooks of a push to this repository run in its git directory.
+    pushed = (_path(git / paths.own, place) for place in places)
+    hooks += [path for path in pushed if not path.is_relative_to(git)]
+    words = (word for one in settings for word in (one.value, *_words(one.value)))
+    inside = [path for path in (_path(root, word) for word in words) if workspace in path.parents]
+    named = (*hooks, *included, *filter(is_there, inside))
+    return paths._replace(
+        named=tuple(path for path in dict.fromkeys(named) if workspace in path.parents),
+        included=tuple(dict.fromkeys(map(_resolved, included))),
+        is_uncertain=workspace in hooks,
+    )
+
+
+def _path(directory: Path, name: str) -> Path:
+    """Return the path that git uses for a name in its configuration, relative to a directory."""
+    return Path(os.path.normpath(directory / os.path.expanduser(name)))  # noqa: PTH111
 
 
 def _words(value: str) -> list[str]:
@@ -114,27 +155,44 @@ def _words(value: str) -> list[str]:
         return value.split()
 
 
-def _configuration(workspace: Path, git: Path) -> Iterator[tuple[Path | None, str, str]]:
-    """Yield the file, key and value of each line of the repository's configuration.
+def _settings(files: Iterable[Path]) -> Sequence[_Setting]:
+    """Return the settings in configuration files, and in the files that they include.
 
-    git itself reads the configuration, with its includes. That executes nothing.
+    The condition of an include does not matter, because a command may switch to another branch.
+    Raises `OSError`.
     """
-    for name in ("config", "config.worktree"):
-        look_along(git / name)
-    arguments = ("-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
-    asked = ("config", "--null", "--list", "--show-origin", "--includes", "--local")
+    settings: list[_Setting] = []
+    waiting = [*dict.fromkeys(files)]
+    for file in waiting:
+        if len(waiting) > CONFIG_FILES_MAX:
+            raise OSError(f"There are more than {CONFIG_FILES_MAX} configuration files")
+        look_along(file)
+        if not os.path.exists(file):  # noqa: PTH110 - does not fail for a long name
+            continue
+        for key, value in list_settings(file, GIT_CONFIG_S):
+            setting = _Setting(file, key, value)
+            settings.append(setting)
+            if setting.included and setting.included not in waiting:
+                waiting.append(setting.included)
+    return settings
+
+
+def list_settings(config: Path, timeout_s: float) -> Iterator[tuple[str, str]]:
+    """Yield the keys and values in a configuration file of git, without its includes.
+
+    git itself reads the file; that executes nothing. Raises `OSError`.
+    """
+    if not config.is_file():
+        raise OSError(f"{config} is not a file")
     try:
-        done = run_git((*arguments, *asked), workspace, GIT_CONFIG_S)
-    except (OSError, subprocess.SubprocessError):
-        return
-    fields = os.fsdecode(done.stdout).split("\0")
-    for origin, line in zip(fields[::2], fields[1::2], strict=False):
+        done = run_git(("config", "--file", str(config), "--null", "--list"), "/", timeout_s)
+        done.check_returncode()
+    except (OSError, subprocess.SubprocessError) as error:
+        # Without an error number, so that the failure does not count as a missing file.
+        raise OSError(f"git could not read {config} ({error})") from error
+    for line in os.fsdecode(done.stdout).split("\0")[:-1]:
         key, _, value = line.partition("\n")
-        file = origin.removeprefix("file:")
-        named = Path(os.path.normpath(workspace / file)) if file != origin else None
-        if named:
-            look_along(named)
-        yield named, key, value
+        yield key, value
 
 
 def run_git(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.git_directories import run_git
+from tiller_daemon.sandbox.git_directories import list_settings, run_git
 
 GIT_S: Final = 30.0
 """How long git may take to list an index; it takes milliseconds."""
@@ -298,11 +298,8 @@ def _settings(config: Path) -> dict[str, tuple[str, ...]]:
     settings: dict[str, tuple[str, ...]] = {}
     if not config.is_file():
         return settings
-    listed = _git(("config", "--file", str(config), "--null", "--list"))
-    for line in listed.split("\0"):
-        key, _, value = line.partition("\n")
-        if key:
-            settings[key] = (*settings.get(key, ()), value)
+    for key, value in list_settings(config, GIT_S):
+        settings[key] = (*settings.get(key, ()), value)
     return settings
 
 

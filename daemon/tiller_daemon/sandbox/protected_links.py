@@ -63,8 +63,9 @@ def linked_paths(
 
 
 def _links(top: Path) -> Iterator[Path | None]:
-    """Yield `top` if it is a link, or else the links below it; yield None for each directory."""
-    if top.is_symlink():
+    """Yield `top` if it is or passes a link, else the links below it, and None per directory."""
+    look_along(top)
+    if os.path.realpath(top) != str(top):
         yield top
         return
     waiting = [top]
