@@ -15,7 +15,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("help", "the keys and commands"),
     Command("new", "start a new session here"),
-    Command("sessions", "open another session: a recent one, or one with WORDS in it", "[WORDS]"),
+    Command("sessions", "open a recent session, or one that contains WORDS", "[WORDS]"),
     Command("rename", "give the session a title", "TITLE"),
     Command("fork", "continue in a new session that shares this history"),
     Command("archive", "archive the session and leave"),
