@@ -242,7 +242,7 @@ class AgentSummary(Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, doc("Name by which the agent is chosen.")]
     description: Annotated[str, doc("Description in one line; may be empty.")] = ""
     model: Annotated[str | None, doc("Model of the agent. Default: the session's model.")] = None
-    read_only: Annotated[bool, doc("Whether the agent can only read.")] = False
+    read_only: Annotated[bool, doc("Whether the agent is limited to reading.")] = False
     problem: Problem = ""
     variant: Annotated[str | None, doc("Variant of the model. Default: the configured one.")] = None
     max_steps: Annotated[int | None, doc("Steps per turn. Default: the configured limit.")] = None
@@ -330,7 +330,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """The lasting rules, sorted by directory, then the rules of the session that the op names."""
+    """The lasting rules, by directory. The rules of the named session follow."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
 
@@ -384,7 +384,7 @@ AnyResult = (
 class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="accepted"):
     """The op has taken effect and is in the log."""
 
-    submission_id: Annotated[str, doc("Id of the submission that is answered.")]
+    submission_id: Annotated[str, doc("Id of the submission to which this is the answer.")]
     result: Annotated[AnyResult | None, doc("The op's result; absent if the op has none.")] = None
 
 

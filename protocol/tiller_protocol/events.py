@@ -127,9 +127,9 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     follow_ups: Annotated[
         FollowUps, doc("How many queued inputs a turn takes at a time: one, or all.")
     ] = "one_at_a_time"
-    read_only: Annotated[bool, doc("Whether the agent can only read, whatever the rules say.")] = (
-        False
-    )
+    read_only: Annotated[
+        bool, doc("Whether the agent is limited to reading, whatever the rules say.")
+    ] = False
     write_paths: Annotated[
         tuple[str, ...] | None,
         doc(
@@ -174,7 +174,7 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     )
     queued: Annotated[
         int,
-        doc("Number of inputs that wait for `turn_continue`, `promote` or new input."),
+        doc("Number of queued inputs. Any new input, `turn_continue` or `promote` starts a turn."),
     ] = 0
     context_tokens: Annotated[
         int, doc("Tokens in the history, by the provider's last count; 0 if there is no count.")

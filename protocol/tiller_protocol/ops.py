@@ -82,7 +82,7 @@ class SessionArchive(Op, frozen=True, tag="session_archive"):
     """Archives a session, or takes it out of the archive."""
 
     session_id: SessionRef
-    archived: Annotated[bool, doc("False takes the session out of the archive.")] = True
+    archived: Annotated[bool, doc("Whether to archive the session; false unarchives it.")] = True
 
 
 class SessionDelete(Op, frozen=True, tag="session_delete"):

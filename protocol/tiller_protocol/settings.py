@@ -21,7 +21,7 @@ AgentChoice = Annotated[str | None, doc("Name of an agent.")]
 ModelChoice = Annotated[str | None, doc("Model, as `provider/model`.")]
 VariantChoice = Annotated[
     str | None,
-    doc("Name of a variant of the model. Empty for no variant, whatever the configuration says."),
+    doc("Name of a variant of the model. Empty for no variant, even if one is configured."),
 ]
 ApproveChoice = Annotated[
     Approve | None,
@@ -63,7 +63,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     granted: Annotated[
         bool,
         doc(
-            "Whether an answer such as `always` made the rule. Such a rule never overrides "
+            "Whether the rule comes from an answer such as `always`. Such a rule never overrides "
             "a denial."
         ),
     ] = False

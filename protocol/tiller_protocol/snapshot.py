@@ -37,7 +37,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     items: Annotated[int, doc("Number of items before this point.")]
     step: Annotated[int, doc("The step that begins here; 0 if the turn begins here.")] = 0
     agent: Annotated[str, doc("Name of the turn's agent.")] = ""
-    read_only: Annotated[bool, doc("Whether the agent can only read.")] = False
+    read_only: Annotated[bool, doc("Whether the agent is limited to reading.")] = False
     at: Annotated[float, doc("When the turn or step began, in Unix seconds.")] = 0.0
     duration_s: Annotated[
         float | None,

@@ -274,7 +274,7 @@ def test_images_beyond_the_limit_are_misuse_and_nothing_is_sent(
     images = [word for name in ("a.png", "b.png") for word in ("--image", str(tmp_path / name))]
     status, out, err = tiller("exec", *images, "look")
     assert (status, out) == (2, "")
-    assert "larger than 8 MiB; mention each image with --file PATH" in err
+    assert "larger than 8 MiB; name each image with --file PATH" in err
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ async def test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once(
         frontend, workspace, bash("cat greeting.txt"), CallPart("ls", arguments={})
     )
     assert ran.state == "completed"
-    assert "none works here" in denied.output
+    assert "no sandbox works here" in denied.output
     assert not (workspace / "ran").exists()
     (said,) = warnings(frontend, session_id, "no_sandbox")
     assert "Without a sandbox, the project's hooks do not run" in said

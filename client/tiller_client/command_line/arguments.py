@@ -346,7 +346,9 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = RPC_EPILOG
-    parser = _verb(add, "acp", "acp", "serve an editor with the Agent Client Protocol on stdio")
+    parser = _verb(
+        add, "acp", "acp", "let an editor use tiller: speak the Agent Client Protocol on stdio"
+    )
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")

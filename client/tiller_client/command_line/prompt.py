@@ -59,7 +59,7 @@ def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
     if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
         raise UsageError(
             f"together, the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB; "
-            "mention each image with --file PATH, so that the model reads it itself"
+            "name each image with --file PATH, and the model will read it"
         )
     return images
 

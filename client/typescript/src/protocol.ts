@@ -53,7 +53,7 @@ export interface Settings {
   agent?: string | null;
   /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model. Empty for no variant, whatever the configuration says. */
+  /** Name of a variant of the model. Empty for no variant, even if one is configured. */
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
@@ -92,7 +92,7 @@ export interface Rule {
   /** A glob over the subject, such as a command or a path. */
   pattern: string;
   action: "allow" | "ask" | "deny";
-  /** Whether an answer such as `always` made the rule. Such a rule never overrides a denial. */
+  /** Whether the rule comes from an answer such as `always`. Such a rule never overrides a denial. */
   granted?: boolean;
 }
 
@@ -184,7 +184,7 @@ export interface SessionArchive {
   type: "session_archive";
   /** Id of the session. */
   session_id: string;
-  /** False takes the session out of the archive. */
+  /** Whether to archive the session; false unarchives it. */
   archived?: boolean;
 }
 
@@ -286,7 +286,7 @@ export interface TurnOverrides {
   agent?: string | null;
   /** Model, as `provider/model`. */
   model?: string | null;
-  /** Name of a variant of the model. Empty for no variant, whatever the configuration says. */
+  /** Name of a variant of the model. Empty for no variant, even if one is configured. */
   variant?: string | null;
   /** What happens to a call if no rule decides. `ask`: the user is asked. `always`: the call is allowed. `never`: the call is denied, and nobody is asked. */
   approve?: "always" | "ask" | "never" | null;
@@ -454,7 +454,7 @@ export interface Shutdown {
 /** The op has taken effect and is in the log. */
 export interface Accepted {
   type: "accepted";
-  /** Id of the submission that is answered. */
+  /** Id of the submission to which this is the answer. */
   submission_id: string;
   /** The op's result; absent if the op has none. */
   result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
@@ -967,7 +967,7 @@ export interface Mark {
   step?: number;
   /** Name of the turn's agent. */
   agent?: string;
-  /** Whether the agent can only read. */
+  /** Whether the agent is limited to reading. */
   read_only?: boolean;
   /** When the turn or step began, in Unix seconds. */
   at?: number;
@@ -1069,7 +1069,7 @@ export interface TurnContextShown {
   sandbox?: "full_access" | "read_only" | "workspace_write";
   /** How many queued inputs a turn takes at a time: one, or all. */
   follow_ups?: "all" | "one_at_a_time";
-  /** Whether the agent can only read, whatever the rules say. */
+  /** Whether the agent is limited to reading, whatever the rules say. */
   read_only?: boolean;
   /** For a sub-agent whose `task` call has `paths`: the only places that the sub-agent is allowed to change. */
   write_paths?: Array<string> | null;
@@ -1202,7 +1202,7 @@ export interface TurnEnded {
   files?: Array<FileChange>;
   /** Whether files that are not listed may have changed, too. */
   more_files?: boolean;
-  /** Number of inputs that wait for `turn_continue`, `promote` or new input. */
+  /** Number of queued inputs. Any new input, `turn_continue` or `promote` starts a turn. */
   queued?: number;
   /** Tokens in the history, by the provider's last count; 0 if there is no count. */
   context_tokens?: number;
@@ -1533,7 +1533,7 @@ export interface AgentSummary {
   description?: string;
   /** Model of the agent. Default: the session's model. */
   model?: string | null;
-  /** Whether the agent can only read. */
+  /** Whether the agent is limited to reading. */
   read_only?: boolean;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
@@ -1673,7 +1673,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** The lasting rules, sorted by directory, then the rules of the session that the op names. */
+/** The lasting rules, by directory. The rules of the named session follow. */
 export interface RulesResult {
   type: "rules";
   /** The rules. Later rules take precedence. */

@@ -125,7 +125,7 @@ async def _revoke(name: str, login: StoredLogin) -> None:
 
 def _check(name: str, settings: McpServer) -> None:
     if settings.url is None:
-        message = f"The MCP server {name} is a program. Only servers with a `url` have a login."
+        message = f"The MCP server {name} has no login: only servers with a `url` have one."
         raise RejectionError("invalid_settings", message)
     for field in KeyPlaces.__struct_fields__:
         if getattr(settings, field):

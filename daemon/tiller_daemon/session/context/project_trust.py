@@ -83,7 +83,7 @@ def project_hook_sandbox(services: Services, context: TurnContext) -> HookSandbo
     if trusted_workspace(services, context.workspace) is None:
         return HookSandbox(problem="`.tiller` has changed since it was trusted")
     if services.commands.confiner.is_missing(policy):
-        return HookSandbox(problem="project hooks run only in a sandbox, and none works here")
+        return HookSandbox(problem="project hooks need a sandbox, but no sandbox works here")
     spill = services.files.spill_directory(context.session_id)
     workspace = Path(context.workspace)
     scope = context.permissions.scope
