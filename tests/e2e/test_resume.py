@@ -130,7 +130,7 @@ async def test_b50_a_turn_is_resumed_three_times_at_the_most(
     assert ended.outcome == "interrupted"
     assert ended.error
     assert ended.error.code == "daemon_stopped"
-    assert "stopped 4 times while this turn ran" in ended.error.message
+    assert "stopped 4 times during this turn" in ended.error.message
     assert ended.steps == 4
 
 

@@ -486,7 +486,7 @@ async def test_without_a_command_it_is_said_what_would_hold_one(
     status, said = await sandbox(variables, workspace)
     if try_out_landlock().sandbox:
         assert "by landlock. Bubblewrap does not work here: No permissions" in said
-        assert "can write to `.git`" in said
+        assert "can also write to `.git`" in said
     assert status == ("landlock" not in said.split(".")[0])
     status, said = await sandbox(variables, workspace, "--sandbox", "full_access", "--", "ls")
     assert (status, said) == (

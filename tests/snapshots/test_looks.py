@@ -170,7 +170,7 @@ def looks_of(root: Path, store: Path, *, learn_from: int) -> Looks:
 
 
 @given(st.lists(rounds, min_size=1, max_size=6), st.sampled_from(("", "inside")))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example([([(write_and_restore_time, "a", "a")], True, True)], "")
 @example([([(write_and_restore_time, "a", "a")], False, True)], "")
 @example([([(hard_link, "d/x.log", "a"), (rename, "d", "build")], False, True)], "")
