@@ -199,7 +199,7 @@ async def test_after_a_logout_the_token_is_gone(frontend: Frontend, daemon: Daem
 
 
 async def test_logins_that_can_not_be_are_refused_with_the_reason(frontend: Frontend) -> None:
-    assert "is a program" in (await frontend.refused(McpLogin("program"))).message
+    assert "has no login" in (await frontend.refused(McpLogin("program"))).message
     assert "Configured: guarded, program" in (await frontend.refused(McpLogin("other"))).message
     assert (await frontend.refused(McpLogin("guarded", "check"))).code == "not_found"
 

@@ -42,7 +42,7 @@ def test_a_mistyped_command_is_not_sent_and_the_nearest_is_named(
     status, out, err = tiller(daemon, workspace, "exec", "-m", model, "/revew HEAD")
     assert (status, out) == (1, "")
     assert "There is no command /revew. Did you mean `/review`?" in err
-    assert "put a space before it" in err
+    assert "put a space before the slash" in err
     assert tiller(daemon, workspace, "ls")[1].count(str(workspace)) == 0, "no empty session is left"
     assert tiller(daemon, workspace, "exec", "-m", model, "/review HEAD")[:2] == (0, "Fine.\n")
 

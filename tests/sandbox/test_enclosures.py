@@ -414,7 +414,7 @@ async def test_what_landlock_does_not_hold_is_what_it_is_said_not_to_hold(jail: 
     assert jail.out.stat().st_mode & 0o777 == 0o700
     assert (jail.workspace / ".git/hooks/pre-commit").exists()
     assert "modes, owners and times of files elsewhere" in LANDLOCK_LIMITS
-    assert "can write to `.git`" in LANDLOCK_LIMITS
+    assert "can also write to `.git`" in LANDLOCK_LIMITS
 
 
 WORK = """

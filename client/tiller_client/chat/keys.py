@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KEYS_SHOWN = (
     ("Enter", "send, or steer the running turn"),
-    ("Alt-Enter", "send when the turn's other work is done"),
+    ("Alt-Enter", "queue: the turn takes it after its other work"),
     ("Ctrl-J, \\ Enter", "a new line"),
     ("Esc", "close what is open; if nothing is open, interrupt the turn"),
     ("Esc Esc", "revert to an earlier point, or fork from it"),

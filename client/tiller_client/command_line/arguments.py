@@ -223,7 +223,8 @@ def _add_inputs(add: _AddParser) -> None:
     parser = _verb(add, "inputs", "send", "start a turn, or steer the running turn")
     parser.set_defaults(approve=None, sandbox=None, detach=True)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--queue", action="store_true", help="send when the turn's other work is done")
+    text = "let the running turn take the input when its other work is done"
+    how.add_argument("--queue", action="store_true", help=text)
     how.add_argument("--no-reply", action="store_true", help="only add the message to history")
     parser.flag("--wait", "follow the message's turn; Ctrl-C leaves it running")
     add_amount(parser)
@@ -346,9 +347,7 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = RPC_EPILOG
-    parser = _verb(
-        add, "acp", "acp", "let an editor use tiller: speak the Agent Client Protocol on stdio"
-    )
+    parser = _verb(add, "acp", "acp", "speak the Agent Client Protocol with an editor on stdio")
     add_choices(parser)
     add_rules(parser)
     parser = _verb(add, "schema", "schema", "print the protocol as JSON Schema")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.sandbox.known_paths import root_of
+from tiller_daemon.sandbox.known_paths import is_there, root_of
 from tiller_daemon.sandbox.scan import PRUNED
 from tiller_daemon.stamps import LINKS_MAX, failed, look_along, look_into
 
@@ -64,11 +64,11 @@ def linked_paths(
 
 def _links(top: Path) -> Iterator[Path | None]:
     """Yield `top` if it is or passes a link, else the links below it, and None per directory."""
-    look_along(top)
+    exists = is_there(top)
     if os.path.realpath(top) != str(top):
         yield top
         return
-    waiting = [top]
+    waiting = [top] if exists else []
     while waiting:
         folder = waiting.pop()
         look_into(folder)

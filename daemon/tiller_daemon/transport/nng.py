@@ -154,7 +154,7 @@ class NngTransport:
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
-            raise TransportError(f"cannot publish: {text_of(error)}: the socket is closed")
+            raise TransportError(f"cannot publish, so the socket is closed: {text_of(error)}")
 
     def _bound_publications(self, size: int) -> None:
         """Shrink nng's queue while publications are large, because nng limits only their number."""

@@ -146,8 +146,9 @@ def _check_length(path: Path) -> None:
     longest = len(os.fsencode(path / EVENTS_SOCKET))
     if longest > SOCKET_PATH_BYTES_MAX:
         raise RuntimeDirectoryError(
-            f"the path of the runtime directory {path} is too long for a socket: {longest} of"
-            f" {SOCKET_PATH_BYTES_MAX} bytes; give a shorter --runtime directory"
+            f"the path of the runtime directory {path} is too long: its sockets' paths have"
+            f" {longest} bytes, and only {SOCKET_PATH_BYTES_MAX} are possible; give a shorter"
+            " --runtime directory"
         )
 
 

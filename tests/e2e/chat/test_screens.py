@@ -25,7 +25,7 @@ NARROW = {
     "delegating": "○ task scout: Find out … running",
     "help": "revert to an earlier\n                   point, or fork from",
     "plan": "  ☐ Add a test with names in capitals",
-    "slash": "/sessions  open another session: a r…",
+    "slash": "/sessions  open a recent session, or…",
     "thought": "· 1 step · ",
 }
 """Texts as they look on a terminal with 40 columns, by state."""

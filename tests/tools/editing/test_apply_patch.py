@@ -170,10 +170,7 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     refusal = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in refusal
-    assert (
-        "The search began after line 3, but such lines begin only before that point. Put hunks in"
-        in refusal
-    )
+    assert "only before the place where this search began, line 4. Put hunks in" in refusal
 
 
 async def test_nothing_but_text_is_patched(bench):

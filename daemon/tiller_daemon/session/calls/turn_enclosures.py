@@ -36,8 +36,8 @@ REVEALING = ("read", "external_directory")
 """Permissions that let a command see files that its enclosure hides."""
 
 NEW_REPOSITORY: Final = (
-    "[The command created a git repository in the workspace: {names}. Git would run programs that "
-    "the repository's configuration names, so the repository was renamed to {disabled}. If it is "
+    "[The command created a git repository in the workspace: {names}. Git would run any programs "
+    "in the repository's configuration, so the repository was renamed to {disabled}. If it is "
     "needed, tell the user.]"
 )
 

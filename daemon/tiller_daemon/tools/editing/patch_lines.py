@@ -70,8 +70,8 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing}\nThe search began after line {place}, but such lines begin only before "
-            "that point. Put hunks in the order of the file, and do not let them overlap."
+            f"{missing}\nThe file has such lines only before the place where this search began, "
+            f"line {place + 1}. Put hunks in the order of the file, and do not let them overlap."
         )
     near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
     if not near:
