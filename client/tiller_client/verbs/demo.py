@@ -106,7 +106,7 @@ class _Demo:
             self._note(f"remove everything:    rm -r {shlex.quote(str(self._home.parent))}")
         else:
             self._note("all of the demo's files were removed")
-        self._note("to use your own model:  tiller doctor")
+        self._note("to use your own model:  tiller init")
 
     def _make_project(self) -> None:
         for name, text in PROJECT.items():
