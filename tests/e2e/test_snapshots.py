@@ -324,7 +324,10 @@ async def test_what_no_snapshot_has_is_named_when_it_stays(
     assert result.without_snapshot == result.conflicts
     warning = await frontend.until_body(session_id, WarningRaised)
     assert isinstance(warning.body, WarningRaised)
-    assert "No snapshot contains these files, so they stay as they are: " in warning.body.message
+    assert (
+        "No usable snapshot contains these files, so they stay as they are: "
+        in warning.body.message
+    )
     assert "Something else" not in warning.body.message
 
     await frontend.must(Unrevert(session_id))

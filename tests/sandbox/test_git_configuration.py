@@ -176,6 +176,15 @@ def test_a_setting_may_be_longer_than_any_name_of_a_file(main: Path) -> None:
 
 
 @needs_sandbox
+def test_names_that_no_file_can_have_stop_no_build(main: Path) -> None:
+    git(main, "config", "includeIf.onbranch:other.path", "../" + "y" * 300)
+    git(main, "config", "branch.other.merge", "refs" + "/a" * 60_000)
+    build(main, main / "built", "")
+    assert (main / "built").exists()
+    assert git_paths(main).named == ()
+
+
+@needs_sandbox
 def test_a_build_needs_approval_until_git_can_read_its_configuration(
     main: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ PS_TIMEOUT_S: Final = 5.0
 """How long `ps` may take, so that the daemon does not hang if `ps` does; it takes some 20 ms."""
 
 _READ_BYTES: Final = 1 << 20
+_PASSES: Final = 2
 _HAS_CHILDREN: Final = os.access(f"/proc/self/task/{os.getpid()}/children", os.R_OK)
 """Whether the kernel lists children, which needs CONFIG_PROC_CHILDREN."""
 
@@ -70,16 +71,15 @@ class ProcTable:
         if not _HAS_CHILDREN:
             return descendants_in(self.entries(), pid)
         found: dict[int, ProcessEntry] = {}
-        waiting, found_before = [pid], 0
-        while waiting:
-            for child in _children(waiting.pop()):
-                if child not in found and (entry := self.entry(child)):
-                    found[child] = entry
-                    waiting.append(child)
-            if not waiting and len(found) > found_before:
-                # An orphan moves to the list of its reaper, which may have been read before. So all
-                # lists are read until nothing is new.
-                waiting, found_before = [pid, *found], len(found)
+        # An orphan moves to the list of its reaper, which may have been read before. So all lists
+        # are read twice; more would never end if processes fork and exit all the time.
+        for _ in range(_PASSES):
+            waiting = [pid, *found]
+            while waiting:
+                for child in _children(waiting.pop()):
+                    if child not in found and (entry := self.entry(child)):
+                        found[child] = entry
+                        waiting.append(child)
         return found
 
     def marked(self, mark: bytes) -> set[int]:

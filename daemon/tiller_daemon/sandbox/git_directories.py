@@ -5,6 +5,7 @@ counts only if it names this workspace in turn. Any archive that is unpacked her
 `.git` file, but only git itself writes to the git directory of another repository.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -14,17 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.sandbox.known_paths import is_there
+from tiller_daemon.sandbox.known_paths import is_there, root_of
 from tiller_daemon.stamps import StampedCache, failed, look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
 
+PATH_CHARS_MAX: Final = 4096
+"""A longer value is no path (PATH_MAX in <linux/limits.h>)."""
+
 GIT_CONFIG_S: Final = 5.0
 """How long git may take to print a configuration file; it takes milliseconds."""
 
-CONFIG_FILES_MAX: Final = 100
+CONFIG_FILES_MAX: Final = 20
 """The most configuration files that a repository may have; the configuration of others counts as
 unreadable."""
 
@@ -126,17 +130,18 @@ def _around(workspace: Path, mark: Path) -> GitPaths:
 def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) -> GitPaths:
     """Return the paths with those in the workspace that the settings name."""
     git, root = paths.directories[0], paths.root or workspace
-    included = [one.included for one in settings if one.included]
+    included = [path for one in settings if (path := one.included) and _can_exist(path)]
     places = [one.value for one in settings if one.key == "core.hookspath" and one.value]
     hooks = [_path(root, place) for place in places]
     # Hooks of a push to this repository run in its git directory.
     pushed = (_path(git / paths.own, place) for place in places)
     hooks += [path for path in pushed if not path.is_relative_to(git)]
     words = (word for one in settings for word in (one.value, *_words(one.value)))
-    inside = [path for path in (_path(root, word) for word in words) if workspace in path.parents]
-    named = (*hooks, *included, *filter(is_there, inside))
+    possible = (_path(root, word) for word in words if len(word) < PATH_CHARS_MAX)
+    inside = [path for path in possible if root_of(path, (workspace,))]
+    named = (*filter(_can_exist, hooks), *included, *filter(is_there, inside))
     return paths._replace(
-        named=tuple(path for path in dict.fromkeys(named) if workspace in path.parents),
+        named=tuple(path for path in dict.fromkeys(named) if root_of(path, (workspace,))),
         included=tuple(dict.fromkeys(map(_resolved, included))),
         is_uncertain=workspace in hooks,
     )
@@ -145,6 +150,15 @@ def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) 
 def _path(directory: Path, name: str) -> Path:
     """Return the path that git uses for a name in its configuration, relative to a directory."""
     return Path(os.path.normpath(directory / os.path.expanduser(name)))  # noqa: PTH111
+
+
+def _can_exist(path: Path) -> bool:
+    """Whether the system has files with such a long name, so that a command could create one."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno != errno.ENAMETOOLONG
+    return True
 
 
 def _words(value: str) -> list[str]:

@@ -43,8 +43,8 @@ FILES_NAMED_MAX = 10
 """How many files a warning names."""
 
 PARTLY_UNKNOWN = (
-    "Some steps have no snapshot, so their changes to files are unknown and were not reverted. "
-    "Check the files before you go on."
+    "Some steps have no usable snapshot, so not all of their changes are known, and none of these "
+    "were reverted. Check the files before you go on."
 )
 
 BACKGROUND_KEPT = (
@@ -136,7 +136,9 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
         )
     if result.without_snapshot:
         named = _named(result.without_snapshot)
-        sentences.append(f"No snapshot contains these files, so they stay as they are: {named}.")
+        sentences.append(
+            f"No usable snapshot contains these files, so they stay as they are: {named}."
+        )
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:
