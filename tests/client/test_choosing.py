@@ -58,7 +58,7 @@ def daemon(places: Places, repository: Path) -> Iterator[FakeDaemon]:
         yield fake
 
 
-def test_last_is_the_newest_session_of_the_nearest_directory(
+def test_last_is_the_most_recently_active_session_of_the_nearest_directory(
     daemon: FakeDaemon, tiller: Tiller
 ) -> None:
     status, out, err = tiller("show")
@@ -135,7 +135,7 @@ def test_undoing_an_archive_takes_the_last_one_that_is_archived(
     status, _, err = tiller("archive", "--undo", "last")
     assert status == 2
     assert (
-        f"this directory has no archived session; the newest of all is session {ELSEWHERE[-8:]}"
+        f"this directory has no archived session; the most recently active of all is session {ELSEWHERE[-8:]}"
         in err
     )
     assert SessionArchive not in map(type, daemon.seen.values())

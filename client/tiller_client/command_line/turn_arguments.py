@@ -14,7 +14,7 @@ NUMBER_MAX = (1 << 62) - 1
 
 SESSION_HELP = (
     "a session's id, a unique beginning or end of the id (at least 4 characters), or last for the "
-    "latest session in this directory"
+    "most recently active session in this directory"
 )
 
 
@@ -146,7 +146,7 @@ def add_opening(parser: Parser) -> None:
         "--continue",
         dest="goes_on",
         action="store_true",
-        help="continue the latest session of the workspace",
+        help="continue the most recently active session in this directory",
     )
     parser.flag("--plain", "print line by line, for screen readers and simple terminals")
 
