@@ -8,8 +8,8 @@ from tiller_client.errors import UsageError
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 
 BUDGET_HINT = (
-    "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600; tokens and steps must "
-    "be at least 1, dollars and seconds more than 0"
+    "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600; tokens and steps "
+    "must be at least 1, dollars and seconds more than 0"
 )
 
 
