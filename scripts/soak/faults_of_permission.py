@@ -191,7 +191,7 @@ FAULTS = (
         "B60 a build needs approval while git can't read its configuration",
         GIT_DIRECTORIES,
         "git_paths",
-        "paths._replace(is_uncertain=True)",
+        "paths._replace(is_uncertain=True, is_unreadable=True)",
         "paths",
         IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
     ),

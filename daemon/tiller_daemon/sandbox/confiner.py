@@ -113,16 +113,27 @@ class Confiner:
 
     def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
         """Return the loosest enclosure for commands without approval; None without a sandbox."""
+        root = workspace.resolve()
+        most = self._loosest_with_certain_git(policy, root)
+        # A mount can't keep a command from writing files that nobody knows.
+        uncertain = most is Enclosure.BUILD and git_paths(root).is_uncertain
+        return Enclosure.READ_ONLY if uncertain else most
+
+    def needs_git(self, policy: SandboxPolicy, workspace: Path) -> bool:
+        """Whether builds need approval only because git's configuration can't be read."""
+        root = workspace.resolve()
+        certain = self._loosest_with_certain_git(policy, root)
+        return certain is Enclosure.BUILD and git_paths(root).is_unreadable
+
+    def _loosest_with_certain_git(self, policy: SandboxPolicy, root: Path) -> Enclosure | None:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        root = workspace.resolve()
         # In a home, a shell, a desktop or one of the user's programs may execute any file.
         if policy.mode == "read_only" or self._home.is_relative_to(root):
             return Enclosure.READ_ONLY
-        # A mount can't keep a command from replacing such a link, for example `.git`, nor from
-        # writing files that nobody knows.
-        if self._linked(policy, root).is_replaceable or git_paths(root).is_uncertain:
+        # A mount can't keep a command from replacing such a link, for example `.git`.
+        if self._linked(policy, root).is_replaceable:
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
 

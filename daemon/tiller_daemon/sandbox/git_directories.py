@@ -61,6 +61,8 @@ class GitPaths(NamedTuple):
     is_uncertain: bool = False
     """Whether git may execute other files in the workspace: its configuration can't be read, or
     names the workspace itself as the directory of hooks."""
+    is_unreadable: bool = False
+    """Whether the configuration can't be read."""
 
 
 class _Setting(NamedTuple):
@@ -89,7 +91,7 @@ def git_paths(workspace: Path) -> GitPaths:
         settings = _configurations.get(files, lambda: _settings(files))
     except OSError as error:
         failed(error)
-        return paths._replace(is_uncertain=True)
+        return paths._replace(is_uncertain=True, is_unreadable=True)
     return _with_named(paths, workspace, settings)
 
 

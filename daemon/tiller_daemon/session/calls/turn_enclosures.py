@@ -81,6 +81,12 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox = self.context.permissions.sandbox
         return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
 
+    @property
+    def needs_git(self) -> bool:
+        """Whether builds need approval only because git's configuration can't be read."""
+        sandbox = self.context.permissions.sandbox
+        return self.confiner.needs_git(sandbox, Path(self.context.workspace))
+
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
         sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)
