@@ -192,7 +192,7 @@ FAULTS = (
     Fault(
         "B60 a build needs approval while git can't read its configuration",
         GIT_DIRECTORIES,
-        "git_paths",
+        "_git_paths",
         "paths._replace(is_uncertain=True)",
         "paths",
         IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
@@ -200,7 +200,7 @@ FAULTS = (
     Fault(
         "B60 nothing is kept of a configuration that git could not read",
         GIT_DIRECTORIES,
-        "git_paths",
+        "_git_paths",
         "failed(A)",
         "pass",
         IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
@@ -208,8 +208,8 @@ FAULTS = (
     Fault(
         "B60 no build creates what the user's configuration of git names",
         GIT_DIRECTORIES,
-        "git_paths",
-        "(tuple(_user_files()), files)",
+        "_git_paths",
+        "(user, files)",
         "(files,)",
         GIT_ELSEWHERE + "test_b60_no_build_creates_what_the_users_configuration_names",
     ),

@@ -40,6 +40,9 @@ _configurations: Final = StampedCache()
 """The configuration of the user and of each repository, because git takes milliseconds to print
 it."""
 
+_known: Final = StampedCache()
+"""The git paths of each workspace, because a configuration names many words that may be paths."""
+
 NESTED_MAX: Final = 50
 """The most repositories in a workspace whose configuration is read, which takes milliseconds each.
 Builds without approval can't write to the others."""
@@ -91,6 +94,11 @@ class _Setting(NamedTuple):
 
 def git_paths(workspace: Path) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
+    user = tuple(_user_files())
+    return _known.get((workspace, _home(), user), lambda: _git_paths(workspace, user))
+
+
+def _git_paths(workspace: Path, user: tuple[Path, ...]) -> GitPaths:
     paths = _directories(workspace)
     if not paths.directories:
         return paths
@@ -99,7 +107,7 @@ def git_paths(workspace: Path) -> GitPaths:
     try:
         settings = [
             setting
-            for read in (tuple(_user_files()), files)
+            for read in (user, files)
             for setting in _configurations.get(read, functools.partial(_settings, read))
         ]
     except OSError as error:
