@@ -4,6 +4,8 @@ from fault import SESSION, Fault
 
 NETWORK = "daemon/tiller_daemon/policy/shell/network.py"
 GIT_DIRECTORIES = "daemon/tiller_daemon/sandbox/git_directories.py"
+GIT_ELSEWHERE = "tests/sandbox/test_git_elsewhere.py::"
+GIT_IN_BUILDS = "tests/e2e/test_git_in_builds.py::"
 IN_GIT_CONFIGURATION = "tests/sandbox/test_git_configuration.py::"
 KEPT_RULES = (
     "tests/sandbox/test_landlock.py::test_rules_are_kept_until_what_they_are_made_from_has_changed"
@@ -141,17 +143,17 @@ FAULTS = (
         "B60 permission to write does not cover what is executed at the end of a link",
         "daemon/tiller_daemon/sandbox/confiner.py",
         "Confiner.is_executed",
-        "(*self._linked(policy, root).targets, *git.named)",
-        "()",
+        "[*self._linked(policy, root).targets]",
+        "[]",
         "tests/e2e/test_protected_links.py"
         "::test_b60_permission_to_write_does_not_cover_such_a_hook",
     ),
     Fault(
         "B60 no build creates a file that git's configuration includes",
         "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner.confinement",
-        "tuple(_inside(files, writable))",
-        "()",
+        "_absent_files",
+        "yield from git.included",
+        "pass",
         IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_file_that_the_configuration_includes",
     ),
     Fault(
@@ -174,7 +176,7 @@ FAULTS = (
         "B60 no build creates a directory of hooks in a directory that is missing too",
         "daemon/tiller_daemon/sandbox/confiner.py",
         "_absent",
-        "_first_missing(A)",
+        "first_missing(A)",
         "A",
         IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_hook",
     ),
@@ -190,7 +192,7 @@ FAULTS = (
     Fault(
         "B60 a build needs approval while git can't read its configuration",
         GIT_DIRECTORIES,
-        "git_paths",
+        "_git_paths",
         "paths._replace(is_uncertain=True, is_unreadable=True)",
         "paths",
         IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
@@ -198,10 +200,59 @@ FAULTS = (
     Fault(
         "B60 nothing is kept of a configuration that git could not read",
         GIT_DIRECTORIES,
-        "git_paths",
+        "_git_paths",
         "failed(A)",
         "pass",
         IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
+    ),
+    Fault(
+        "B60 no build creates what the user's configuration of git names",
+        GIT_DIRECTORIES,
+        "_git_paths",
+        "(user, files)",
+        "(files,)",
+        GIT_ELSEWHERE + "test_b60_no_build_creates_what_the_users_configuration_names",
+    ),
+    Fault(
+        "B60 a build needs approval in a bare repository",
+        GIT_DIRECTORIES,
+        "_around",
+        "_is_repository(A)",
+        "False",
+        GIT_ELSEWHERE + "test_a_build_needs_approval_in_a_bare_repository",
+    ),
+    Fault(
+        "B60 no build writes a hook of another repository in the workspace",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.confinement",
+        "with_nested(git, root, nested)",
+        "git",
+        GIT_IN_BUILDS + "test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace",
+    ),
+    Fault(
+        "B60 a nested repository that leads git through a link can't be written",
+        GIT_DIRECTORIES,
+        "with_nested",
+        "git.is_uncertain or targets != [*git.named]",
+        "git.is_uncertain",
+        GIT_ELSEWHERE
+        + "test_b60_a_nested_repository_that_leads_git_through_a_link_can_not_be_written",
+    ),
+    Fault(
+        "B60 a program that git would run is disabled if a build creates it",
+        "daemon/tiller_daemon/session/calls/turn_enclosures.py",
+        "TurnEnclosures._disable_new",
+        "dict.fromkeys((*found.executed, *named))",
+        "found.executed",
+        GIT_IN_BUILDS + "test_b60_a_program_that_git_would_run_is_disabled_if_a_build_creates_it",
+    ),
+    Fault(
+        "B60 permission to write does not cover a program that git would run",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner.is_executed",
+        "*git.programs",
+        "*()",
+        GIT_IN_BUILDS + "test_b60_permission_to_write_does_not_cover_a_program_that_git_would_run",
     ),
     Fault(
         "a reaper runs the next command if the last command left no process",

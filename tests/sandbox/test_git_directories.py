@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,16 @@ def submodule(main: Path) -> Path:
 
 
 def run(
-    place: Path, script: str, enclosure: Enclosure = Enclosure.SESSION, **variables: str
+    place: Path,
+    script: str,
+    enclosure: Enclosure = Enclosure.SESSION,
+    nested: Sequence[Path] = (),
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script with `place` as the workspace; the notices follow its errors."""
     confiner = Confiner(lambda: FOUND, place.parent / "home", {})
     with tempfile.TemporaryDirectory() as spill:
-        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(spill))
+        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(spill), nested=nested)
         assert confined
         for _ in range(STARTS_MAX):  # a socket that it should hide may have been removed meanwhile
             with confined.wrap(["bash", "-c", script]) as enclosed:

@@ -23,24 +23,29 @@ from tiller_daemon.sandbox.confinement import (
     SandboxSearchResult,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_directories import GitPaths, git_paths
+from tiller_daemon.sandbox.git_directories import (
+    GIT_EXECUTED,
+    GitPaths,
+    git_paths,
+    git_paths_around,
+    with_nested,
+)
 from tiller_daemon.sandbox.known_paths import (
     PROTECTED_FOLDERS,
     PROTECTED_IF_THERE,
     SYSTEM,
     closed_system_files,
     existing,
+    first_missing,
     hidden_paths,
+    in_place,
     is_there,
     root_of,
     tool_directories,
 )
-from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths
+from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths, without_links
 from tiller_daemon.sandbox.scan import Scanner
 from tiller_daemon.stamps import StampedCache, look_along
-
-GIT_EXECUTED: Final = ("hooks", "config", "config.worktree", "info")
-"""The parts of a git directory that make git execute something."""
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -125,27 +130,27 @@ class Confiner:
         certain = self._loosest_with_certain_git(policy, root)
         return certain is Enclosure.BUILD and git_paths(root).is_unreadable
 
-    def _loosest_with_certain_git(self, policy: SandboxPolicy, root: Path) -> Enclosure | None:
-        sandbox = self.search_result().sandbox
-        if sandbox is None:
-            return None
-        # In a home, a shell, a desktop or one of the user's programs may execute any file.
-        if policy.mode == "read_only" or self._home.is_relative_to(root):
-            return Enclosure.READ_ONLY
-        # A mount can't keep a command from replacing such a link, for example `.git`.
-        if self._linked(policy, root).is_replaceable:
-            return Enclosure.READ_ONLY
-        return sandbox.loosest_unasked
-
     def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
         """Whether git, an editor or an agent may execute the file at `path` (without links).
 
         Its own path does not show that: a link or git's configuration leads there.
         """
         root = workspace.resolve()
-        git = git_paths(root)
-        executed = (*self._linked(policy, root).targets, *git.named)
-        return git.is_uncertain or any(path.is_relative_to(one) for one in executed)
+        found = [*git_paths_around(root, path)]
+        executed = [*self._linked(policy, root).targets]
+        executed += (one for git in found for one in (*git.named, *git.included, *git.programs))
+        return any(git.is_uncertain for git in found) or any(map(path.is_relative_to, executed))
+
+    def named_by_git(self, workspace: Path, nested: Sequence[Path]) -> list[Path]:
+        """Return the existing paths in a workspace that git's configuration names.
+
+        `nested` are the other repositories in the workspace. No path leads through a link, except
+        where a link in the workspace leads out of it; then the link is returned.
+        """
+        root = workspace.resolve()
+        git = with_nested(git_paths(root), root, nested)
+        named = dict.fromkeys(without_links(root, one) for one in (*git.named, *git.programs))
+        return [*filter(is_there, named)]
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -209,6 +214,7 @@ class Confiner:
         revealed: Sequence[Path] = (),
         read_only: Sequence[Path] = (),
         background: bool = False,
+        nested: Sequence[Path] = (),
         scope: Sequence[Path] | None = None,
         taken: Sequence[Path] = (),
         network: bool = False,
@@ -216,10 +222,11 @@ class Confiner:
         """Return the sandbox of a command; None if the command runs outside any sandbox.
 
         The command can read `spill`, which contains its `/tmp`, and the `revealed` paths, but not
-        the `masked` ones. It can't write the `read_only` paths and, in the `background`, the git
-        directories. It can write only in `scope`, if there is one, and not in the `taken` paths;
-        both limits hold in the mode `full_access` too. With `network` the command can use the
-        network, unless it can't write anywhere.
+        the `masked` ones. It can't write the `read_only` paths, nor what git's configuration in the
+        `nested` repositories names. It can write only in `scope`, if there is one, and not in the
+        `taken` paths; both limits hold in the mode `full_access` too. A command in the `background`
+        can't write the git directories. With `network` the command can use the network, unless it
+        can't write anywhere.
         """
         sandbox, limited = self.search_result().sandbox, scope is not None or bool(taken)
         if sandbox is None or not self.holds(enclosure, policy, limited=limited):
@@ -229,7 +236,8 @@ class Confiner:
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
         places = None if scope is None else tuple(scope)
-        arguments = (enclosure, policy, workspace, spill, tuple(masked), tuple(revealed), places)
+        lists = (tuple(masked), tuple(revealed), places, tuple(nested))
+        arguments = (enclosure, policy, workspace, spill, *lists)
         confinement = self._confinements.get(
             (arguments, self._keys), lambda: self.confinement(*arguments)
         )
@@ -263,6 +271,7 @@ class Confiner:
         masked: Sequence[Path] = (),
         revealed: Sequence[Path] = (),
         scope: Sequence[Path] | None = None,
+        nested: Sequence[Path] = (),
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
         look_along(workspace)
@@ -278,7 +287,6 @@ class Confiner:
         hidden += tuple(path for path in masked if path not in allowed)
         readable += allowed
         shown = (*existing((spill,)), *readable)
-        temporary = spill / "tmp"
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
         if enclosure is Enclosure.READ_ONLY:
@@ -287,16 +295,16 @@ class Confiner:
                 visible=self._visible(git, readable),
                 hidden=hidden,
                 shown=shown,
-                temporary=temporary,
+                temporary=spill / "tmp",
                 network=policy.network and policy.mode == "read_only",
             )
         # Sub-agents that share a workspace do not share its repository.
         commits = enclosure is Enclosure.SESSION and scope is None
         private = git.directories if commits else ()
-        writable = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
+        writable = self._writable(policy, root) if scope is None else tuple(in_place(scope))
         linked = self._linked(policy, root).targets
-        # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
-        files = git.included if git.directories or git.is_link else (root / "HEAD",)
+        git = with_nested(git, root, nested)
+        git = git._replace(named=(*git.named, *_inside(git.included, writable)))
         return Confinement(
             root,
             writable=writable,
@@ -306,14 +314,26 @@ class Confiner:
                 *(() if root in writable else (root,)),
             ),
             absent=tuple(_inside(_absent(root, git, linked), writable)),
-            absent_files=tuple(_inside(files, writable)),
+            absent_files=tuple(_inside(_absent_files(root, git), writable)),
             git=private,
             worktree_state=git.own,
             hidden=hidden,
             shown=shown,
-            temporary=temporary,
+            temporary=spill / "tmp",
             network=policy.network and enclosure is Enclosure.SESSION,
         )
+
+    def _loosest_with_certain_git(self, policy: SandboxPolicy, root: Path) -> Enclosure | None:
+        sandbox = self.search_result().sandbox
+        if sandbox is None:
+            return None
+        # In a home, a shell, a desktop or one of the user's programs may execute any file.
+        if policy.mode == "read_only" or self._home.is_relative_to(root):
+            return Enclosure.READ_ONLY
+        # A mount can't keep a command from replacing such a link, for example `.git`.
+        if self._linked(policy, root).is_replaceable:
+            return Enclosure.READ_ONLY
+        return sandbox.loosest_unasked
 
     def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
         root = (git.root,) if git.root else ()
@@ -333,24 +353,18 @@ class Confiner:
             git = git_paths(root)
             parts = (one / name for one in git.directories for name in GIT_EXECUTED)
             mark = (git.mark,) if git.is_link else ()
-            tops = (*mark, *git.named, *_executed(root), *parts)
-            return linked_paths(tops, self._read_only(root, git, ()), self._writable(policy, root))
+            writable = self._writable(policy, root)
+            included = _inside(git.included, writable)
+            tops = (*mark, *git.named, *included, *_executed(root), *parts)
+            return linked_paths(tops, self._read_only(root, git, ()), writable)
 
         return self._links.get((policy.writable, root), read)
 
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
-        named = _in_place(git.named)
+        named = in_place(git.named)
         paths = (git.mark, *git.directories, *named, *_executed(root), *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
-
-
-def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths, except those that are links or lead through one."""
-    for path in paths:
-        look_along(path)
-        if os.path.realpath(path) == str(path):
-            yield path
 
 
 def _inside(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
@@ -361,19 +375,12 @@ def _inside(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
 def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
     """Return a confinement in which the `taken` paths can't be written, nor created if missing."""
     there = [path for path in taken if os.path.lexists(path)]
-    missing = [_first_missing(path) for path in taken if path not in there]
+    missing = [first_missing(path) for path in taken if path not in there]
     return structs.replace(
         confinement,
         read_only=(*confinement.read_only, *there),
         absent=tuple(dict.fromkeys((*confinement.absent, *missing))),
     )
-
-
-def _first_missing(path: Path) -> Path:
-    """Return the topmost missing directory on the way to a missing path, or the path itself."""
-    while not os.path.lexists(path.parent):
-        path = path.parent
-    return path
 
 
 def _executed(root: Path) -> Iterator[Path]:
@@ -384,6 +391,14 @@ def _executed(root: Path) -> Iterator[Path]:
 def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Iterator[Path]:
     """Yield the missing directories that would make programs execute something."""
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
-    named = (*folders, *_in_place(git.named), *linked)
-    missing = dict.fromkeys(_first_missing(path) for path in named if not is_there(path))
+    named = (*folders, *in_place(git.named), *linked)
+    missing = dict.fromkeys(first_missing(path) for path in named if not is_there(path))
     yield from (path for path in missing if path not in git.included)
+
+
+def _absent_files(root: Path, git: GitPaths) -> Iterator[Path]:
+    """Yield the files that would make git execute something, if they are missing."""
+    yield from git.included
+    if not (git.directories or git.is_link or git.is_uncertain):
+        # Together with a few directories, it would make the workspace itself a bare repository.
+        yield root / "HEAD"

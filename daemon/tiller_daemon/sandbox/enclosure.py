@@ -10,7 +10,10 @@ class Enclosure(IntEnum):
     """An enclosure; each one allows everything that the enclosures before it allow."""
 
     READ_ONLY = 0
-    """Allows reading the workspace and the system, and writing to a private `/tmp`; no network."""
+    """Allows reading the workspace and the system, and writing to a private `/tmp`.
+
+    It has no network, except with `sandbox.network` in the mode `read_only`.
+    """
 
     BUILD = 1
     """Also allows writing to the workspace, but not to `.git`."""

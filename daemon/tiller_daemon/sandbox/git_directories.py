@@ -1,4 +1,4 @@
-"""Finds the git directories of a workspace, and the files there that its configuration names.
+"""Finds the git directories of a workspace, and the files there that git's configuration names.
 
 In a work tree and in a submodule, `.git` is a file that names a directory elsewhere. That directory
 counts only if it names this workspace in turn. Any archive that is unpacked here may contain a
@@ -6,6 +6,7 @@ counts only if it names this workspace in turn. Any archive that is unpacked her
 """
 
 import errno
+import functools
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.sandbox.known_paths import is_there, root_of
+from tiller_daemon.sandbox.known_paths import between, is_there, root_of
 from tiller_daemon.stamps import StampedCache, failed, look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
@@ -29,11 +30,22 @@ GIT_CONFIG_S: Final = 5.0
 """How long git may take to print a configuration file; it takes milliseconds."""
 
 CONFIG_FILES_MAX: Final = 20
-"""The most configuration files that a repository may have; the configuration of others counts as
-unreadable."""
+"""The most configuration files that a repository may have, and that the user may have for all
+repositories. If there are more, the configuration counts as unreadable."""
+
+GIT_EXECUTED: Final = ("hooks", "config", "config.worktree", "info")
+"""The parts of a git directory that make git execute something."""
 
 _configurations: Final = StampedCache()
-"""The configuration of each repository, because git takes milliseconds to print it."""
+"""The configuration of the user and of each repository, because git takes milliseconds to print
+it."""
+
+_known: Final = StampedCache()
+"""The git paths of each workspace, because a configuration names many words that may be paths."""
+
+NESTED_MAX: Final = 50
+"""The most repositories in a workspace whose configuration is read, which takes milliseconds each.
+Builds without approval can't write to the others."""
 
 _WORKTREE: Final = re.compile(r"^[ \t]*worktree[ \t]*=(.*)$", re.MULTILINE | re.IGNORECASE)
 """A setting in the configuration of git. The search takes linear time, whatever the text is."""
@@ -52,15 +64,17 @@ class GitPaths(NamedTuple):
     """The path of an added work tree's state inside the git directory, with a trailing slash; else
     empty."""
     root: Path | None = None
-    """The top of the work tree; None without a repository."""
+    """The top of the work tree, or the bare repository; None without a repository."""
     named: tuple[Path, ...] = ()
     """Paths in the workspace that the configuration names: hooks, included files, programs. Hooks
     and included files may be missing."""
+    programs: tuple[Path, ...] = ()
+    """Missing paths in the workspace that the configuration names, perhaps as programs."""
     included: tuple[Path, ...] = ()
     """The files that the configuration includes, in the workspace or not; some may be missing."""
     is_uncertain: bool = False
     """Whether git may execute other files in the workspace: its configuration can't be read, or
-    names the workspace itself as the directory of hooks."""
+    names the workspace itself as the directory of hooks, or the repository is bare."""
     is_unreadable: bool = False
     """Whether the configuration can't be read."""
 
@@ -82,17 +96,53 @@ class _Setting(NamedTuple):
 
 def git_paths(workspace: Path) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
+    user = tuple(_user_files())
+    return _known.get((workspace, _home(), user), lambda: _git_paths(workspace, user))
+
+
+def _git_paths(workspace: Path, user: tuple[Path, ...]) -> GitPaths:
     paths = _directories(workspace)
     if not paths.directories:
         return paths
     git, own = paths.directories[0], paths.directories[0] / paths.own
     files = (git / "config", git / "config.worktree", own / "config.worktree")
     try:
-        settings = _configurations.get(files, lambda: _settings(files))
+        settings = [
+            setting
+            for read in (user, files)
+            for setting in _configurations.get(read, functools.partial(_settings, read))
+        ]
     except OSError as error:
         failed(error)
         return paths._replace(is_uncertain=True, is_unreadable=True)
     return _with_named(paths, workspace, settings)
+
+
+def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
+    """Yield the git paths of a workspace, and of the repositories in it that contain `path`."""
+    yield git_paths(workspace)
+    if root_of(path, (workspace,)):
+        for directory in between(workspace, path):
+            if is_there(directory / ".git") or _is_repository(directory):
+                yield git_paths(directory)
+
+
+def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[Path]) -> GitPaths:
+    """Return the paths with those that the configuration of `nested` repositories names.
+
+    A nested repository is named itself if it can't be protected more precisely.
+    """
+    named, programs, included = [*paths.named], [*paths.programs], [*paths.included]
+    for place in nested[:NESTED_MAX]:
+        git = git_paths(place)
+        targets = [_resolved(path) for path in git.named]
+        if git.is_uncertain or targets != [*git.named]:
+            named.append(place)
+        named += (path for path in targets if root_of(path, (workspace,)))
+        programs += git.programs
+        included += git.included
+    named += nested[NESTED_MAX:]
+    return paths._replace(named=tuple(named), programs=tuple(programs), included=tuple(included))
 
 
 def _directories(workspace: Path) -> GitPaths:
@@ -120,13 +170,23 @@ def _directories(workspace: Path) -> GitPaths:
 def _around(workspace: Path, mark: Path) -> GitPaths:
     """Return the git paths of a workspace inside a work tree, or `mark` alone if there is none.
 
-    A work tree that contains the user's home does not count.
+    A repository that contains the user's home does not count.
     """
     outer = find_repository(workspace)
-    home = _resolved(Path(os.environ.get("HOME") or "/"))
-    if outer is None or outer.root in (home, *home.parents) or not (outer.root / ".git").is_dir():
-        return GitPaths(mark)
-    return _directories(outer.root)._replace(mark=mark, is_link=False)
+    home = _resolved(_home())
+    for directory in (workspace, *workspace.parents):
+        if directory in (home, *home.parents):
+            break
+        if outer and directory == outer.root:
+            if not (outer.root / ".git").is_dir():
+                break
+            return _directories(outer.root)._replace(mark=mark, is_link=False)
+        if _is_repository(directory):
+            # No build belongs there, and a bare repository consists of files that git uses.
+            executed = (directory / name for name in GIT_EXECUTED)
+            named = (directory / "hooks", *filter(is_there, executed))
+            return GitPaths(mark, root=directory, named=named, is_uncertain=True)
+    return GitPaths(mark)
 
 
 def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) -> GitPaths:
@@ -138,12 +198,17 @@ def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) 
     # Hooks of a push to this repository run in its git directory.
     pushed = (_path(git / paths.own, place) for place in places)
     hooks += [path for path in pushed if not path.is_relative_to(git)]
-    words = (word for one in settings for word in (one.value, *_words(one.value)))
-    possible = (_path(root, word) for word in words if len(word) < PATH_CHARS_MAX)
-    inside = [path for path in possible if root_of(path, (workspace,))]
-    named = (*filter(_can_exist, hooks), *included, *filter(is_there, inside))
+    values = dict.fromkeys(one.value for one in settings)
+    words = dict.fromkeys(word for value in values for word in (value, *_words(value)))
+    possible = ((word, _path(root, word)) for word in words if len(word) < PATH_CHARS_MAX)
+    inside = [(word, path) for word, path in possible if root_of(path, (workspace,))]
+    # Other words name branches and settings more often than directories.
+    programs = [path for word, path in inside if "/" in word or (is_there(path) and path.is_file())]
+    named = (*filter(_can_exist, hooks), *included, *filter(is_there, programs))
+    missing = (path for path in programs if not is_there(path) and _can_exist(path))
     return paths._replace(
         named=tuple(path for path in dict.fromkeys(named) if root_of(path, (workspace,))),
+        programs=tuple(missing),
         included=tuple(dict.fromkeys(map(_resolved, included))),
         is_uncertain=workspace in hooks,
     )
@@ -151,7 +216,23 @@ def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) 
 
 def _path(directory: Path, name: str) -> Path:
     """Return the path that git uses for a name in its configuration, relative to a directory."""
-    return Path(os.path.normpath(directory / os.path.expanduser(name)))  # noqa: PTH111
+    name = os.path.expanduser(name.removeprefix(":(optional)"))  # noqa: PTH111
+    return Path(os.path.normpath(directory / name))
+
+
+def _user_files() -> Iterator[Path]:
+    """Yield the configuration files that git reads for every repository, as in git-config(1)."""
+    yield Path("/etc/gitconfig")
+    if only := os.environ.get("GIT_CONFIG_GLOBAL"):
+        yield Path(only)
+        return
+    home = _home()
+    yield Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config", "git", "config")
+    yield home / ".gitconfig"
+
+
+def _home() -> Path:
+    return Path(os.environ.get("HOME") or "/")
 
 
 def _can_exist(path: Path) -> bool:
@@ -183,7 +264,8 @@ def _settings(files: Iterable[Path]) -> Sequence[_Setting]:
         if len(waiting) > CONFIG_FILES_MAX:
             raise OSError(f"There are more than {CONFIG_FILES_MAX} configuration files")
         look_along(file)
-        if not os.path.exists(file):  # noqa: PTH110 - does not fail for a long name
+        # `exists` does not fail for a long name.
+        if not os.path.exists(file) or str(file) == os.devnull:  # noqa: PTH110
             continue
         for key, value in list_settings(file, GIT_CONFIG_S):
             setting = _Setting(file, key, value)
@@ -263,7 +345,4 @@ def _resolved(path: Path) -> Path:
 
 
 def _is_repository(git: Path) -> bool:
-    marks = [git / name for name in ("HEAD", "objects", "refs")]
-    for mark in marks:
-        look_along(mark)
-    return all(mark.exists() for mark in marks)
+    return all(is_there(git / name) for name in ("HEAD", "objects", "refs"))

@@ -171,6 +171,21 @@ def is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def in_place(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths, except those that are links or lead through one."""
+    for path in paths:
+        look_along(path)
+        if os.path.realpath(path) == str(path):
+            yield path
+
+
+def first_missing(path: Path) -> Path:
+    """Return the topmost missing directory on the way to a missing path, or the path itself."""
+    while not os.path.lexists(path.parent):
+        path = path.parent
+    return path
+
+
 def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
     """Return the root that contains `path`, or None; a root does not contain itself."""
     text = str(path)

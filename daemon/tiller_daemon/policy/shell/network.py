@@ -84,7 +84,7 @@ def judge_network(line: str, rules: Sequence[Rule]) -> LineVerdict:
     """
     closed = LineVerdict("deny", Enclosure.SESSION, f"`{line}` runs without a network.", line)
     if seems_to_read(line):
-        return closed  # The read-only enclosure never has a network.
+        return closed  # No rule or answer opens the network to the read-only enclosure.
     named = [rule for rule in rules if rule.permission == NETWORK]
     parsed = parse(line)
     strict = [rule for each in parsed.commands if (rule := strict_rule(each, NETWORK, named))]

@@ -1,8 +1,8 @@
 """The table of programs, by which command lines are judged.
 
 To add a program, add a record here and lines in `tests/policy/agent_commands.txt`. No record is
-trusted: a command that only seems to read runs where nothing can be written, and a command that
-seems to build or test runs in the workspace without a network. So the table lists no options, and a
+trusted: if a command seems only to read, nothing can be written where it runs, and if it seems to
+build or test, it runs in the workspace without a network. So the table lists no options, and a
 wrong record costs a question or a failed command.
 """
 

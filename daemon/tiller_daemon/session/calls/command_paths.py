@@ -56,7 +56,7 @@ def requirements_without_sandbox(
 ) -> tuple[Requirement, ...]:
     """Return a permission for each command line that will run without a sandbox.
 
-    With `reads_are_confined`, lines that seem to read will run in a sandbox.
+    With `reads_are_confined`, a line runs in a sandbox if it seems only to read.
     """
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")

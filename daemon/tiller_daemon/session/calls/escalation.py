@@ -1,8 +1,8 @@
 """Escalation: if the user agrees, a command that its enclosure stopped runs again in a looser one.
 
-The model can't ask for an escalation: no tool has an argument for it. A command that seemed to read
-and tried to write may get the session's enclosure. So may a build if that enclosure is enough; any
-other command may run outside.
+The model can't ask for an escalation: no tool has an argument for it. If a command seemed only
+to read, but tried to write, it may get the session's enclosure. So may a build if that enclosure is
+enough; any other command may run outside.
 """
 
 from typing import NamedTuple

@@ -43,8 +43,8 @@ NEW_REPOSITORY: Final = (
 
 
 NEW_EXECUTED: Final = (
-    "[The command created {names}. Editors, shells or agents would execute the content, so it was "
-    "renamed to {disabled}. If it is needed, tell the user.]"
+    "[The command created {names}. Git, editors, shells or agents would execute the content, so it "
+    "was renamed to {disabled}. If it is needed, tell the user.]"
 )
 
 
@@ -59,6 +59,8 @@ class CallEnclosure(NamedTuple):
     """The sandbox; None for a call that runs outside it."""
     before: ScanResult = ScanResult()
     """The result of a scan of the workspace before the call."""
+    named: tuple[Path, ...] = ()
+    """The paths in the workspace that git's configuration named before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
@@ -166,6 +168,8 @@ class TurnEnclosures(Struct, frozen=True):
         if findings is None:
             # The scan reads the whole workspace, so it must not block the event loop.
             findings = await trio.to_thread.run_sync(self._findings, workspace)
+        is_build = enclosure is Enclosure.BUILD
+        nested = _nested(findings) if is_build else ()
         confined = self.confiner.confined(
             enclosure,
             policy,
@@ -174,13 +178,15 @@ class TurnEnclosures(Struct, frozen=True):
             masked=tuple(self._masked(findings, enclosure)),
             revealed=tuple(self._revealed(requirements, findings)),
             # A build could plant a hook that git later runs outside, or a task for an editor.
-            read_only=_executed(findings) if enclosure is Enclosure.BUILD else (),
+            read_only=_executed(findings) if is_build else (),
+            nested=nested,
             background=background,
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
         )
-        return CallEnclosure(confined, findings)
+        named = self.confiner.named_by_git(workspace, nested) if is_build else ()
+        return CallEnclosure(confined, findings, tuple(named))
 
     def not_enforced(self, enclosure: Enclosure) -> str:
         """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
@@ -231,18 +237,20 @@ class TurnEnclosures(Struct, frozen=True):
         finally:
             if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
                 # An interrupt must not leave behind what the build wanted to be executed.
+                workspace = Path(self.context.workspace)
+                named = self.confiner.named_by_git(workspace, _nested(enclosed.before))
                 with trio.CancelScope(shield=True):
-                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
+                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed, named)
 
-    def _disable_new(self, before: ScanResult) -> list[str]:
+    def _disable_new(self, enclosed: CallEnclosure, named: Sequence[Path]) -> list[str]:
         """Disable new files that other programs would execute; return notes for the model."""
         workspace = Path(self.context.workspace)
         place, found = workspace.resolve(), self._findings(workspace)
-        old = {*_executed(before)}
+        old = {*_executed(enclosed.before), *enclosed.named}
         notes: list[str] = []
         for text, paths in (
             (NEW_REPOSITORY, found.repositories),
-            (NEW_EXECUTED, found.executed),
+            (NEW_EXECUTED, dict.fromkeys((*found.executed, *named))),
         ):
             new = [path for path in paths if path not in old and self._is_its_own(place, path)]
             names, disabled = _disabled(place, new)
@@ -274,6 +282,10 @@ class TurnEnclosures(Struct, frozen=True):
 
 def _executed(findings: ScanResult) -> tuple[Path, ...]:
     return (*findings.repositories, *findings.executed)
+
+
+def _nested(findings: ScanResult) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(mark.parent for mark in findings.repositories))
 
 
 def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,121 @@
+"""What git executes in a workspace is not changed by a build that runs without approval.
+
+Each test lets a build try. Afterwards, the user runs git outside of the sandbox.
+"""
+
+from pathlib import Path
+
+import trio
+
+from e2e.test_escalation import asked, begin_unasked, frontend
+from e2e.test_protected_links import COMMITTER
+from e2e.test_sandbox import needs_sandbox
+from e2e.words import calls, text, write
+from support.frontend import Frontend
+
+__all__ = ["frontend"]
+
+pytestmark = needs_sandbox
+
+
+async def git(directory: Path, *arguments: str) -> None:
+    command = ["git", "-C", str(directory), *arguments]
+    await trio.run_process(command, env=COMMITTER, capture_stdout=True)
+
+
+async def build(frontend: Frontend, workspace: Path, *lines: str) -> str:
+    """Let a build run these lines, each of which may fail; return the output of the call."""
+    (workspace / "Makefile").write_text("all:\n" + "".join(f"\t-{line}\n" for line in lines))
+    session_id = await begin_unasked(frontend, workspace, "make")
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert asked(frontend, session_id) == []
+    return call.output
+
+
+async def test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace(
+    frontend: Frontend, workspace: Path
+) -> None:
+    other, old = workspace / "projects" / "other", workspace / "old"
+    await git(workspace, "init", "-q", "projects/other")
+    await git(other, "config", "core.hooksPath", ".husky/_")
+    await git(workspace, "init", "-q", "old")
+    await git(old, "config", "core.hooksPath", "githooks")
+    (old / "githooks").mkdir()
+    (old / "githooks" / "pre-commit").write_text("#!/bin/sh\n")
+    (old / "githooks" / "pre-commit").chmod(0o755)
+    output = await build(
+        frontend,
+        workspace,
+        "mkdir -p projects/other/.husky/_",
+        "echo 'touch ran' >projects/other/.husky/_/pre-commit",
+        "chmod +x projects/other/.husky/_/pre-commit",
+        "echo 'touch ran' >>old/githooks/pre-commit",
+        "touch projects/other/built",
+    )
+    for place in (other, old):
+        await git(place, "commit", "-q", "--allow-empty", "-m", "x")
+        assert not (place / "ran").exists(), output
+    assert (other / "built").exists(), output
+
+
+async def test_b60_a_build_changes_no_bare_repository(frontend: Frontend, workspace: Path) -> None:
+    await git(workspace, "init", "-q", "--bare", "store.git")
+    output = await build(
+        frontend,
+        workspace,
+        "echo 'touch ran' >store.git/hooks/post-update",
+        "chmod +x store.git/hooks/post-update",
+        "git -C store.git config core.fsmonitor 'touch ran; true'",
+        "mv store.git moved",
+    )
+    await git(workspace, "push", "-q", "store.git", "HEAD:refs/heads/x")
+    assert not (workspace / "store.git" / "ran").exists(), output
+
+
+async def test_b60_a_program_that_git_would_run_is_disabled_if_a_build_creates_it(
+    frontend: Frontend, workspace: Path
+) -> None:
+    await git(workspace, "config", "core.fsmonitor", "./tools/watch")
+    (workspace / "elsewhere").mkdir()
+    (workspace / "tools").symlink_to("elsewhere")
+    (workspace / "origin").mkdir()
+    await git(workspace, "config", "branch.x.merge", "origin/x")
+    output = await build(
+        frontend,
+        workspace,
+        "printf '#!/bin/sh\\ntouch ran\\n' >tools/watch; chmod +x tools/watch; touch tools/other",
+    )
+    assert "The command created elsewhere/watch. Git, editors, shells" in output
+    assert {path.name for path in (workspace / "elsewhere").iterdir()} == {
+        "watch.disabled",
+        "other",
+    }
+    await git(workspace, "status")
+    assert not (workspace / "ran").exists()
+
+
+async def test_b60_a_link_that_leads_git_out_of_the_workspace_is_disabled(
+    frontend: Frontend, workspace: Path
+) -> None:
+    await git(workspace, "config", "core.fsmonitor", "./tools/sh")
+    output = await build(frontend, workspace, "ln -s /bin tools")
+    assert "The command created tools. Git, editors, shells" in output
+    assert (workspace / "tools.disabled").is_symlink()
+
+
+async def test_b60_permission_to_write_does_not_cover_a_program_that_git_would_run(
+    frontend: Frontend, workspace: Path
+) -> None:
+    await git(workspace, "config", "core.fsmonitor", "./watch")
+    session_id = await frontend.session(
+        workspace,
+        calls(write("watch", "x"), write("other", "x")),
+        text("done"),
+        approve="never",
+        permissions=[{"permission": "write", "pattern": "*", "action": "allow"}],
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    assert {call.error_kind for call in frontend.completed_calls(session_id)} == {None, "denied"}
+    assert not (workspace / "watch").exists()
