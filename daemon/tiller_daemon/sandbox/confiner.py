@@ -116,19 +116,27 @@ class Confiner:
         with self._searching:
             return self._find()
 
-    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None without a sandbox."""
-        root = workspace.resolve()
-        most = self._loosest_with_certain_git(policy, root)
-        # A mount can't keep a command from writing files that nobody knows.
-        uncertain = most is Enclosure.BUILD and git_paths(root).is_uncertain
-        return Enclosure.READ_ONLY if uncertain else most
+    def loosest_unasked(
+        self, policy: SandboxPolicy, workspace: Path, *, if_readable: bool = False
+    ) -> Enclosure | None:
+        """Return the loosest enclosure for commands without approval; None without a sandbox.
 
-    def needs_git(self, policy: SandboxPolicy, workspace: Path) -> bool:
-        """Whether builds need approval only because git's configuration can't be read."""
+        With `if_readable`, this is the enclosure if git's configuration could be read.
+        """
+        sandbox = self.search_result().sandbox
+        if sandbox is None:
+            return None
         root = workspace.resolve()
-        certain = self._loosest_with_certain_git(policy, root)
-        return certain is Enclosure.BUILD and git_paths(root).is_unreadable
+        # In a home, a shell, a desktop or one of the user's programs may execute any file.
+        if policy.mode == "read_only" or self._home.is_relative_to(root):
+            return Enclosure.READ_ONLY
+        # A mount can't keep a command from replacing such a link, for example `.git`, nor from
+        # writing files that nobody knows.
+        git = git_paths(root)
+        is_uncertain = git.is_uncertain and not (if_readable and git.is_unreadable)
+        if self._linked(policy, root).is_replaceable or is_uncertain:
+            return Enclosure.READ_ONLY
+        return sandbox.loosest_unasked
 
     def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
         """Whether git, an editor or an agent may execute the file at `path` (without links).
@@ -322,18 +330,6 @@ class Confiner:
             temporary=spill / "tmp",
             network=policy.network and enclosure is Enclosure.SESSION,
         )
-
-    def _loosest_with_certain_git(self, policy: SandboxPolicy, root: Path) -> Enclosure | None:
-        sandbox = self.search_result().sandbox
-        if sandbox is None:
-            return None
-        # In a home, a shell, a desktop or one of the user's programs may execute any file.
-        if policy.mode == "read_only" or self._home.is_relative_to(root):
-            return Enclosure.READ_ONLY
-        # A mount can't keep a command from replacing such a link, for example `.git`.
-        if self._linked(policy, root).is_replaceable:
-            return Enclosure.READ_ONLY
-        return sandbox.loosest_unasked
 
     def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
         root = (git.root,) if git.root else ()
