@@ -328,7 +328,7 @@ async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_buil
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "Git, editors, shells or agents would execute the content" in call.output, call.output
+    assert "Editors, shells or agents would execute the content" in call.output, call.output
     assert (workspace / "old" / "kept" / "made").exists(), call.output
     assert [name for name in made if (workspace / name).exists()] == []
     for name in (".envrc.disabled", ".mcp.json.disabled", "old/.Zed.disabled/a"):
@@ -362,19 +362,20 @@ async def git(directory: Path, *arguments: str) -> str:
     return done.stdout.decode()
 
 
-async def test_a_question_that_only_an_unreadable_git_configuration_causes_says_so(
+async def test_a_question_that_only_the_workspace_causes_says_why(
     frontend: Frontend, workspace: Path
 ) -> None:
     """Only these titles say so: other commands would need approval anyway."""
     (workspace / "Makefile").write_text("test:\n\techo built > built\n")
-    await git(workspace, "init")
     config = workspace / ".git" / "config"
     text_before = config.read_text()
-    config.write_text(text_before + "[core")
-    for command, title in (
-        ("make test", "Run although git's configuration can't be read: make test"),
-        ("unknown-program", "Run unknown-program"),
+    hooks = "the workspace is in git's directory of hooks"
+    for broken, command, title in (
+        ("[core", "make test", "Run although git's configuration can't be read: make test"),
+        ("[core", "unknown-program", "Run unknown-program"),
+        ("[core]\n\thooksPath = .\n", "make test", f"Run although {hooks}: make test"),
     ):
+        config.write_text(text_before + broken)
         session_id = await begin_unasked(frontend, workspace, command)
         request = await frontend.request_opened(session_id)
         assert (request.permission, request.title, request.detail) == ("bash", title, command)

@@ -10,7 +10,6 @@ import trio
 from e2e.test_escalation import asked, begin_unasked, frontend
 from e2e.test_protected_links import COMMITTER
 from e2e.test_sandbox import needs_sandbox
-from e2e.words import calls, text, write
 from support.frontend import Frontend
 
 __all__ = ["frontend"]
@@ -71,51 +70,3 @@ async def test_b60_a_build_changes_no_bare_repository(frontend: Frontend, worksp
     )
     await git(workspace, "push", "-q", "store.git", "HEAD:refs/heads/x")
     assert not (workspace / "store.git" / "ran").exists(), output
-
-
-async def test_b60_a_program_that_git_would_run_is_disabled_if_a_build_creates_it(
-    frontend: Frontend, workspace: Path
-) -> None:
-    await git(workspace, "config", "core.fsmonitor", "./tools/watch")
-    (workspace / "elsewhere").mkdir()
-    (workspace / "tools").symlink_to("elsewhere")
-    (workspace / "origin").mkdir()
-    await git(workspace, "config", "branch.x.merge", "origin/x")
-    output = await build(
-        frontend,
-        workspace,
-        "printf '#!/bin/sh\\ntouch ran\\n' >tools/watch; chmod +x tools/watch; touch tools/other",
-    )
-    assert "The command created elsewhere/watch. Git, editors, shells" in output
-    assert {path.name for path in (workspace / "elsewhere").iterdir()} == {
-        "watch.disabled",
-        "other",
-    }
-    await git(workspace, "status")
-    assert not (workspace / "ran").exists()
-
-
-async def test_b60_a_link_that_leads_git_out_of_the_workspace_is_disabled(
-    frontend: Frontend, workspace: Path
-) -> None:
-    await git(workspace, "config", "core.fsmonitor", "./tools/sh")
-    output = await build(frontend, workspace, "ln -s /bin tools")
-    assert "The command created tools. Git, editors, shells" in output
-    assert (workspace / "tools.disabled").is_symlink()
-
-
-async def test_b60_permission_to_write_does_not_cover_a_program_that_git_would_run(
-    frontend: Frontend, workspace: Path
-) -> None:
-    await git(workspace, "config", "core.fsmonitor", "./watch")
-    session_id = await frontend.session(
-        workspace,
-        calls(write("watch", "x"), write("other", "x")),
-        text("done"),
-        approve="never",
-        permissions=[{"permission": "write", "pattern": "*", "action": "allow"}],
-    )
-    await frontend.say(session_id)
-    await frontend.turn_ended(session_id)
-    assert {call.error_kind for call in frontend.completed_calls(session_id)} == {None, "denied"}
-    assert not (workspace / "watch").exists()

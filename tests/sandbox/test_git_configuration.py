@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from sandbox.test_git_directories import FOUND, git, main, needs_sandbox, run, worktree
+from sandbox.test_git_directories import FOUND, git, main, named, needs_sandbox, run, worktree
 from support.file_clock import wait_for_tick
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_directories import CONFIG_FILES_MAX, git_paths
+from tiller_daemon.sandbox.git_configuration import CONFIG_FILES_MAX
 
 __all__ = ["main", "worktree"]
 
@@ -172,7 +172,7 @@ def test_of_two_commands_at_once_the_last_removes_the_placeholders(main: Path) -
 def test_a_setting_may_be_longer_than_any_name_of_a_file(main: Path) -> None:
     git(main, "config", "alias.long", f"!{'x' * 5000}")
     git(main, "config", "core.hooksPath", "githooks")
-    assert git_paths(main).named == (main / "githooks",)
+    assert named(main) == [main / "githooks"]
 
 
 @needs_sandbox
@@ -181,7 +181,7 @@ def test_names_that_no_file_can_have_stop_no_build(main: Path) -> None:
     git(main, "config", "branch.other.merge", "refs" + "/a" * 60_000)
     build(main, main / "built", "")
     assert (main / "built").exists()
-    assert git_paths(main).named == ()
+    assert named(main) == []
 
 
 @needs_sandbox

@@ -14,7 +14,7 @@ from sandbox.test_git_directories import FOUND, git, main, needs_sandbox, run
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_directories import NESTED_MAX, git_paths
+from tiller_daemon.sandbox.git_directories import git_paths
 
 __all__ = ["main"]
 
@@ -80,22 +80,89 @@ def test_without_such_a_configuration_a_build_creates_the_same_files(main: Path)
         assert (main / path).read_text() == content
 
 
-@pytest.mark.parametrize("text", ["[init]\n\tdefaultBranch = docs\n", "[alias]\n\tl = log docs\n"])
-def test_a_word_in_the_users_configuration_is_no_directory(
-    main: Path, home: Path, text: str
-) -> None:
-    (home / ".gitconfig").write_text(text)
-    (main / "docs").mkdir()
-    plant(main, "docs/page", "x")
-    assert (main / "docs" / "page").exists()
+ORDINARY = """
+[init]
+    defaultBranch = main
+[alias]
+    fmt = !black src/ tests/
+    clean-all = "!rm -rf dist/ build"
+    lg = log --format='%h/%s' docs
+[safe]
+    directory = {work}/pkg
+[gitflow "prefix"]
+    release = release/
+"""
+"""What the user's configuration often says. None of it names what git executes in a workspace."""
+
+
+def test_words_in_the_users_configuration_name_no_programs(main: Path, home: Path) -> None:
+    includes = "".join(f'[includeIf "gitdir:~/{n}/"]\n\tpath = {n}.cfg\n' for n in range(26))
+    (home / ".gitconfig").write_text(ORDINARY.format(work=main) + includes)
+    names = ("main", "src", "tests", "dist", "build", "docs", "pkg", "release")
+    for name in names[:5]:
+        (main / name).mkdir()
+    for name in names:
+        plant(main, f"{name}/file", "x")
+        assert (main / name / "file").exists(), name
+    assert loosest(main) is Enclosure.BUILD
 
 
 def test_a_build_needs_approval_while_the_users_configuration_is_broken(
     main: Path, home: Path
 ) -> None:
     assert loosest(main) is Enclosure.BUILD
-    (home / ".gitconfig").write_text("[core")
+    (home / ".gitconfig").write_text("[include")
     assert loosest(main) is Enclosure.READ_ONLY
+
+
+@pytest.mark.parametrize("kind", ["repository", "no repository"])
+def test_b60_no_build_changes_the_users_configuration_where_a_link_leads_into_the_workspace(
+    main: Path, home: Path, kind: str
+) -> None:
+    place = main if kind == "repository" else home / "dotfiles"
+    place.mkdir(exist_ok=True)
+    (place / "gitconfig").write_text("")
+    (home / ".gitconfig").symlink_to(place / "gitconfig")
+    plant(place, "gitconfig", EXECUTING)
+    assert (place / "gitconfig").read_text() == ""
+    confiner = Confiner(lambda: FOUND, home / "home", {})
+    assert confiner.is_executed(SandboxPolicy(), place, place / "gitconfig")
+
+
+@pytest.mark.parametrize(
+    "text", ["[include]\n\tpath = ~/dotfiles/x\n", "[core]\n\thooksPath = ~/dotfiles/x\n"]
+)
+def test_b60_the_users_configuration_counts_without_a_repository(home: Path, text: str) -> None:
+    (home / ".gitconfig").write_text(text)
+    (home / "dotfiles").mkdir()
+    run(home / "dotfiles", "echo x >x; mkdir x; echo x >x/pre-commit", Enclosure.BUILD)
+    assert list((home / "dotfiles").iterdir()) == []
+
+
+def test_b60_a_link_outside_of_the_workspace_may_lead_to_hooks_inside(
+    main: Path, home: Path
+) -> None:
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = ~/.hooks\n")
+    (home / ".hooks").symlink_to(main / "githooks")
+    (main / "real" / "sub").mkdir(parents=True)
+    (home / "ln").symlink_to(main / "real" / "sub")
+    git(main, "config", "include.path", str(home / "ln/../evil.cfg"))
+    plant(main, "githooks/pre-commit", HOOK)
+    plant(main, "real/evil.cfg", EXECUTING)
+    assert not (main / "githooks").exists()
+    assert not (main / "real" / "evil.cfg").exists()
+
+
+def test_b60_hooks_in_other_writable_directories_are_not_written(main: Path, home: Path) -> None:
+    other = home / "other"
+    other.mkdir()
+    (other / "shared.cfg").write_text("")
+    git(main, "config", "core.hooksPath", str(other / "hooks"))
+    git(main, "config", "include.path", str(other / "shared.cfg"))
+    attack = f"cd {other}; touch built; echo x >>shared.cfg; mkdir hooks; echo x >hooks/pre-commit"
+    run(main, attack, Enclosure.BUILD, policy=SandboxPolicy(writable=(str(other),)))
+    assert {path.name for path in other.iterdir()} == {"built", "shared.cfg"}
+    assert (other / "shared.cfg").read_text() == ""
 
 
 def test_no_configuration_of_the_user_counts_as_an_empty_one(
@@ -161,23 +228,63 @@ def test_b60_a_nested_repository_that_leads_git_through_a_link_can_not_be_writte
     assert list((main / "real" / "hooks").iterdir()) == []
 
 
-def test_b60_no_build_writes_to_more_nested_repositories_than_are_read(main: Path) -> None:
-    nested = tuple(main / f"n{number}" for number in range(NESTED_MAX + 1))
+def test_b60_a_nested_repository_may_name_hooks_elsewhere_in_the_workspace(main: Path) -> None:
+    for name, options in (("nested", ()), ("bare.git", ("--bare",))):
+        git(main, "init", "-q", *options, name)
+        git(main / name, "config", "core.hooksPath", str(main / "shared" / name))
+        (main / "shared" / name).mkdir(parents=True)
+    nested = (main / "nested", main / "bare.git")
     for place in nested:
-        place.mkdir()
-    for place in (nested[0], nested[-1]):
-        plant(main, f"{place}/file", "x", nested=nested)
-    assert (nested[0] / "file").exists()
-    assert not (nested[-1] / "file").exists()
+        plant(main, f"shared/{place.name}/update", HOOK, nested=nested)
+        assert list((main / "shared" / place.name).iterdir()) == []
 
 
-def test_a_program_that_is_missing_is_known(main: Path) -> None:
-    git(main, "config", "core.fsmonitor", "./tools/watch --quick")
-    watch = main / "tools" / "watch"
-    confiner = Confiner(lambda: FOUND, main.parent / "home", {})
-    assert watch in git_paths(main).programs
-    assert confiner.is_executed(SandboxPolicy(), main, watch)
-    assert confiner.named_by_git(main, ()) == []
-    watch.parent.mkdir()
-    watch.write_text("")
-    assert confiner.named_by_git(main, ()) == [watch]
+def test_a_build_can_write_data_to_a_nested_bare_repository(main: Path) -> None:
+    git(main.parent, "clone", "-q", "--bare", "main", "main/bare.git")
+    done = run(main, "git -C bare.git branch side", Enclosure.BUILD, nested=(main / "bare.git",))
+    assert done.returncode == 0, done.stderr
+    assert git(main / "bare.git", "branch", "--list", "side")
+
+
+def test_b60_no_build_replaces_a_link_in_place_of_the_git_directory_of_a_nested_repository(
+    main: Path,
+) -> None:
+    git(main, "init", "-q", "real")
+    (main / "nested").mkdir()
+    (main / "nested" / ".git").symlink_to("../real/.git")
+    attack = "rm nested/.git; ln -s ../node_modules/m/.git nested/.git"
+    run(main, attack, Enclosure.BUILD, nested=(main / "nested", main / "real"))
+    assert (main / "nested" / ".git").readlink() == Path("../real/.git")
+
+
+@pytest.mark.parametrize("layout", ["separate", "inside", "worktree"])
+def test_b60_the_configuration_counts_wherever_the_git_directory_is(
+    main: Path, home: Path, layout: str
+) -> None:
+    place = session = home / "tree"
+    if layout == "separate":
+        git(home, "init", "-q", "--separate-git-dir", "meta", "tree")
+    elif layout == "inside":
+        git(home, "clone", "-q", "--bare", "main", "tree/.bare")
+        git(place / ".bare", "config", "core.bare", "false")
+        (place / ".git").write_text("gitdir: ./.bare\n")
+    else:
+        git(main, "worktree", "add", "-q", str(place))
+        session = place / "sub"
+        session.mkdir()
+    git(place, "config", "core.hooksPath", "sub/hooks")
+    plant(session, str(place / "sub/hooks/pre-commit"), HOOK)
+    git(place, "commit", "-q", "--allow-empty", "-m", "x")
+    assert not (place / "ran").exists()
+
+
+def test_a_long_configuration_of_a_nested_repository_starts_no_program(
+    main: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(main, "init", "-q", "nested")
+    config = main / "nested" / ".git" / "config"
+    config.write_text(config.read_text() + '[branch "x"]\n\tmerge = a/b c/d\n' * 3000)
+    monkeypatch.setenv("PATH", str(main / "nowhere"))
+    paths = git_paths(main / "nested", is_nested=True)
+    assert paths.problem == ""
+    assert not any(path.is_relative_to(main) for path in paths.named)

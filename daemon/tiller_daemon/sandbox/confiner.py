@@ -43,7 +43,7 @@ from tiller_daemon.sandbox.known_paths import (
     root_of,
     tool_directories,
 )
-from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths, without_links
+from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths
 from tiller_daemon.sandbox.scan import Scanner
 from tiller_daemon.stamps import StampedCache, look_along
 
@@ -116,27 +116,27 @@ class Confiner:
         with self._searching:
             return self._find()
 
-    def loosest_unasked(
-        self, policy: SandboxPolicy, workspace: Path, *, if_readable: bool = False
-    ) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None without a sandbox.
-
-        With `if_readable`, this is the enclosure if git's configuration could be read.
-        """
+    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
+        """Return the loosest enclosure for commands without approval; None without a sandbox."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        root = workspace.resolve()
-        # In a home, a shell, a desktop or one of the user's programs may execute any file.
-        if policy.mode == "read_only" or self._home.is_relative_to(root):
-            return Enclosure.READ_ONLY
-        # A mount can't keep a command from replacing such a link, for example `.git`, nor from
-        # writing files that nobody knows.
-        git = git_paths(root)
-        is_uncertain = git.is_uncertain and not (if_readable and git.is_unreadable)
-        if self._linked(policy, root).is_replaceable or is_uncertain:
+        if policy.mode == "read_only" or self.problem_for_builds(policy, workspace):
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
+
+    def problem_for_builds(self, policy: SandboxPolicy, workspace: Path) -> str:
+        """Return why builds need approval in this workspace only, as a clause for the user."""
+        sandbox, root = self.search_result().sandbox, workspace.resolve()
+        if sandbox is None or sandbox.loosest_unasked < Enclosure.BUILD:
+            return ""
+        # A shell, a desktop or one of the user's programs may execute any file there.
+        if self._home.is_relative_to(root):
+            return "the workspace contains your home directory"
+        # A mount can't keep a command from replacing such a link, for example `.git`.
+        if self._linked(policy, root).is_replaceable:
+            return "the workspace has links that could lead git or editors to other files"
+        return git_paths(root).problem
 
     def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
         """Whether git, an editor or an agent may execute the file at `path` (without links).
@@ -146,19 +146,8 @@ class Confiner:
         root = workspace.resolve()
         found = [*git_paths_around(root, path)]
         executed = [*self._linked(policy, root).targets]
-        executed += (one for git in found for one in (*git.named, *git.included, *git.programs))
-        return any(git.is_uncertain for git in found) or any(map(path.is_relative_to, executed))
-
-    def named_by_git(self, workspace: Path, nested: Sequence[Path]) -> list[Path]:
-        """Return the existing paths in a workspace that git's configuration names.
-
-        `nested` are the other repositories in the workspace. No path leads through a link, except
-        where a link in the workspace leads out of it; then the link is returned.
-        """
-        root = workspace.resolve()
-        git = with_nested(git_paths(root), root, nested)
-        named = dict.fromkeys(without_links(root, one) for one in (*git.named, *git.programs))
-        return [*filter(is_there, named)]
+        executed += (one for git in found for one in git.named)
+        return any(git.problem for git in found) or any(map(path.is_relative_to, executed))
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -312,12 +301,11 @@ class Confiner:
         writable = self._writable(policy, root) if scope is None else tuple(in_place(scope))
         linked = self._linked(policy, root).targets
         git = with_nested(git, root, nested)
-        git = git._replace(named=(*git.named, *_inside(git.included, writable)))
         return Confinement(
             root,
             writable=writable,
             read_only=(
-                *self._read_only(root, git, private),
+                *self._read_only(root, git, private, writable),
                 *filter(is_there, linked),
                 *(() if root in writable else (root,)),
             ),
@@ -350,14 +338,15 @@ class Confiner:
             parts = (one / name for one in git.directories for name in GIT_EXECUTED)
             mark = (git.mark,) if git.is_link else ()
             writable = self._writable(policy, root)
-            included = _inside(git.included, writable)
-            tops = (*mark, *git.named, *included, *_executed(root), *parts)
-            return linked_paths(tops, self._read_only(root, git, ()), writable)
+            tops = (*mark, *_inside(git.named, writable), *_executed(root), *parts)
+            return linked_paths(tops, self._read_only(root, git, (), writable), writable)
 
         return self._links.get((policy.writable, root), read)
 
-    def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
-        named = in_place(git.named)
+    def _read_only(
+        self, root: Path, git: GitPaths, private: Sequence[Path], writable: Sequence[Path]
+    ) -> tuple[Path, ...]:
+        named = in_place(_inside(git.named, writable))
         paths = (git.mark, *git.directories, *named, *_executed(root), *self._protected())
         protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(filter(is_there, protected))
@@ -395,6 +384,6 @@ def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Iterator[Path]
 def _absent_files(root: Path, git: GitPaths) -> Iterator[Path]:
     """Yield the files that would make git execute something, if they are missing."""
     yield from git.included
-    if not (git.directories or git.is_link or git.is_uncertain):
+    if not (git.directories or git.is_link or git.problem):
         # Together with a few directories, it would make the workspace itself a bare repository.
         yield root / "HEAD"

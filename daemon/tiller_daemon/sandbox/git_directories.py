@@ -1,4 +1,4 @@
-"""Finds the git directories of a workspace, and the files there that git's configuration names.
+"""Finds the git directories of a workspace, and the files that git's configuration names.
 
 In a work tree and in a submodule, `.git` is a file that names a directory elsewhere. That directory
 counts only if it names this workspace in turn. Any archive that is unpacked here may contain a
@@ -6,46 +6,38 @@ counts only if it names this workspace in turn. Any archive that is unpacked her
 """
 
 import errno
-import functools
 import os
 import re
 import shlex
 import stat
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.sandbox.git_configuration import (
+    CONFIG_BYTES_MAX,
+    Setting,
+    config_path,
+    read_settings,
+    user_files,
+    user_home,
+)
 from tiller_daemon.sandbox.known_paths import between, is_there, root_of
 from tiller_daemon.stamps import StampedCache, failed, look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
-CONFIG_BYTES_MAX: Final = 64 * 1024
-
 PATH_CHARS_MAX: Final = 4096
 """A longer value is no path (PATH_MAX in <linux/limits.h>)."""
 
-GIT_CONFIG_S: Final = 5.0
-"""How long git may take to print a configuration file; it takes milliseconds."""
-
-CONFIG_FILES_MAX: Final = 20
-"""The most configuration files that a repository may have, and that the user may have for all
-repositories. If there are more, the configuration counts as unreadable."""
+NESTED_MAX: Final = 200
+"""The most repositories in a workspace whose configuration is read."""
 
 GIT_EXECUTED: Final = ("hooks", "config", "config.worktree", "info")
 """The parts of a git directory that make git execute something."""
 
-_configurations: Final = StampedCache()
-"""The configuration of the user and of each repository, because git takes milliseconds to print
-it."""
-
 _known: Final = StampedCache()
 """The git paths of each workspace, because a configuration names many words that may be paths."""
-
-NESTED_MAX: Final = 50
-"""The most repositories in a workspace whose configuration is read, which takes milliseconds each.
-Builds without approval can't write to the others."""
 
 _WORKTREE: Final = re.compile(r"^[ \t]*worktree[ \t]*=(.*)$", re.MULTILINE | re.IGNORECASE)
 """A setting in the configuration of git. The search takes linear time, whatever the text is."""
@@ -66,56 +58,62 @@ class GitPaths(NamedTuple):
     root: Path | None = None
     """The top of the work tree, or the bare repository; None without a repository."""
     named: tuple[Path, ...] = ()
-    """Paths in the workspace that the configuration names: hooks, included files, programs. Hooks
-    and included files may be missing."""
-    programs: tuple[Path, ...] = ()
-    """Missing paths in the workspace that the configuration names, perhaps as programs."""
+    """What git executes because the configuration names it, in the workspace or not: hooks,
+    included files, and existing programs in the workspace. Each path that leads through a link is
+    there twice, with and without the link."""
     included: tuple[Path, ...] = ()
-    """The files that the configuration includes, in the workspace or not; some may be missing."""
-    is_uncertain: bool = False
-    """Whether git may execute other files in the workspace: its configuration can't be read, or
-    names the workspace itself as the directory of hooks, or the repository is bare."""
-    is_unreadable: bool = False
-    """Whether the configuration can't be read."""
+    """The configuration files that another one includes; some may be missing."""
+    problem: str = ""
+    """Why git may execute other files in the workspace, as a clause for the user; else empty."""
 
 
-class _Setting(NamedTuple):
-    """A line of a configuration file."""
+class _Repository(NamedTuple):
+    """The repository that git uses in a workspace."""
 
-    file: Path
-    key: str
-    value: str
-
-    @property
-    def included(self) -> Path | None:
-        """The file that this line includes, perhaps on a condition."""
-        on_condition = self.key.startswith("includeif.") and self.key.endswith(".path")
-        is_include = self.key == "include.path" or on_condition
-        return _path(self.file.parent, self.value) if is_include else None
+    git: Path
+    """The git directory of this work tree, without links."""
+    top: Path
+    """The top of the work tree, or the bare repository."""
 
 
-def git_paths(workspace: Path) -> GitPaths:
-    """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
-    user = tuple(_user_files())
-    return _known.get((workspace, _home(), user), lambda: _git_paths(workspace, user))
+def git_paths(workspace: Path, *, is_nested: bool = False) -> GitPaths:
+    """Return the git paths of a workspace (absolute, without links); blocks while reading files.
+
+    If it `is_nested` in the workspace of a session, its configuration may name any programs.
+    """
+    user = tuple(user_files())
+    key = (workspace, is_nested, user_home(), user)
+    return _known.get(key, lambda: _git_paths(workspace, user, is_nested=is_nested))
 
 
-def _git_paths(workspace: Path, user: tuple[Path, ...]) -> GitPaths:
-    paths = _directories(workspace)
-    if not paths.directories:
-        return paths
-    git, own = paths.directories[0], paths.directories[0] / paths.own
-    files = (git / "config", git / "config.worktree", own / "config.worktree")
+def _git_paths(workspace: Path, user: tuple[Path, ...], *, is_nested: bool) -> GitPaths:
+    paths, repository = _find(workspace)
+    files: tuple[Path, ...] = ()
+    if repository:
+        common = _named_in(repository.git / "commondir") or repository.git
+        files = (common / "config", common / "config.worktree", repository.git / "config.worktree")
     try:
-        settings = [
-            setting
-            for read in (user, files)
-            for setting in _configurations.get(read, functools.partial(_settings, read))
-        ]
+        own = read_settings(files, naming=is_nested)
+        settings = (*read_settings(user, naming=True), *own)
     except OSError as error:
         failed(error)
-        return paths._replace(is_uncertain=True, is_unreadable=True)
-    return _with_named(paths, workspace, settings)
+        return paths._replace(problem="git's configuration can't be read")
+    included = [path for one in settings if (path := one.included) and _can_exist(path)]
+    if not user_home().is_relative_to(workspace):
+        # A home contains them anyway, and the user may allow a command to change them there.
+        included += [*filter(is_there, user)]
+    git, top = repository or (workspace, workspace)
+    hooks = [*filter(_can_exist, _hooks(settings, top, git))]
+    programs = () if is_nested else _programs(own, workspace, top)
+    # Parts of a bare repository are protected even if it is nested.
+    problem = "" if is_nested else paths.problem
+    if any(workspace.is_relative_to(_normal(path)) for path in hooks):
+        problem = "the workspace is in git's directory of hooks"
+    return paths._replace(
+        named=(*paths.named, *_with_and_without_links((*hooks, *included)), *programs),
+        included=tuple(dict.fromkeys(map(_resolved, included))),
+        problem=problem,
+    )
 
 
 def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
@@ -124,7 +122,7 @@ def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
     if root_of(path, (workspace,)):
         for directory in between(workspace, path):
             if is_there(directory / ".git") or _is_repository(directory):
-                yield git_paths(directory)
+                yield git_paths(directory, is_nested=True)
 
 
 def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[Path]) -> GitPaths:
@@ -132,20 +130,18 @@ def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[Path]) -> Git
 
     A nested repository is named itself if it can't be protected more precisely.
     """
-    named, programs, included = [*paths.named], [*paths.programs], [*paths.included]
+    named, included = [*paths.named], [*paths.included]
     for place in nested[:NESTED_MAX]:
-        git = git_paths(place)
-        targets = [_resolved(path) for path in git.named]
-        if git.is_uncertain or targets != [*git.named]:
+        git = git_paths(place, is_nested=True)
+        inside = [path for path in git.named if root_of(path, (workspace,))]
+        if git.is_link or git.problem or any(_resolved(path) != path for path in inside):
             named.append(place)
-        named += (path for path in targets if root_of(path, (workspace,)))
-        programs += git.programs
+        named += git.named
         included += git.included
-    named += nested[NESTED_MAX:]
-    return paths._replace(named=tuple(named), programs=tuple(programs), included=tuple(included))
+    return paths._replace(named=tuple(named), included=tuple(included))
 
 
-def _directories(workspace: Path) -> GitPaths:
+def _find(workspace: Path) -> tuple[GitPaths, _Repository | None]:
     """Return the git paths of a workspace without those that the configuration names."""
     mark = workspace / ".git"
     look_along(mark)
@@ -155,84 +151,70 @@ def _directories(workspace: Path) -> GitPaths:
         return _around(workspace, mark)
     directories: tuple[Path, ...] = ()
     own = ""
+    git = _resolved(git_directory(mark))
     if stat.S_ISDIR(kind) and _is_repository(mark):
         directories = (mark,)
     elif stat.S_ISREG(kind):
-        git = _resolved(git_directory(mark))
         if common := _common_of_worktree(git, mark):
             directories, own = (common,), f"{git.relative_to(common)}/"
         elif _is_of_submodule(git, workspace):
             directories = (git,)
     is_link = stat.S_ISLNK(kind)
-    return GitPaths(mark, is_link=is_link, directories=directories, own=own, root=workspace)
+    paths = GitPaths(mark, is_link=is_link, directories=directories, own=own, root=workspace)
+    return paths, _Repository(git, workspace)
 
 
-def _around(workspace: Path, mark: Path) -> GitPaths:
-    """Return the git paths of a workspace inside a work tree, or `mark` alone if there is none.
+def _around(workspace: Path, mark: Path) -> tuple[GitPaths, _Repository | None]:
+    """Return the git paths of a workspace without `.git`, which may be inside a repository.
 
-    A repository that contains the user's home does not count.
+    Only the configuration of a work tree counts that contains the user's home, or whose `.git` is
+    no directory.
     """
     outer = find_repository(workspace)
-    home = _resolved(_home())
+    home = _resolved(user_home())
     for directory in (workspace, *workspace.parents):
-        if directory in (home, *home.parents):
-            break
         if outer and directory == outer.root:
-            if not (outer.root / ".git").is_dir():
-                break
-            return _directories(outer.root)._replace(mark=mark, is_link=False)
-        if _is_repository(directory):
+            paths, repository = _find(directory)
+            if directory in (home, *home.parents) or not (directory / ".git").is_dir():
+                paths = GitPaths(mark)
+            return paths._replace(mark=mark, is_link=False), repository
+        if _is_repository(directory) and directory not in (home, *home.parents):
             # No build belongs there, and a bare repository consists of files that git uses.
             executed = (directory / name for name in GIT_EXECUTED)
             named = (directory / "hooks", *filter(is_there, executed))
-            return GitPaths(mark, root=directory, named=named, is_uncertain=True)
-    return GitPaths(mark)
+            problem = "the workspace is in a bare repository"
+            paths = GitPaths(mark, root=directory, named=named, problem=problem)
+            return paths, _Repository(directory, directory)
+    return GitPaths(mark), None
 
 
-def _with_named(paths: GitPaths, workspace: Path, settings: Sequence[_Setting]) -> GitPaths:
-    """Return the paths with those in the workspace that the settings name."""
-    git, root = paths.directories[0], paths.root or workspace
-    included = [path for one in settings if (path := one.included) and _can_exist(path)]
-    places = [one.value for one in settings if one.key == "core.hookspath" and one.value]
-    hooks = [_path(root, place) for place in places]
-    # Hooks of a push to this repository run in its git directory.
-    pushed = (_path(git / paths.own, place) for place in places)
-    hooks += [path for path in pushed if not path.is_relative_to(git)]
+def _hooks(settings: Iterable[Setting], top: Path, git: Path) -> Iterator[Path]:
+    """Yield the directories of hooks that the settings name."""
+    values = (one.value for one in settings if one.key == "core.hookspath" and one.value)
+    for value in dict.fromkeys(values):
+        yield config_path(top, value)
+        # Hooks of a push to a repository run in its git directory, which is protected as a whole.
+        pushed = _normal(config_path(git, value))
+        if not pushed.is_relative_to(git):
+            yield pushed
+
+
+def _programs(settings: Iterable[Setting], workspace: Path, top: Path) -> Iterator[Path]:
+    """Yield the existing paths in a workspace that words of the settings name."""
     values = dict.fromkeys(one.value for one in settings)
     words = dict.fromkeys(word for value in values for word in (value, *_words(value)))
-    possible = ((word, _path(root, word)) for word in words if len(word) < PATH_CHARS_MAX)
-    inside = [(word, path) for word, path in possible if root_of(path, (workspace,))]
-    # Other words name branches and settings more often than directories.
-    programs = [path for word, path in inside if "/" in word or (is_there(path) and path.is_file())]
-    named = (*filter(_can_exist, hooks), *included, *filter(is_there, programs))
-    missing = (path for path in programs if not is_there(path) and _can_exist(path))
-    return paths._replace(
-        named=tuple(path for path in dict.fromkeys(named) if root_of(path, (workspace,))),
-        programs=tuple(missing),
-        included=tuple(dict.fromkeys(map(_resolved, included))),
-        is_uncertain=workspace in hooks,
-    )
+    possible = (_normal(config_path(top, word)) for word in words if len(word) < PATH_CHARS_MAX)
+    inside = (path for path in possible if root_of(path, (workspace,)))
+    return filter(is_there, dict.fromkeys(inside))
 
 
-def _path(directory: Path, name: str) -> Path:
-    """Return the path that git uses for a name in its configuration, relative to a directory."""
-    name = os.path.expanduser(name.removeprefix(":(optional)"))  # noqa: PTH111
-    return Path(os.path.normpath(directory / name))
+def _normal(path: Path) -> Path:
+    return Path(os.path.normpath(path))
 
 
-def _user_files() -> Iterator[Path]:
-    """Yield the configuration files that git reads for every repository, as in git-config(1)."""
-    yield Path("/etc/gitconfig")
-    if only := os.environ.get("GIT_CONFIG_GLOBAL"):
-        yield Path(only)
-        return
-    home = _home()
-    yield Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config", "git", "config")
-    yield home / ".gitconfig"
-
-
-def _home() -> Path:
-    return Path(os.environ.get("HOME") or "/")
+def _with_and_without_links(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield each path, also as it is without links."""
+    return iter(dict.fromkeys(one for path in paths for one in (_normal(path), _resolved(path))))
 
 
 def _can_exist(path: Path) -> bool:
@@ -250,65 +232,6 @@ def _words(value: str) -> list[str]:
         return shlex.split(value.removeprefix("!"))
     except ValueError:
         return value.split()
-
-
-def _settings(files: Iterable[Path]) -> Sequence[_Setting]:
-    """Return the settings in configuration files, and in the files that they include.
-
-    The condition of an include does not matter, because a command may switch to another branch.
-    Raises `OSError`.
-    """
-    settings: list[_Setting] = []
-    waiting = [*dict.fromkeys(files)]
-    for file in waiting:
-        if len(waiting) > CONFIG_FILES_MAX:
-            raise OSError(f"There are more than {CONFIG_FILES_MAX} configuration files")
-        look_along(file)
-        # `exists` does not fail for a long name.
-        if not os.path.exists(file) or str(file) == os.devnull:  # noqa: PTH110
-            continue
-        for key, value in list_settings(file, GIT_CONFIG_S):
-            setting = _Setting(file, key, value)
-            settings.append(setting)
-            if setting.included and setting.included not in waiting:
-                waiting.append(setting.included)
-    return settings
-
-
-def list_settings(config: Path, timeout_s: float) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values in a configuration file of git, without its includes.
-
-    git itself reads the file; that executes nothing. Raises `OSError`.
-    """
-    if not config.is_file():
-        raise OSError(f"{config} is not a file")
-    try:
-        done = run_git(("config", "--file", str(config), "--null", "--list"), "/", timeout_s)
-        done.check_returncode()
-    except (OSError, subprocess.SubprocessError) as error:
-        # Without an error number, so that the failure does not count as a missing file.
-        raise OSError(f"git could not read {config} ({error})") from error
-    for line in os.fsdecode(done.stdout).split("\0")[:-1]:
-        key, _, value = line.partition("\n")
-        yield key, value
-
-
-def run_git(
-    arguments: Sequence[str],
-    directory: str | Path,
-    timeout_s: float,
-    variables: Mapping[str, str] = {},
-) -> subprocess.CompletedProcess[bytes]:
-    """Run git without the user's configuration; raises `OSError` and `SubprocessError`."""
-    return subprocess.run(
-        ("git", *arguments),
-        capture_output=True,
-        check=False,
-        cwd=directory,
-        env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", **variables},
-        stdin=subprocess.DEVNULL,
-        timeout=timeout_s,
-    )
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:

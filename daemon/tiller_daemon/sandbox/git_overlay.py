@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.git_directories import list_settings, run_git
+from tiller_daemon.sandbox.git_configuration import list_settings, run_git
 
 GIT_S: Final = 30.0
 """How long git may take to list an index; it takes milliseconds."""

@@ -62,14 +62,6 @@ def linked_paths(
     return LinkedPaths(tuple(targets), is_replaceable)
 
 
-def without_links(root: Path, path: Path) -> Path:
-    """Return a path without links, or the first link on the way if that leads out of `root`."""
-    place = Path(os.path.realpath(path.parent), path.name)
-    if root_of(place, (root,)):
-        return place
-    return next(one for one in reversed(path.parents) if one.is_symlink())
-
-
 def _links(top: Path) -> Iterator[Path | None]:
     """Yield `top` if it is or passes a link, else the links below it, and None per directory."""
     exists = is_there(top)

@@ -22,8 +22,8 @@ CHANGED_MEANWHILE = (
     "repeat the call."
 )
 
-NEEDS_GIT = "Run although git's configuration can't be read: {command}"
-"""The title of a request that would not be necessary otherwise."""
+RUN_ALTHOUGH = "Run although {problem}: {command}"
+"""The title of a request that would not be necessary in another workspace."""
 
 NO_USER = (
     "Nobody can answer: this session never asks the user. Decide yourself, and say what you chose."
@@ -119,12 +119,14 @@ class Permission(Struct, frozen=True):
         return UserAnswer(None, answer.text)
 
     def _with_reason(self, requirement: Requirement) -> Requirement:
-        """Let the title say if approval is needed only because of git's configuration."""
+        """Let the title say if approval is needed only because of the workspace."""
         in_sandbox = structs.replace(requirement, loosest_unasked=Enclosure.BUILD)
-        if not requirement.needs_git or self.verdict((in_sandbox,)).action != "allow":
+        if not requirement.problem or self.verdict((in_sandbox,)).action != "allow":
             return requirement
-        command = " ".join(requirement.subjects)
-        return structs.replace(requirement, title=NEEDS_GIT.format(command=command))
+        title = RUN_ALTHOUGH.format(
+            problem=requirement.problem, command=" ".join(requirement.subjects)
+        )
+        return structs.replace(requirement, title=title)
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
         """Whether the rules allow the call now; the user may have granted more since then."""

@@ -43,8 +43,8 @@ NEW_REPOSITORY: Final = (
 
 
 NEW_EXECUTED: Final = (
-    "[The command created {names}. Git, editors, shells or agents would execute the content, so it "
-    "was renamed to {disabled}. If it is needed, tell the user.]"
+    "[The command created {names}. Editors, shells or agents would execute the content, so it was "
+    "renamed to {disabled}. If it is needed, tell the user.]"
 )
 
 
@@ -59,8 +59,6 @@ class CallEnclosure(NamedTuple):
     """The sandbox; None for a call that runs outside it."""
     before: ScanResult = ScanResult()
     """The result of a scan of the workspace before the call."""
-    named: tuple[Path, ...] = ()
-    """The paths in the workspace that git's configuration named before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
@@ -84,11 +82,12 @@ class TurnEnclosures(Struct, frozen=True):
         return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
 
     @property
-    def needs_git(self) -> bool:
-        """Whether builds would run unasked if git's configuration could be read."""
-        sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)
-        most = self.confiner.loosest_unasked(sandbox, workspace, if_readable=True)
-        return most is Enclosure.BUILD
+    def problem_for_builds(self) -> str:
+        """Why builds need approval in this workspace only, as a clause for the user; else empty."""
+        sandbox = self.context.permissions.sandbox
+        if sandbox.mode == "read_only":
+            return ""
+        return self.confiner.problem_for_builds(sandbox, Path(self.context.workspace))
 
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
@@ -170,7 +169,6 @@ class TurnEnclosures(Struct, frozen=True):
             # The scan reads the whole workspace, so it must not block the event loop.
             findings = await trio.to_thread.run_sync(self._findings, workspace)
         is_build = enclosure is Enclosure.BUILD
-        nested = _nested(findings) if is_build else ()
         confined = self.confiner.confined(
             enclosure,
             policy,
@@ -180,14 +178,13 @@ class TurnEnclosures(Struct, frozen=True):
             revealed=tuple(self._revealed(requirements, findings)),
             # A build could plant a hook that git later runs outside, or a task for an editor.
             read_only=_executed(findings) if is_build else (),
-            nested=nested,
+            nested=_nested(findings) if is_build else (),
             background=background,
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
         )
-        named = self.confiner.named_by_git(workspace, nested) if is_build else ()
-        return CallEnclosure(confined, findings, tuple(named))
+        return CallEnclosure(confined, findings)
 
     def not_enforced(self, enclosure: Enclosure) -> str:
         """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
@@ -238,20 +235,18 @@ class TurnEnclosures(Struct, frozen=True):
         finally:
             if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
                 # An interrupt must not leave behind what the build wanted to be executed.
-                workspace = Path(self.context.workspace)
-                named = self.confiner.named_by_git(workspace, _nested(enclosed.before))
                 with trio.CancelScope(shield=True):
-                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed, named)
+                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
 
-    def _disable_new(self, enclosed: CallEnclosure, named: Sequence[Path]) -> list[str]:
+    def _disable_new(self, before: ScanResult) -> list[str]:
         """Disable new files that other programs would execute; return notes for the model."""
         workspace = Path(self.context.workspace)
         place, found = workspace.resolve(), self._findings(workspace)
-        old = {*_executed(enclosed.before), *enclosed.named}
+        old = {*_executed(before)}
         notes: list[str] = []
         for text, paths in (
             (NEW_REPOSITORY, found.repositories),
-            (NEW_EXECUTED, dict.fromkeys((*found.executed, *named))),
+            (NEW_EXECUTED, found.executed),
         ):
             new = [path for path in paths if path not in old and self._is_its_own(place, path)]
             names, disabled = _disabled(place, new)

@@ -74,14 +74,12 @@ class TurnTools(Struct, frozen=True):
                 *requirements,
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
-        needs_git = most is Enclosure.READ_ONLY and self.enclosures.needs_git
+        problem = self.enclosures.problem_for_builds
         if most is not None and runs_in_background(tool, arguments):
             # A build's new files are disabled at its end, which no call awaits for this command.
-            most, needs_git = Enclosure.READ_ONLY, False
+            most, problem = Enclosure.READ_ONLY, ""
         return tuple(
-            structs.replace(r, loosest_unasked=most, needs_git=needs_git)
-            if r.kind == "command"
-            else r
+            structs.replace(r, loosest_unasked=most, problem=problem) if r.kind == "command" else r
             for r in requirements
         )
 
