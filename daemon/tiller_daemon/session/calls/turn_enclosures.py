@@ -43,7 +43,7 @@ NEW_REPOSITORY: Final = (
 
 
 NEW_EXECUTED: Final = (
-    "[The command created {names}. Git, editors, shells or agents would execute the content, so it "
+    "[The command created {names}. Git, editors, shells or agents would execute this, so it "
     "was renamed to {disabled}. If it is needed, tell the user.]"
 )
 
