@@ -64,7 +64,7 @@ class Created(Result, frozen=True, tag="created"):
 class SessionListResult(Result, frozen=True, tag="session_list"):
     """A page of sessions."""
 
-    sessions: Annotated[tuple[SessionSummary, ...], doc("The sessions, newest activity first.")]
+    sessions: Annotated[tuple[SessionSummary, ...], doc("Sessions, most recently active first.")]
     next: NextPage = None
     problems: Annotated[
         tuple[str, ...], doc("Reasons, in whole sentences, why sessions may be missing.")

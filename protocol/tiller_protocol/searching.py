@@ -132,7 +132,7 @@ class FoundSession(Struct, frozen=True, omit_defaults=True):
 class SessionSearchResult(Result, frozen=True, tag="session_search"):
     """A page of the sessions that match a query."""
 
-    found: Annotated[tuple[FoundSession, ...], doc("The sessions, newest activity first.")]
+    found: Annotated[tuple[FoundSession, ...], doc("Sessions, most recently active first.")]
     next: NextPage = None
     not_indexed: NotIndexed = 0
 

@@ -50,7 +50,12 @@ def test_what_is_no_budget_is_misuse_that_shows_one(text: str) -> None:
 
 def test_tools_are_names_between_commas() -> None:
     assert read_tools("read, mcp__x__*,") == ("read", "mcp__x__*")
-    assert read_tools("") == ()
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", ",,", ",read", "read,,ls", "read,,"])
+def test_an_empty_name_of_a_tool_is_misuse_and_not_no_tools(text: str) -> None:
+    with pytest.raises(UsageError, match="has an empty name; give names of tools"):
+        read_tools(text)
 
 
 def test_a_new_session_is_given_what_was_chosen(daemon: FakeDaemon, tiller: Tiller) -> None:
@@ -72,8 +77,12 @@ def test_a_new_session_is_given_what_was_chosen(daemon: FakeDaemon, tiller: Till
     [
         (
             ("--max-steps=99999",),
-            "99999 is not a valid value for --max-steps; give a whole number from 1 to 10,000",
+            "--max-steps: '99999' is not valid; give a whole number from 1 to 10,000",
         ),
+        (("--max-steps=0",), "give a whole number from 1 to 10,000"),
+        (("--max-steps=many",), "give a whole number from 1 to 10,000"),
+        (("--tools=,,",), "',,' has an empty name; give names of tools"),
+        (("--budget=tokens=0.5",), "tokens and steps must be at least 1"),
         (("--budget=tokens=1e30",), "'tokens=1e30' is not a budget; give dollars"),
         (("--image", ""), "the value of --image is empty"),
         (("--file", ""), "the value of --file is empty"),
@@ -150,6 +159,7 @@ def test_set_changes_one_setting_and_says_it(
         ("max-steps", "0", "give a whole number from 1 to 10,000"),
         ("max-steps", "10001", "give a whole number from 1 to 10,000"),
         ("budget", "lots", "is not a budget"),
+        ("tools", "read,,ls", "'read,,ls' has an empty name"),
         ("colour", "red", "invalid choice: 'colour'"),
     ],
 )

@@ -58,7 +58,7 @@ def daemon(places: Places, repository: Path) -> Iterator[FakeDaemon]:
         yield fake
 
 
-def test_last_is_the_newest_session_of_the_nearest_directory(
+def test_last_is_the_most_recently_active_session_of_the_nearest_directory(
     daemon: FakeDaemon, tiller: Tiller
 ) -> None:
     status, out, err = tiller("show")
@@ -134,10 +134,8 @@ def test_undoing_an_archive_takes_the_last_one_that_is_archived(
     daemon.add(ELSEWHERE, [SessionArchived(archived=True)])
     status, _, err = tiller("archive", "--undo", "last")
     assert status == 2
-    assert (
-        f"this directory has no archived session; the newest of all is session {ELSEWHERE[-8:]}"
-        in err
-    )
+    of_all = f"the most recently active of all is session {ELSEWHERE[-8:]}"
+    assert f"this directory has no archived session; {of_all}" in err
     assert SessionArchive not in map(type, daemon.seen.values())
 
 

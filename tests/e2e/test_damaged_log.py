@@ -1,9 +1,11 @@
 """A log that is damaged, or removed under a running daemon, is reported at once (B51)."""
 
+import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,16 @@ async def test_b51_a_log_that_is_deleted_under_the_daemon_takes_nothing_more(
     await frontend.disconnect()
 
 
+def check_log(daemon: Daemon) -> str:
+    """What `tillerd --check-log` complains about."""
+    command = [sys.executable, "-m", "tiller_daemon", "--check-log"]
+    done = subprocess.run(
+        command, env=daemon.variables, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr.removeprefix("tillerd: ").strip()
+
+
 async def _one_session(daemon: Daemon, nursery: trio.Nursery, workspace: Path) -> str:
     """Store a session whose answer is `MARK`, and stop the daemon."""
     frontend = await Frontend.connect(daemon, nursery)
@@ -182,3 +194,53 @@ async def test_b51_damage_that_was_met_is_said_by_doctor_and_ls_until_the_restar
     assert listed.returncode == 0
     assert session_id[-8:] in listed.stdout
     assert "is damaged" in listed.stderr
+
+
+@pytest.mark.parametrize(("version", "advice"), [(999, "the newer"), (1, "the older")])
+async def test_who_checks_a_log_of_another_version_hears_what_a_starting_daemon_says(
+    daemon: Daemon, version: int, advice: str
+) -> None:
+    await daemon.terminate()
+    path = daemon.places.state / LOG_FILE
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
+        connection.commit()
+    problem = check_log(daemon)
+    assert f"{path} has version {version}" in problem
+    assert f"install {advice} tillerd again" in problem
+    doctor = tiller(daemon, "doctor")
+    assert doctor.returncode == 1
+    assert f"fail  log            {problem}\n" in doctor.stdout
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert f"tillerd: {problem}\n" in ended.value.said
+
+
+@pytest.mark.parametrize("name", [LOG_FILE, f"{LOG_FILE}-wal"])
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("a FIFO", os.mkfifo),
+        ("a directory", os.mkdir),
+        ("a link", lambda path: path.symlink_to("/nowhere")),
+    ],
+)
+async def test_what_is_no_file_in_place_of_the_log_is_named_at_once(
+    daemon: Daemon, name: str, kind: str, make: Callable[[Path], None]
+) -> None:
+    await daemon.terminate()
+    path = daemon.places.state / name
+    path.unlink(missing_ok=True)
+    make(path)
+    problem = check_log(daemon)
+    assert f"at {path}, but {kind} is there: move it away" in problem
+    assert f"fail  log            {problem}\n" in tiller(daemon, "doctor").stdout
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert f"tillerd: {problem}\n" in ended.value.said
+
+
+async def test_a_log_that_a_running_daemon_has_is_not_waited_for(daemon: Daemon) -> None:
+    problem = check_log(daemon)
+    assert f"{daemon.places.state / LOG_FILE} open, probably a running tillerd" in problem
+    assert "tiller daemon stop" in problem

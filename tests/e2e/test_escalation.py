@@ -360,3 +360,28 @@ async def git(directory: Path, *arguments: str) -> str:
         ["git", "-c", "safe.directory=*", *arguments], cwd=directory, capture_stdout=True
     )
     return done.stdout.decode()
+
+
+async def test_a_question_that_only_an_unreadable_git_configuration_causes_says_so(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Only these titles say so: other commands would need approval anyway."""
+    (workspace / "Makefile").write_text("test:\n\techo built > built\n")
+    await git(workspace, "init")
+    config = workspace / ".git" / "config"
+    text_before = config.read_text()
+    config.write_text(text_before + "[core")
+    for command, title in (
+        ("make test", "Run although git's configuration can't be read: make test"),
+        ("unknown-program", "Run unknown-program"),
+    ):
+        session_id = await begin_unasked(frontend, workspace, command)
+        request = await frontend.request_opened(session_id)
+        assert (request.permission, request.title, request.detail) == ("bash", title, command)
+        await frontend.must(Answer(request.id, "once"))
+        await frontend.turn_ended(session_id)
+    assert (workspace / "built").exists()
+    config.write_text(text_before)
+    session_id = await begin_unasked(frontend, workspace, "make test")
+    await frontend.turn_ended(session_id)
+    assert asked(frontend, session_id) == []

@@ -208,6 +208,10 @@ def test_the_log_on_a_terminal_is_text_unless_json_is_asked_for(
         process.terminate()
     os.close(terminal)
     assert line.startswith(begins)
+    logs = [sys.executable, "-m", "tiller_client", "daemon", "logs"]
+    shown = subprocess.run(logs, env=daemon.variables, capture_output=True, check=False)
+    assert shown.returncode == 1
+    assert b"daemon.log does not exist: no daemon has run in the background" in shown.stderr
 
 
 def _change(path: Path, kind: str) -> None:

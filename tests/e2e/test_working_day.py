@@ -42,7 +42,7 @@ def opens(tiller: CommandLine) -> Generator[Callable[..., ChatTerminal]]:
         terminal.close()
 
 
-def test_last_is_the_newest_session_here_and_elsewhere_nothing_is_changed_by_it(
+def test_last_is_the_most_recently_active_session_here_and_elsewhere_nothing_is_changed_by_it(
     daemon: Daemon, tiller: CommandLine, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -51,11 +51,20 @@ def test_last_is_the_newest_session_here_and_elsewhere_nothing_is_changed_by_it(
     assert tiller("exec", "-m", daemon.script(always("Here.")), "x").status == 0
     refused = elsewhere("send", "last", "x")
     assert refused.status == 2
-    assert "this directory has no session; the newest of all is" in refused.err
+    assert "this directory has no session; the most recently active of all is" in refused.err
     assert elsewhere("exec", "-m", daemon.script(always("There.")), "y").status == 0
     assert "Here." in tiller("show").out
     assert "There." in elsewhere("show").out
     assert tiller("exec", "--session", "last", "again").out == "Here.\n"
+
+
+def test_last_is_the_session_that_was_active_last_and_not_the_newest(tiller: CommandLine) -> None:
+    older, newer = (tiller("new").out.strip() for _ in range(2))
+    assert newer in tiller("log", "--json").out
+    assert tiller("set", older, "title", "Repairs").status == 0
+    assert "Repairs" in tiller("show").out
+    assert "Repairs" in tiller("ls", "-n", "1").out
+    assert "only the 1 most recently active are listed" in tiller("ls", "-n", "1").out
 
 
 def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(

@@ -54,6 +54,7 @@ async def form(user: User, *required: str, **properties: dict[str, Any]) -> type
         (COLOURS, "Red", "r"),
         (COLOURS, "green", "g"),
         (TAGS, "a, C", ["a", "c"]),
+        (TAGS, "a, c,", ["a", "c"]),
         ({"type": "string", "default": "plain"}, "", "plain"),
         ({"type": "boolean", "default": False}, "", False),
     ],
@@ -92,6 +93,8 @@ async def test_a_form_is_asked_field_by_field_with_choices():
         (SIZES, "huge", "That was not understood: answer with one of small, large"),
         ({"type": "boolean"}, "perhaps", "answer yes or no"),
         (TAGS, "", "That is not valid: [] "),
+        (TAGS, ",,", "That was not understood: nothing is before or between the commas"),
+        (TAGS, "a,,c", "That was not understood: nothing is before or between the commas"),
         ({"type": "string", "minLength": 3}, "", "That is not valid: '' is too short"),
     ],
 )

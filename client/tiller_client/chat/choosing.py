@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
 
 LISTED = 200
-"""Number of newest sessions in the menu; a search finds the others, too."""
+"""Number of sessions in the menu, most recently active first; a search finds the others, too."""
 
 _QueueAction = Literal["remove", "promote", "move"]
 
@@ -48,7 +48,7 @@ class Menus:
         }
 
     def sessions(self, words: str) -> None:
-        """Choose another session, among the newest or among those that contain the words."""
+        """Choose another session, among recent ones or among those that contain the words."""
         self._words = words
         op = SessionSearch(words, limit=SEARCH_LIMIT_MAX) if words else SessionList(limit=LISTED)
         self._chat.actions.submit(op, done=self._show_sessions)

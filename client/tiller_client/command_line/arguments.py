@@ -179,7 +179,7 @@ def _add_sessions(add: _AddParser) -> None:
     add_directory(parser)
     add_choices(parser)
     add_rules(parser)
-    parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
+    parser = _verb(add, "sessions", "ls", "list sessions, most recently active first")
     add_directory(parser, None, "only sessions of this workspace")
     parser.flag("--archived", "list archived sessions instead")
     parser.option("--of", "SESSION", "list this session's sub-agents instead")

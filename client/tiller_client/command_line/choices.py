@@ -5,12 +5,12 @@ from typing import Any
 
 from tiller_client.command_line.turn_arguments import NUMBER_MAX
 from tiller_client.errors import UsageError
-from tiller_protocol.settings import MAX_STEPS_LIMIT, Budget, Settings, TurnOverrides
+from tiller_protocol.settings import Budget, Settings, TurnOverrides
 
-BUDGET_HINT = "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600"
-
-STEPS_WANTED = f"a whole number from 1 to {MAX_STEPS_LIMIT:,}"
-"""The values of `max-steps`."""
+BUDGET_HINT = (
+    "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600; tokens and steps "
+    "must be at least 1, dollars and seconds more than 0"
+)
 
 
 def read_settings(arguments: Namespace) -> Settings:
@@ -46,8 +46,11 @@ def read_budget(text: str) -> Budget:
 
 
 def read_tools(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of tools; none for an empty text."""
-    return tuple(name for part in text.split(",") if (name := part.strip()))
+    """Return the names in a comma-separated list of tools; raises `UsageError`."""
+    names = tuple(part.strip() for part in text.strip().removesuffix(",").split(","))
+    if not all(names):
+        raise UsageError(f"{text!r} has an empty name; give names of tools, such as read,grep")
+    return names
 
 
 def _chosen(arguments: Namespace) -> dict[str, Any]:
@@ -58,16 +61,10 @@ def _chosen(arguments: Namespace) -> dict[str, Any]:
         "variant": arguments.variant,
         "approve": arguments.approve,
         "sandbox": arguments.sandbox,
-        "max_steps": _read_steps(arguments.max_steps),
+        "max_steps": arguments.max_steps,
         "turn_budget": None if arguments.budget is None else read_budget(arguments.budget),
         "tools": None if arguments.tools is None else read_tools(arguments.tools),
     }
-
-
-def _read_steps(number: int | None) -> int | None:
-    if number is not None and number > MAX_STEPS_LIMIT:
-        raise UsageError(f"{number} is not a valid value for --max-steps; give {STEPS_WANTED}")
-    return number
 
 
 def _positive(text: str, whole: str) -> float:

@@ -38,7 +38,7 @@ def list_sessions(
     sub_agents: bool = False,
     limit: int | None = None,
 ) -> Iterator[SessionSummary]:
-    """Yield sessions, newest activity first; pages are fetched as they are consumed.
+    """Yield sessions, most recently active first; pages are fetched as they are consumed.
 
     Sub-agents' sessions are left out, unless `owner_id` selects those of one session or
     `sub_agents` includes all.
@@ -150,29 +150,29 @@ def session_name(session: SessionSummary | Snapshot) -> str:
 def _last(
     connection: DaemonConnection, directory: str, *, changes: bool, archived: bool
 ) -> SessionSummary:
-    """The session with the newest activity in `directory`, or in the nearest directory above it.
+    """The most recently active session in `directory`, or in the nearest directory above it.
 
-    If there is none, take the newest session of all and tell the user. A verb that `changes`
-    something fails instead: `revert last` must not revert another repository.
+    If there is none, take the most recently active one of all and tell the user. A verb that
+    `changes` something fails instead: `revert last` must not revert another repository.
     """
     here = Path(read_workspace(directory))
     remote = chosen_remote()
     if remote and str(here) == remote.home():  # the default on that machine
-        for newest in list_sessions(connection, archived=archived, limit=1):
-            return newest
+        for found in list_sessions(connection, archived=archived, limit=1):
+            return found
     for place in (here, *here.parents):
         for found in list_sessions(connection, str(place), archived=archived, limit=1):
             return found
     kind = "archived session" if archived else "session"
-    for newest in list_sessions(connection, archived=archived, limit=1):
-        name = session_name(newest)
+    for found in list_sessions(connection, archived=archived, limit=1):
+        name = session_name(found)
         if changes:
             raise UsageError(
-                f"this directory has no {kind}; the newest of all is {name}; "
-                f"to use it, give its id: {newest.session_id[-SHORT_ID_CHARS:]}"
+                f"this directory has no {kind}; the most recently active of all is {name}; "
+                f"to use it, give its id: {found.session_id[-SHORT_ID_CHARS:]}"
             )
-        complain(f"this directory has no {kind}; taking the newest of all, {name}")
-        return newest
+        complain(f"this directory has no {kind}; taking the most recently active of all, {name}")
+        return found
     if archived:
         raise UsageError("no session is archived")
     raise UsageError("there is no session yet; start one with: tiller exec PROMPT")

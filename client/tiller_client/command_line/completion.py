@@ -57,7 +57,7 @@ def _sessions(connection: DaemonConnection) -> Values:
     import time
 
     now = time.time()
-    found = {choose.LAST: "the newest session in this directory"}
+    found = {choose.LAST: "the most recently active session in this directory"}
     for session in choose.list_sessions(connection, limit=SESSIONS_MAX):
         title = cut(one_line(session.title), choose.TITLE_COLUMNS)
         when = age(now - session.updated_at)

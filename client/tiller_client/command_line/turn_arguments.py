@@ -14,7 +14,7 @@ NUMBER_MAX = (1 << 62) - 1
 
 SESSION_HELP = (
     "a session's id, a unique beginning or end of the id (at least 4 characters), or last for the "
-    "latest session in this directory"
+    "most recently active session in this directory"
 )
 
 
@@ -58,7 +58,7 @@ def add_choices(parser: Parser) -> None:
     parser.add_argument("-m", "--model", help="the model to use, as provider/model")
     parser.add_argument("--agent", help="the agent to use")
     parser.add_argument("--variant", help="the model's variant, such as high; see: tiller models")
-    parser.option("--max-steps", "N", "at most N model requests in a turn", positive)
+    parser.option("--max-steps", "N", "at most N model requests in a turn", steps)
     parser.option("--budget", "B", "limit a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N")
     parser.option("--tools", "NAMES", "allow only these tools: NAME,NAME,…")
 
@@ -125,7 +125,8 @@ def add_ending(parser: Parser) -> None:
 def duration(text: str) -> float:
     """Parse a time and return seconds; the text is a number, or numbers with units (h, m, s)."""
     problem = argparse.ArgumentTypeError(
-        f"{text!r} is not a time; give seconds, such as 90, or units, such as 90s, 10m, 2h or 1h30m"
+        f"{text!r} is not a time limit; give seconds, such as 90, or units, such as 90s, 10m, 2h "
+        f"or 1h30m, of more than 0 s and at most {TIMEOUT_S_MAX // 3600}h"
     )
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if parts is None:
@@ -145,7 +146,7 @@ def add_opening(parser: Parser) -> None:
         "--continue",
         dest="goes_on",
         action="store_true",
-        help="continue the latest session of the workspace",
+        help="continue the most recently active session in this directory",
     )
     parser.flag("--plain", "print line by line, for screen readers and simple terminals")
 
@@ -166,22 +167,28 @@ def add_span(parser: Parser) -> None:
 
 def event_number(text: str) -> int:
     """Parse a `seq`, the number of an event: 0 or more."""
-    number = int(text)
-    if not 0 <= number <= NUMBER_MAX:
-        raise ValueError(text)
-    return number
-
-
-event_number.__name__ = "event number"
-"""argparse uses it in its message: `invalid event number value: …`."""
+    return _whole_number(text, 0, NUMBER_MAX)
 
 
 def positive(text: str) -> int:
     """Parse a whole number, 1 or more."""
-    number = int(text)
-    if not 1 <= number <= NUMBER_MAX:
-        raise ValueError(text)
+    return _whole_number(text, 1, NUMBER_MAX)
+
+
+def steps(text: str) -> int:
+    """Parse a limit of a turn's steps."""
+    from tiller_protocol.settings import MAX_STEPS_LIMIT  # this loads msgspec, for few starts
+
+    return _whole_number(text, 1, MAX_STEPS_LIMIT)
+
+
+def _whole_number(text: str, least: int, most: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not valid; give a whole number from {least} to {most:,}"
+        )
     return number
-
-
-positive.__name__ = "positive number"

@@ -179,7 +179,8 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     for session in sessions:
         if shown == limit:
             if not arguments.json:
-                say(paint.dim(f"only the newest {limit} are listed; for all: tiller ls --all"))
+                only = f"only the {limit} most recently active are listed"
+                say(paint.dim(f"{only}; for all: tiller ls --all"))
             return
         if arguments.json:
             print_json(session)

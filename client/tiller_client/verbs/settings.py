@@ -6,14 +6,14 @@ from typing import Any, get_args
 import msgspec
 
 from tiller_client.command_line import choose
-from tiller_client.command_line.choices import STEPS_WANTED, read_budget, read_tools
+from tiller_client.command_line.choices import read_budget, read_tools
 from tiller_client.connecting.connection import connect
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_snapshot
 from tiller_client.rendering.text import one_line
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.ops import SessionConfigure
-from tiller_protocol.settings import Approve, FollowUps, SandboxMode, Settings
+from tiller_protocol.settings import MAX_STEPS_LIMIT, Approve, FollowUps, SandboxMode, Settings
 
 FIELDS = {"budget": "turn_budget"}
 """Settings whose field name differs from the command line's by more than `_` for `-`."""
@@ -23,7 +23,7 @@ WANTED = {
     "approve": " or ".join(get_args(Approve)),
     "sandbox": " or ".join(get_args(SandboxMode)),
     "follow-ups": " or ".join(get_args(FollowUps)),
-    "max-steps": STEPS_WANTED,
+    "max-steps": f"a whole number from 1 to {MAX_STEPS_LIMIT:,}",
 }
 """The values that a setting accepts, unless it accepts any text."""
 

@@ -499,7 +499,7 @@ export interface Created {
 /** A page of sessions. */
 export interface SessionListResult {
   type: "session_list";
-  /** The sessions, newest activity first. */
+  /** Sessions, most recently active first. */
   sessions: Array<SessionSummary>;
   /** `after` for the next page; absent on the last page. */
   next?: string | null;
@@ -572,7 +572,7 @@ export interface Request {
 /** A page of the sessions that match a query. */
 export interface SessionSearchResult {
   type: "session_search";
-  /** The sessions, newest activity first. */
+  /** Sessions, most recently active first. */
   found: Array<FoundSession>;
   /** `after` for the next page; absent on the last page. */
   next?: string | null;

@@ -141,7 +141,10 @@ def _read(field: _Field, text: str) -> Value:
         case "number":
             return float(text)
         case "array":
-            return [_choose(field, one.strip()) for one in text.split(",") if one.strip()]
+            names = [one.strip() for one in text.removesuffix(",").split(",")] if text else []
+            if not all(names):
+                raise ValueError("nothing is before or between the commas")
+            return [_choose(field, one) for one in names]
         case _:
             return _choose(field, text) if field.options else text
 

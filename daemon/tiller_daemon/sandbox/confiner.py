@@ -116,8 +116,13 @@ class Confiner:
         with self._searching:
             return self._find()
 
-    def loosest_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """Return the loosest enclosure for commands without approval; None without a sandbox."""
+    def loosest_unasked(
+        self, policy: SandboxPolicy, workspace: Path, *, if_readable: bool = False
+    ) -> Enclosure | None:
+        """Return the loosest enclosure for commands without approval; None without a sandbox.
+
+        With `if_readable`, this is the enclosure if git's configuration could be read.
+        """
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
@@ -127,7 +132,9 @@ class Confiner:
             return Enclosure.READ_ONLY
         # A mount can't keep a command from replacing such a link, for example `.git`, nor from
         # writing files that nobody knows.
-        if self._linked(policy, root).is_replaceable or git_paths(root).is_uncertain:
+        git = git_paths(root)
+        is_uncertain = git.is_uncertain and not (if_readable and git.is_unreadable)
+        if self._linked(policy, root).is_replaceable or is_uncertain:
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
 

@@ -40,6 +40,9 @@ _configurations: Final = StampedCache()
 """The configuration of the user and of each repository, because git takes milliseconds to print
 it."""
 
+_known: Final = StampedCache()
+"""The git paths of each workspace, because a configuration names many words that may be paths."""
+
 NESTED_MAX: Final = 50
 """The most repositories in a workspace whose configuration is read, which takes milliseconds each.
 Builds without approval can't write to the others."""
@@ -72,6 +75,8 @@ class GitPaths(NamedTuple):
     is_uncertain: bool = False
     """Whether git may execute other files in the workspace: its configuration can't be read, or
     names the workspace itself as the directory of hooks, or the repository is bare."""
+    is_unreadable: bool = False
+    """Whether the configuration can't be read."""
 
 
 class _Setting(NamedTuple):
@@ -91,6 +96,11 @@ class _Setting(NamedTuple):
 
 def git_paths(workspace: Path) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
+    user = tuple(_user_files())
+    return _known.get((workspace, _home(), user), lambda: _git_paths(workspace, user))
+
+
+def _git_paths(workspace: Path, user: tuple[Path, ...]) -> GitPaths:
     paths = _directories(workspace)
     if not paths.directories:
         return paths
@@ -99,12 +109,12 @@ def git_paths(workspace: Path) -> GitPaths:
     try:
         settings = [
             setting
-            for read in (tuple(_user_files()), files)
+            for read in (user, files)
             for setting in _configurations.get(read, functools.partial(_settings, read))
         ]
     except OSError as error:
         failed(error)
-        return paths._replace(is_uncertain=True)
+        return paths._replace(is_uncertain=True, is_unreadable=True)
     return _with_named(paths, workspace, settings)
 
 

@@ -7,28 +7,39 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tiller_daemon.store.base import LogError
-from tiller_daemon.store.schema import damaged, log_error
-from tiller_daemon.store.wal import is_damaged, lost_commits, wal_of
+from tiller_daemon.store.schema import check_file_types, damaged, log_error, read_log_id
+from tiller_daemon.store.wal import is_damaged, is_in_use, lost_commits, wal_of
 
 
 def check_log(path: Path) -> None:
-    """Raise `LogError` if the log can't be written or parts of it can't be read.
+    """Raise `LogError` if a daemon could not start with the log, or if parts can't be read.
 
     Copies of lost commits are reported too, because users want to know about them. A log that does
     not exist is no error.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     try:
+        check_file_types(path)
         # This fails if the log can't be written, and changes nothing.
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        if is_in_use(path):
+            raise LogError(
+                "io",
+                f"another process has the log {path} open, probably a running tillerd. To ask it"
+                " about the log: tiller doctor. To check the file, first stop it: tiller daemon"
+                " stop",
+            )
         if wal_of(path).exists() and is_damaged(wal_of(path).read_bytes()):
             raise damaged(path, "the end of the write-ahead log")
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+        address = f"file:{quote(str(path))}?mode=ro"
+        with closing(sqlite3.connect(address, timeout=0, uri=True)) as connection:
             ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+            if answer != "ok":
+                reason = sqlite3.DatabaseError(answer.splitlines()[-1])
+                raise log_error(reason, path, "corrupt")
+            read_log_id(connection, path)
     except (OSError, sqlite3.Error) as error:
         raise log_error(error, path) from error
-    if answer != "ok":
-        raise log_error(sqlite3.DatabaseError(answer.splitlines()[-1]), path, "corrupt")
     for sentence in lost_commits(path):
         raise LogError("corrupt", sentence)

@@ -7,14 +7,16 @@ import errno
 import os
 import secrets
 import sqlite3
+import stat
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
-from tiller_daemon.store.wal import keep_if_damaged
+from tiller_daemon.store.wal import keep_if_damaged, wal_of
 
 SCHEMA_VERSION = 3
 """The version of the file; files of other versions are refused. It is increased if older releases
@@ -86,6 +88,13 @@ _ADVICE: dict[LogErrorKind, str] = {
 
 _BUSY_ADVICE = "another process has it open: stop that process, or use another --state directory"
 
+_FILE_TYPES = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFLNK: "a link",
+    stat.S_IFSOCK: "a socket",
+}
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -97,6 +106,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     may use the connection, but only one at a time. Raises `LogError`.
     """
     try:
+        check_file_types(path)
         _make_file(path)
         keep_if_damaged(path)
         connection = sqlite3.connect(
@@ -112,6 +122,47 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     except BaseException:
         connection.close()
         raise
+
+
+def check_file_types(path: Path) -> None:
+    """Raise `LogError` if something else is in the place of a file of the log.
+
+    Reading a FIFO would block, and what SQLite says about the others helps nobody.
+    """
+    for file in (path, wal_of(path)):
+        with suppress(FileNotFoundError):
+            mode = file.lstat().st_mode
+            if not stat.S_ISREG(mode):
+                found = _FILE_TYPES.get(stat.S_IFMT(mode), "a device")
+                raise LogError(
+                    "io",
+                    f"the log needs a regular file at {file}, but {found} is there: move it away,"
+                    " or use another --state directory",
+                )
+
+
+def read_log_id(connection: sqlite3.Connection, path: Path) -> str:
+    """Return the id of an open log; empty if the file is empty.
+
+    Raises `LogError` if this is no log that this release can use.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if not tables:
+        return ""
+    if "meta" not in tables:
+        raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
+    meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+    version = str(meta.get("version", ""))
+    if version.isdecimal() and int(version) != SCHEMA_VERSION:
+        kind: LogErrorKind = "newer" if int(version) > SCHEMA_VERSION else "older"
+        raise LogError(
+            kind,
+            f"the log {path} has version {version}, but this tillerd supports {SCHEMA_VERSION}:"
+            f" install the {kind} tillerd again, or use another --state directory",
+        )
+    if not version.isdecimal() or not meta.get("log_id"):
+        raise damaged(path, "the table meta")
+    return meta["log_id"]
 
 
 def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
@@ -161,24 +212,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
         "trusted_schema = OFF",  # a manipulated file can't call functions with side effects
     ):
         connection.execute(f"PRAGMA {pragma}")
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    if tables and "meta" not in tables:
-        raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
+    log_id = read_log_id(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
-    if not tables:
-        return _make_tables(connection)
-    meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
-    version = str(meta.get("version", ""))
-    if version.isdecimal() and int(version) != SCHEMA_VERSION:
-        kind: LogErrorKind = "newer" if int(version) > SCHEMA_VERSION else "older"
-        raise LogError(
-            kind,
-            f"the log {path} has version {version}, but this tillerd supports {SCHEMA_VERSION}:"
-            f" install the {kind} tillerd again, or use another --state directory",
-        )
-    if not version.isdecimal() or not meta.get("log_id"):
-        raise damaged(path, "the table meta")
-    return meta["log_id"]
+    return log_id or _make_tables(connection)
 
 
 def _make_tables(connection: sqlite3.Connection) -> str:

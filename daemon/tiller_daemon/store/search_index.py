@@ -174,7 +174,7 @@ class SearchIndex:
     ) -> list[tuple[str, float, tuple[FoundText, ...]]]:
         """Return a page of sessions with matching texts: id, time of last activity, and texts.
 
-        The session with the newest activity comes first. `match` is a `match_expression`; `before`
+        The most recently active session comes first. `match` is a `match_expression`; `before`
         is the time and id of the last session on the previous page.
         """
         page = {

@@ -56,7 +56,7 @@ def keep_if_damaged(path: Path) -> None:
     `OSError`.
     """
     wal = wal_of(path)
-    if not wal.exists() or _is_in_use(path) or not is_damaged(wal.read_bytes()):
+    if not wal.exists() or is_in_use(path) or not is_damaged(wal.read_bytes()):
         return
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     with (
@@ -80,6 +80,16 @@ def kept_copies(path: Path) -> list[Path]:
 def lost_commits(path: Path) -> tuple[str, ...]:
     """Return sentences for users about each copy of a damaged write-ahead log."""
     return tuple(LOST_COMMITS.format(copy=copy) for copy in kept_copies(path))
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether another process has the file open, and so may be writing the end of the log."""
+    with path.open("rb") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
+        except OSError:
+            return True
+    return False
 
 
 def is_damaged(data: bytes) -> bool:
@@ -114,16 +124,6 @@ def is_damaged(data: bytes) -> bool:
     # A killed process leaves a frame half written, over an old frame or at the end of the file.
     ends_whole = of_now[0] and len(bad) == 1 and bad[0] + size == len(data)
     return any(of_now[1:]) or ends_whole
-
-
-def _is_in_use(path: Path) -> bool:
-    """Whether another process has the file open, and so may be writing the end of the log."""
-    with path.open("rb") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
-        except OSError:
-            return True
-    return False
 
 
 def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:

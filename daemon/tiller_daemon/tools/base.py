@@ -45,6 +45,9 @@ class Requirement(Struct, frozen=True):
     """For command lines, the loosest enclosure available for a call that the user was not asked
     about; None if no enclosure is available."""
 
+    needs_git: bool = False
+    """For command lines, whether builds would run unasked if git's configuration could be read."""
+
     detail_kind: DetailKind = "text"
     """The kind of text in `detail`."""
 

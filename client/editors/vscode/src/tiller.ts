@@ -10,7 +10,7 @@ import type { Session } from "./session.js";
 import { around, show, statusLine } from "./show.js";
 import { label } from "./text.js";
 import { ChatView } from "./view.js";
-import { newestSession, newSession, unsaved } from "./workspace.js";
+import { lastSession, newSession, unsaved } from "./workspace.js";
 
 /** Streamed text is shown this often. */
 const FLUSH_MS = 50;
@@ -57,11 +57,11 @@ export class Tiller implements vscode.Disposable {
     return this.link.session;
   }
 
-  /** The page is there, empty: shows the session, or the newest one of the workspace. */
+  /** The page is there, empty: shows the session, or the most recently active one of the workspace. */
   async begin(): Promise<void> {
     this.#onPage = undefined;
     this.#changed();
-    if (!this.link.session && vscode.workspace.workspaceFolders) await newestSession(this.link);
+    if (!this.link.session && vscode.workspace.workspaceFolders) await lastSession(this.link);
   }
 
   /** Sends input, to a new session if there is none. What could not be sent comes back. */
@@ -78,7 +78,7 @@ export class Tiller implements vscode.Disposable {
   /** One at a time: a second message must not make a second session. */
   async #open(): Promise<void> {
     try {
-      if (!(await newestSession(this.link))) await newSession(this.link);
+      if (!(await lastSession(this.link))) await newSession(this.link);
     } finally {
       this.#opening = undefined;
     }

@@ -9,8 +9,8 @@ import type { Settings } from "../../../typescript/src/index.js";
 import type { Place } from "./diffs.js";
 import type { Link } from "./link.js";
 
-/** Shows the newest session of the folder, unless one is in view by then; false if there is none. */
-export async function newestSession(link: Link): Promise<boolean> {
+/** Shows the most recently active session of the folder, unless one is in view by then; false if there is none. */
+export async function lastSession(link: Link): Promise<boolean> {
   const workspace = await realpath(folder().uri.fsPath);
   const { sessions } = await link.ask({ type: "session_list", workspace, limit: 1 }, "session_list");
   if (sessions[0] && !link.session) link.show(sessions[0].session_id);

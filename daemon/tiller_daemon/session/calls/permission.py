@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy.rules import Verdict, decide, patterns_for_always
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.reasons import reasons
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
@@ -20,6 +21,9 @@ CHANGED_MEANWHILE = (
     "not run: this call uses files that changed while it waited for approval. Look again, then "
     "repeat the call."
 )
+
+NEEDS_GIT = "Run although git's configuration can't be read: {command}"
+"""The title of a request that would not be necessary otherwise."""
 
 NO_USER = (
     "Nobody can answer: this session never asks the user. Decide yourself, and say what you chose."
@@ -73,7 +77,7 @@ class Permission(Struct, frozen=True):
             for requirement in requirements
             if requirement.permission == verdict.permission
         )
-        request = self._request(call, kind, requirement, requirements)
+        request = self._request(call, kind, self._with_reason(requirement), requirements)
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.approves:
             why = reasons(verdict, self.granted(), answer)
@@ -113,6 +117,14 @@ class Permission(Struct, frozen=True):
         if answer.resolution == "answer":
             return UserAnswer(answer.text)
         return UserAnswer(None, answer.text)
+
+    def _with_reason(self, requirement: Requirement) -> Requirement:
+        """Let the title say if approval is needed only because of git's configuration."""
+        in_sandbox = structs.replace(requirement, loosest_unasked=Enclosure.BUILD)
+        if not requirement.needs_git or self.verdict((in_sandbox,)).action != "allow":
+            return requirement
+        command = " ".join(requirement.subjects)
+        return structs.replace(requirement, title=NEEDS_GIT.format(command=command))
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
         """Whether the rules allow the call now; the user may have granted more since then."""

@@ -83,6 +83,13 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox = self.context.permissions.sandbox
         return self.confiner.loosest_unasked(sandbox, Path(self.context.workspace))
 
+    @property
+    def needs_git(self) -> bool:
+        """Whether builds would run unasked if git's configuration could be read."""
+        sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)
+        most = self.confiner.loosest_unasked(sandbox, workspace, if_readable=True)
+        return most is Enclosure.BUILD
+
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
         sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)

@@ -74,11 +74,14 @@ class TurnTools(Struct, frozen=True):
                 *requirements,
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
-        if most and runs_in_background(tool, arguments):
+        needs_git = most is Enclosure.READ_ONLY and self.enclosures.needs_git
+        if most is not None and runs_in_background(tool, arguments):
             # A build's new files are disabled at its end, which no call awaits for this command.
-            most = Enclosure.READ_ONLY
+            most, needs_git = Enclosure.READ_ONLY, False
         return tuple(
-            structs.replace(r, loosest_unasked=most) if r.kind == "command" else r
+            structs.replace(r, loosest_unasked=most, needs_git=needs_git)
+            if r.kind == "command"
+            else r
             for r in requirements
         )
 

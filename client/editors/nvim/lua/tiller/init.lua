@@ -128,7 +128,7 @@ local function create(on_session, on_lost)
   end, on_lost)
 end
 
---- Call `on_session` once there is a session: the one shown, or the newest of this directory, or a new one.
+--- Call `on_session` once there is a session: the one shown, or the most recently active one of this directory, or a new one.
 --- If there can be none, `on_lost` is called.
 local function with_session(on_session, on_lost)
   prepare()
@@ -137,9 +137,9 @@ local function with_session(on_session, on_lost)
     return
   end
   M.rpc:submit({ type = 'session_list', workspace = workspace(), limit = 1 }, function(result)
-    local newest = result.sessions[1]
-    if newest then
-      M.follow(newest.session_id)
+    local last = result.sessions[1]
+    if last then
+      M.follow(last.session_id)
       on_session()
     else
       create(on_session, on_lost)
@@ -265,7 +265,7 @@ local function list(on_sessions)
   end)
 end
 
---- Choose one of the sessions, newest first.
+--- Choose one of the sessions, most recently active first.
 function M.sessions()
   list(function(sessions)
     local function label(one)
