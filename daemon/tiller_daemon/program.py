@@ -124,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=_absolute, metavar="FILE", help="read this configuration file"
     )
-    parser.add_argument("--state", type=Path, metavar="DIR", help="keep the log in this directory")
+    parser.add_argument(
+        "--state", type=Path, metavar="DIR", help="keep the sessions' log in this directory"
+    )
     parser.add_argument(
         "--runtime", type=Path, metavar="DIR", help="make the sockets in this directory"
     )
@@ -139,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         "--log-format",
         choices=("json", "console"),
         default=None,
-        help="the format of log lines (default: console on a terminal, else json)",
+        help="the format of lines on stderr (default: console on a terminal, else json)",
     )
     parser.add_argument(
         "-c",
@@ -152,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check-config", action="store_true", help="check the configuration and exit"
     )
-    parser.add_argument("--check-log", action="store_true", help="check the log and exit")
+    parser.add_argument("--check-log", action="store_true", help="check the sessions' log and exit")
     parser.add_argument(
         "--sandboxed",
         nargs=argparse.REMAINDER,

@@ -86,7 +86,7 @@ SECRET_CHARS_MIN = 8
 
 NO_MODEL_MESSAGE = (
     "No model is configured, no well-known key is set, and no local server answers. Do one of "
-    "these: (1) set a key, such as OPENAI_API_KEY, where the daemon starts, then run "
+    "these: (1) set a key, such as OPENAI_API_KEY, in the daemon's environment, then run "
     "`tiller daemon restart`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio, vLLM), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '

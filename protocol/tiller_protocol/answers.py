@@ -111,7 +111,7 @@ class RevertResult(Result, frozen=True, tag="revert"):
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
     removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
-    without_snapshot: Annotated[tuple[str, ...], doc("The `conflicts` that no snapshot has.")] = ()
+    without_snapshot: Annotated[tuple[str, ...], doc("Those of `conflicts` in no snapshot.")] = ()
 
 
 class Started(Result, frozen=True, tag="started"):

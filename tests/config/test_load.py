@@ -558,7 +558,7 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
     ("name", "lines", "code", "problem"),
     [
         ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
-        ("mine", 'files = { ".x" = "x" }', "invalid_value", "unlike basedpyright"),
+        ("mine", 'files = { ".x" = "x" }', "invalid_value", "only basedpyright"),
         ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
         ("ty", "command = []", "wrong_type", "length >= 1"),
         ("ty", 'files = { "" = "python" }', "invalid_value", "file name extensions"),

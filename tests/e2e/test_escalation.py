@@ -328,7 +328,7 @@ async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_buil
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "Editors, shells or agents would execute the content" in call.output, call.output
+    assert "Editors, shells or agents would execute this" in call.output, call.output
     assert (workspace / "old" / "kept" / "made").exists(), call.output
     assert [name for name in made if (workspace / name).exists()] == []
     for name in (".envrc.disabled", ".mcp.json.disabled", "old/.Zed.disabled/a"):

@@ -138,7 +138,7 @@ async def test_a_hook_rewrites_arguments_and_everyone_is_told(
     assert call.effect == "write"
     (seen,) = calls_in(frontend.requests(session_id)[-1].items)
     assert (
-        "The user's hook `rewrite` changed the arguments of this call to "
+        "The user's hook `rewrite` changed this call's arguments to "
         '{"command":"touch written.txt"}'
     ) in seen.output
     updates = [event.body for event in frontend.events(session_id)]
@@ -161,7 +161,7 @@ async def test_rewritten_arguments_are_judged_by_the_rules_and_asked_about(
     (denied,) = frontend.completed_calls(session_id)
     assert denied.error_kind == "denied"
     assert not (workspace / "secret.txt").exists()
-    assert "had changed the arguments of this call" in denied.output
+    assert "had changed this call's arguments" in denied.output
     await frontend.must(Answer(request.id, "reject"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     assert not (workspace / "written.txt").exists()
@@ -229,9 +229,8 @@ async def test_b60_a_hook_of_a_project_can_not_rewrite(frontend: Frontend, works
     (call,) = await made(frontend, session_id)
     assert call.output.startswith("plain")
     assert not call.rewritten_arguments
-    assert (
-        "a hook of a project can't change `arguments`" in warnings(frontend, session_id)[-1].message
-    )
+    message = warnings(frontend, session_id)[-1].message
+    assert "it can't change `arguments`, because it is a project hook" in message
 
 
 async def test_a_hook_makes_the_turn_go_on_and_the_model_hears_why(

@@ -95,7 +95,7 @@ async def test_a_server_that_wants_a_login_says_so_and_works_after_it(
 ) -> None:
     before = await server(frontend)
     assert before.state == "needs_login"
-    assert "Run: tiller mcp login guarded" in before.problem
+    assert "run `tiller mcp login guarded`" in before.problem
     await log_in(frontend)
     assert (await server(frontend)).state == "up"
     call = await one_call(frontend, workspace, tool("whoami"))

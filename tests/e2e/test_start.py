@@ -246,7 +246,7 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     ):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
-    assert "has already replaced the daemon that crashed" in _output(places)
+    assert "was replaced by another daemon" in _output(places)
     assert not lock_is_held(places.runtime)
 
 

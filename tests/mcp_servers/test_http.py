@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from mcp_servers.conftest import McpTestbed
+from mcp_servers.conftest import McpTestbed, environment
 from support import mcp_server
 from support.http_server import hanging, raw, serving, status
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp import http
+from tiller_daemon.mcp.base import CallNotSent
+from tiller_daemon.mcp.client import McpClient
+from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.tools.base import ToolFailure
 
 CANARY = "canary-1234567890"
@@ -175,7 +178,7 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
     [
         (
             {},
-            "It requires a login. Run: tiller mcp login t",
+            "If it requires a login, run `tiller mcp login t`",
             "needs_login",
         ),
         ({"api_key_env": "NOWHERE"}, "The key is expected in the variable NOWHERE", "failed"),
@@ -252,3 +255,17 @@ async def test_an_address_that_is_too_long_is_no_bug_of_the_daemon(testbed: McpT
     await testbed.start(t=McpServer(url="http://127.0.0.1:9/" + "a" * 70_000))
     await testbed.servers.ready(every=True)
     assert testbed.servers.problems() == {"t": "Its `url` can't be used: URL too long."}
+
+
+async def test_a_call_after_the_end_of_a_connection_is_said_to_have_had_no_effect(
+    testbed: McpTestbed, tmp_path: Path
+) -> None:
+    owner = ManagedServer("t", McpServer(url="http://h"), environment({}, tmp_path))
+    transport = http.HttpTransport(owner.settings)
+    client = McpClient(owner, transport.streams(), transport, "legacy")
+    transport.ended.set()
+    async with transport.client:
+        with pytest.raises(CallNotSent, match=r"lost before this call\..*The call had no effect\."):
+            await client.call("x", {}, testbed.environment())
+        with pytest.raises(CallNotSent, match="lost before this call"):
+            await client.resource("file:///x")

@@ -80,7 +80,7 @@ async def test_g13_a_command_is_not_told_the_keys_of_others() -> None:
     [
         ("exit 3", "`sh` that prints the key failed with status 3. Run it yourself"),
         (f"echo {KEY} >&2; exit 1", "status 1"),
-        ("true", "printed no key"),
+        ("true", "`sh` should print the key, but printed nothing"),
     ],
 )
 async def test_a_command_that_gives_no_key_is_said_without_what_it_said(

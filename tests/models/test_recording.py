@@ -180,7 +180,7 @@ async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
     await collect(model, asked())
     (said,) = await collect(ScriptedModel(tmp_path), asked(3, 1))
     assert isinstance(said, ModelError)
-    assert "no response to attempt 2 of request number 4" in said.message
+    assert "no line with `purpose` turn, `ordinal` 3 and `attempt` 1" in said.message
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ async def test_the_first_attempts_fail_as_written_after_so_many_parts() -> None:
 
 
 async def test_a_script_that_is_over_says_so() -> None:
-    with pytest.raises(ModelError, match="has ended: it has 1 steps") as caught:
+    with pytest.raises(ModelError, match=r"has ended: it has no `steps\[1\]`") as caught:
         await answer(model({}), request(1))
     assert caught.value.kind == "bad_request"
 
@@ -137,6 +137,18 @@ async def test_a_script_that_is_over_says_so() -> None:
 async def test_a_repeated_last_step_never_ends() -> None:
     play = model({}, {"parts": [{"type": "text", "text": "again"}], "repeat": True})
     assert await answer(play, request(1000)) == [TextDelta("again"), Finished("stop")]
+
+
+async def test_what_fails_is_told_by_its_place_in_the_script() -> None:
+    fails = {"failures": [{"kind": "server"}], "expect": {"contains": "h"}, "repeat": True}
+    play = model({}, fails)
+    with pytest.raises(ModelError, match=r"`server` in `steps\[1\]\.failures\[0\]`"):
+        await answer(play, request(1000))
+    with pytest.raises(ModelError, match=r"`steps\[1\]\.expect` requires input"):
+        await answer(play, request(1000, items=()))
+    play = model(compaction={"failures": [{"kind": "server"}]})
+    with pytest.raises(ModelError, match=r"`compaction\.failures\[0\]`"):
+        await answer(play, request(1000, purpose="compaction"))
 
 
 async def test_side_requests_have_their_own_steps() -> None:

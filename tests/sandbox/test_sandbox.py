@@ -446,9 +446,9 @@ def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
         "full_access: commands that only read"
     )
     assert made.describe(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
-    assert ", network;" in made.describe(SandboxPolicy(network=True), asks=True)
-    assert ", no network;" in made.describe(SandboxPolicy())
-    assert ", no network, but the user is asked" in made.describe(SandboxPolicy(), asks=True)
+    assert "; network;" in made.describe(SandboxPolicy(network=True), asks=True)
+    assert "; no network;" in made.describe(SandboxPolicy())
+    assert "; no network, but the user is asked" in made.describe(SandboxPolicy(), asks=True)
     assert (
         Confiner(lambda: SandboxSearchResult(None, "no"), home, {}).describe(SandboxPolicy()) == ""
     )

@@ -86,7 +86,7 @@ async def test_a_model_that_is_gone_is_named_with_the_reason(autojump_clock, nur
 
 @pytest.mark.parametrize(
     ("layer", "advice"),
-    [("session", "`tiller set SESSION model NAME`"), ("agent", "The agent's definition names it.")],
+    [("session", "`tiller set SESSION model NAME`"), ("agent", "agent's definition names this")],
 )
 async def test_a_turn_whose_own_model_is_gone_is_refused_and_says_what_names_it(
     autojump_clock, nursery, layer, advice

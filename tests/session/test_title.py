@@ -101,8 +101,8 @@ async def test_b11_an_answer_without_a_title_leaves_the_first_one(autojump_clock
 FAILING = pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (ScriptStep(failures=(Failure("bad_request"),)), "attempt 0 of step"),
-        (ScriptStep(failures=(Failure("overloaded"),)), "attempt 0 of step"),
+        (ScriptStep(failures=(Failure("bad_request"),)), "`title.failures[0]`"),
+        (ScriptStep(failures=(Failure("overloaded"),)), "`title.failures[0]`"),
         (ScriptStep(parts=(TextPart("half"), HangPart())), "not answer within 30 s"),
     ],
     ids=["refused", "overloaded", "hanging"],

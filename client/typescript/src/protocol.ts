@@ -1396,7 +1396,7 @@ export interface RevertResult {
   sub_agents?: Array<string>;
   /** Those of `files` that were removed. */
   removed?: Array<string>;
-  /** The `conflicts` that no snapshot has. */
+  /** Those of `conflicts` in no snapshot. */
   without_snapshot?: Array<string>;
 }
 

@@ -30,4 +30,5 @@ def hosted_tool_problem(api: Api, name: str, fields: Mapping[str, Any]) -> str:
     known = HOSTED_TOOLS[api]
     if api == "scripted" or name in known or isinstance(fields.get("type"), str):
         return ""
-    return f"expected {', '.join(known)} as its name, or a `type` that the API `{api}` defines"
+    names = " or ".join(known)
+    return f"expected {names} as the tool's name, or a `type` that the API `{api}` defines"

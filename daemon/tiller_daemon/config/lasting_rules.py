@@ -99,7 +99,7 @@ class LastingRules:
         workspaces[place] = there + new
         if sum(map(len, workspaces.values())) > RULES_MAX:
             raise LastingRulesError(
-                f"There are {RULES_MAX:,} lasting rules already. Revoke some with "
+                f"There can be at most {RULES_MAX:,} lasting rules. Revoke some with "
                 "`tiller rules revoke`."
             )
         self._save(workspaces)

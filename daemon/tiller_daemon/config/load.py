@@ -337,7 +337,7 @@ def _key_problems(
 def _mcp_server_problems(server: McpServer, key: Key) -> Iterator[tuple[Key, str]]:
     """Check that a server has either `command` or `url`, and only the fields that go with it."""
     if not server.command and not server.url:
-        yield key, "expected `command` to start the server, or `url` to reach it"
+        yield key, "expected `command`, which starts the server, or `url`, its address"
     for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
         extra = [field for field in others if getattr(server, field)]
         if getattr(server, expected) and extra:

@@ -23,7 +23,7 @@ You are a coding agent. You work in the user's own directory through tools.
 
 _GPT = """\
 - Keep going until the task is done: do not stop at a plan or at a part that works, and do not
-  write messages that ask for permission. Just make the call: permission is handled automatically.
+  write messages that ask for permission. Just call the tool: permission is handled automatically.
 - Change files with the tool for edits, never with a script that writes them. An edit that succeeded
   is done: do not read the file again to check it.
 - Call tools instead of announcing what you are about to call.

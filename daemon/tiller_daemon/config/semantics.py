@@ -123,7 +123,7 @@ def _language_server_problems(name: str, server: Table) -> Iterator[tuple[Key, s
         yield ("lsp", name, "files"), problem
     if name not in KNOWN and not {"command", "files"} <= server.keys():
         known = ", ".join(sorted(KNOWN))
-        yield ("lsp", name), f"this server needs `command` and `files`, unlike {known}"
+        yield ("lsp", name), f"this server needs `command` and `files`; only {known} have defaults"
 
 
 def _hook_problems(index: int, hook: Table) -> Iterator[tuple[Key, str]]:

@@ -64,7 +64,7 @@ class HookRunner:
                 arguments = output.arguments
                 hook_input = with_arguments(hook_input, arguments)
                 shown = msgspec.json.encode(arguments).decode()
-                context.append(f"The user's {name} changed the arguments of this call to {shown}")
+                context.append(f"The user's {name} changed this call's arguments to {shown}")
             # A denial that comes too late may still be useful to the model.
             if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
@@ -111,9 +111,9 @@ def _check(output: HookOutput, hook: Hook) -> None:
     if output.arguments is None:
         return
     if hook.on != "tool_before":
-        raise HookProblem("only a hook on `tool_before` can change `arguments`")
+        raise HookProblem("it can't change `arguments`, because it is not on `tool_before`")
     if isinstance(hook, ProjectHook):
-        raise HookProblem("a hook of a project can't change `arguments`")
+        raise HookProblem("it can't change `arguments`, because it is a project hook")
 
 
 def _denial(name: str, hook: Hook, reason: str) -> str:

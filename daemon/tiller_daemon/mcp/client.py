@@ -27,7 +27,7 @@ from tiller_daemon.mcp.environment import EnvironmentProblem
 from tiller_daemon.mcp.http import AUTHORIZATION, HttpTransport, HttpTransportProblem
 from tiller_daemon.mcp.listing import list_prompts, list_tools
 from tiller_daemon.mcp.managed_server import ManagedServer
-from tiller_daemon.mcp.oauth import StoredLoginAuth, login_advice
+from tiller_daemon.mcp.oauth import StoredLoginAuth
 from tiller_daemon.mcp.results import make_content, make_result
 from tiller_daemon.mcp.stdio import StdioTransport
 from tiller_daemon.processes.command import CommandProblem
@@ -144,7 +144,7 @@ class McpClient:
         call = McpCall(self._owner.name, tool, arguments, environment)
         named = f"{self._owner.name}/{tool}"
         if self._nursery is None or self.is_over:
-            raise CallNotSent(self._lost_message())
+            raise CallNotSent(self._not_sent_message())
         self._nursery.start_soon(call.execute, self._client)
         timeout_s = self._owner.settings.timeout_s
         self._calls.add(call)
@@ -160,7 +160,7 @@ class McpClient:
                 raise ToolFailure(self._lost_message()) from None
             if self._transport.session_expired:
                 # The server rejected the request because of its session id, before making the call.
-                raise CallNotSent(self._lost_message()) from None
+                raise CallNotSent(self._not_sent_message()) from None
             raise ToolFailure(
                 f"{named} failed. {_describe_error(error, self._transport)}"
             ) from None
@@ -190,7 +190,7 @@ class McpClient:
     async def _ask(self, what: str, request: Callable[[], Awaitable[T]]) -> T:
         """Make a request outside a turn. The caller must set a time limit."""
         if self.is_over:
-            raise CallNotSent(self._lost_message())
+            raise CallNotSent(self._not_sent_message())
         server = f"The MCP server {self._owner.name}"
         try:
             return await request()
@@ -208,6 +208,13 @@ class McpClient:
         return (
             f"The connection to the MCP server {self._owner.name} was lost during the call. {how} "
             "The call may or may not have had an effect. The next call connects again."
+        )
+
+    def _not_sent_message(self) -> str:
+        how = self._transport.end_reason()
+        return (
+            f"The connection to the MCP server {self._owner.name} was lost before this call. {how} "
+            "The call had no effect. The next call connects again."
         )
 
     async def _on_message(self, message: object) -> None:
@@ -297,7 +304,10 @@ async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _Connect
     if key is None and environment.logins.read(owner.name, url):
         auth = StoredLoginAuth(owner.name, url, environment.logins)
     own_header = AUTHORIZATION in map(str.lower, settings.headers)
-    advice = f"{login_advice(owner.name)}. If it requires a key instead, set `api_key_env`."
+    advice = (
+        f"If it requires a login, run `tiller mcp login {owner.name}`. If it requires a key, set "
+        "`api_key_env`."
+    )
     if environment.key_advice:
         advice = environment.key_advice
     elif own_header:

@@ -60,7 +60,7 @@ class Loans:
         if before is None and len(loans) >= LENDERS_MAX:
             message = (
                 f"{LENDERS_MAX} frontends already lend servers or files to this session. Close one "
-                "of them."
+                "of these frontends."
             )
             raise RejectionError("overloaded", message)
         old = before.servers if before else {}

@@ -170,7 +170,8 @@ def key_from_command(
         if status != 0:
             message = f"The {described} failed with status {status}. Run it yourself to see why."
             raise KeyUnavailable(message)
-        return _first_line(printed, f"The {described} printed no key.")
+        nothing = f"The command `{command[0]}` should print the key, but printed nothing."
+        return _first_line(printed, nothing)
 
     return Key(f"the {described}", fetch, problem)
 

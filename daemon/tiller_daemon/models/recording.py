@@ -171,8 +171,8 @@ class Recording:
         if not found:
             raise ModelError(
                 "bad_request",
-                f"The recording {self._name} has no response to attempt {request.attempt + 1} of "
-                f"request number {request.ordinal + 1} ({request.purpose}). At this point, the "
+                f"The recording {self._name} has no line with `purpose` {request.purpose}, "
+                f"`ordinal` {request.ordinal} and `attempt` {request.attempt}. At this point, the "
                 "session differs from the recorded one.",
             )
         # Several compactions in one turn have the same number but different histories.

@@ -227,9 +227,9 @@ class ScriptedModel:
 
 async def play_script(script: Script, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
     """Stream the response of `script` to `request`; see `ScriptedModel.stream`."""
-    step = _step_for(script, request)
+    step, place = _step_for(script, request), _place_of(script, request)
     if step.expect is not None:
-        _check(step.expect, request)
+        _check(step.expect, request, place)
     failure = step.failures[request.attempt] if request.attempt < len(step.failures) else None
     calls = 0
     for part in step.parts[: failure.after_parts if failure else None]:
@@ -243,7 +243,7 @@ async def play_script(script: Script, request: ModelRequest) -> AsyncGenerator[M
                 await trio.lowlevel.checkpoint()
             calls += isinstance(part, CallPart)
     if failure:
-        raise _error_of(failure, request)
+        raise _error_of(failure, request, place)
     if step.usage is not None:
         yield UsageReported(step.usage)
     yield Finished(step.finish or ("tool_calls" if calls else "stop"))
@@ -281,17 +281,24 @@ def _step_for(script: Script, request: ModelRequest) -> ScriptStep:
         return script.steps[request.ordinal]
     if not (script.steps and script.steps[-1].repeat):
         _refuse(
-            f"The script of model {request.model} has ended: it has {len(script.steps)} steps and"
-            f" this is request number {request.ordinal + 1}. Add a step, or `repeat` the last one."
+            f"The script of model {request.model} has ended: it has no `steps[{request.ordinal}]`."
+            " Add this step, or set `repeat` in the last one."
         )
     return script.steps[-1]
 
 
-def _check(expect: Expectation, request: ModelRequest) -> None:
+def _place_of(script: Script, request: ModelRequest) -> str:
+    """Return where the script has the step for a request, for messages to the script's author."""
+    if request.purpose != "turn":
+        return request.purpose
+    return f"steps[{min(request.ordinal, len(script.steps) - 1)}]"
+
+
+def _check(expect: Expectation, request: ModelRequest, place: str) -> None:
     actual = _newest_input(request.items)
     if expect.contains not in actual:
         _refuse(
-            f"Step {request.ordinal} of the script of model {request.model} expected input that"
+            f"In the script of model {request.model}, `{place}.expect` requires input that"
             f" contains {expect.contains!r}, but got {actual[-SHOWN_CHARS_MAX:]!r}."
         )
 
@@ -347,10 +354,10 @@ def _cut(text: str, pieces: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 
 
-def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
+def _error_of(failure: Failure, request: ModelRequest, place: str) -> ModelError:
     message = failure.message or (
-        f"In the script of model {request.model}, attempt {request.attempt} of step"
-        f" {request.ordinal} fails ({failure.kind})."
+        f"The script of model {request.model} makes this request fail (`{failure.kind}` in"
+        f" `{place}.failures[{request.attempt}]`)."
     )
     return ModelError(
         failure.kind, message, status=failure.status, retry_after_s=failure.retry_after_s

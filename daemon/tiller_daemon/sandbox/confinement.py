@@ -241,8 +241,8 @@ class CommandSandbox(NamedTuple):
         if not self.confinement.writes:
             access = "can read the workspace and system files, and write only to /tmp"
         else:
-            git = "in `.git`, only data" if self.confinement.git else "not to `.git`"
-            access = f"can write only to {self._places()} ({git}) and to /tmp"
+            git = "hooks and configuration in `.git`" if self.confinement.git else "`.git`"
+            access = f"can write only to {self._places()} (but not to {git}) and to /tmp"
         network = "" if self.confinement.network else " There is no network."
         return (
             f"It ran in a sandbox, where it {access}.{network} That may be why it failed. "

@@ -184,12 +184,12 @@ class Confiner:
             writes = f"only {' and '.join((*scope, *TEMPORARY[:1]))} can be written, but not .git"
         elif policy.mode == "workspace_write":
             places = " and ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
-            writes = f"only {places} can be written, except for hooks and configuration in .git"
+            writes = f"only {places} can be written, but not hooks and configuration in .git"
         network = "network" if policy.network or policy.mode == "full_access" else "no network"
         if asks and policy.mode == "workspace_write" and not policy.network:
             network += ", but the user is asked to allow it for commands such as npm install"
-        sockets = ", no unix sockets" if sandbox.limits else ""
-        return f"{policy.mode}: {writes}, {network}{sockets}; {reads}"
+        sockets = "; no unix sockets" if sandbox.limits else ""
+        return f"{policy.mode}: {writes}; {network}{sockets}; {reads}"
 
     def holds(self, enclosure: Enclosure, policy: SandboxPolicy, *, limited: bool = False) -> bool:
         """Whether a command in an enclosure is sandboxed; `limited`: only some paths are writable.

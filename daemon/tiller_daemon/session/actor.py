@@ -57,7 +57,8 @@ NEEDS_REST = (Revert, Unrevert, Compact, Shell)
 start a turn must wait, too."""
 
 SHUTTING_DOWN = ErrorInfo(
-    "shutting_down", "The daemon was stopped while this turn ran. Continue it, or send a message."
+    "shutting_down",
+    "The daemon was stopped while this turn ran. Continue the turn, or send a message.",
 )
 
 

@@ -188,7 +188,7 @@ def _input_while_idle(
     pending: PendingSubmission,
 ) -> AnyResult | None:
     if op.delivery == "steer" or op.expected_turn_id is not None:
-        message = "No turn is running, so there is nothing to steer. Send it as a new message."
+        message = "No turn is running, so there is nothing to steer. Send a new message instead."
         raise RejectionError("no_active_turn", message, input_data(op))
     if op.no_reply:
         message = first_message(queued)

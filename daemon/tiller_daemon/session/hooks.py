@@ -197,7 +197,7 @@ class TurnHooks:
         if self._continued >= CONTINUED_MAX:
             message = (
                 f"Hooks have extended this turn {CONTINUED_MAX} times, so it ends now. The last "
-                f"reason was: {answers.denied}"
+                f"reason to extend it was: {answers.denied}"
             )
             await self._emit(WarningRaised("hook_limit", message))
             return ""

@@ -47,7 +47,7 @@ def _problem(server: LentServer) -> str:
         return f"`{found.field}`: {found.problem}" if found.field else found.problem
     texts = (*server.headers, *server.headers.values())
     if any(_NOT_IN_HEADERS.search(text) for text in texts) or "" in server.headers:
-        return "`headers`: names and values may only contain printable ASCII characters"
+        return "`headers`: names and values may contain only printable ASCII characters"
     return ""
 
 

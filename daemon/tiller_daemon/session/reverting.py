@@ -43,8 +43,8 @@ FILES_NAMED_MAX = 10
 """How many files a warning names."""
 
 PARTLY_UNKNOWN = (
-    "Some steps have no usable snapshot, so not all of their changes are known, and none of these "
-    "were reverted. Check the files before you go on."
+    "Some steps have no usable snapshot. Their changes were not reverted, and some of these "
+    "changes may be unknown. Check the files before you go on."
 )
 
 BACKGROUND_KEPT = (

@@ -35,7 +35,7 @@ SHARED_BYTES: Final = 510
 COPY_MARK: Final = ".damaged-"
 
 LOST_COMMITS: Final = (
-    "The log was damaged when the daemon started. Its latest commits could not be read, so "
+    "When the daemon started, it found damage in the log. The latest commits could not be read, so "
     "sessions may be missing or end early. The damaged part is kept as {copy}. Delete that file to "
     "end this warning."
 )

@@ -31,7 +31,7 @@ PATHS_MAX: Final = 32
 """How many places one task may declare. Each is a mount for every command of its sub-agent."""
 
 OUTSIDE: Final = (
-    "`paths` names {path}, which leads out of the workspace. A sub-agent can only be given files "
+    "`paths` names {path}, which leads out of the workspace. A sub-agent can be given only files "
     "and directories in the workspace."
 )
 PROTECTED: Final = (
@@ -115,8 +115,8 @@ TASK: Final = Tool(
         "Give a task to a sub-agent, which works on its own in the same directory and ends with a "
         "report. Use this for work that you can describe in full and whose details you do not "
         "need, such as a broad search. To run several tasks at the same time, put them into one "
-        "response. This works for tasks that only read, and for tasks that write if `paths` says "
-        "what each may change."
+        "response. This works for a task that only reads, and for a task whose `paths` say "
+        "what it may change."
     ),
     arguments=TaskArguments,
     effect="agent",

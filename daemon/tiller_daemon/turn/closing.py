@@ -37,8 +37,8 @@ from tiller_protocol.snapshot import Snapshot, find_mark
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 INTERRUPTED_NOTICE = (
-    "This turn was interrupted. Running commands were stopped and may have done part of their "
-    "work. Check before you rely on anything, and follow the user's next message."
+    "This turn was interrupted. Commands that were running were stopped and may have done part of "
+    "their work. Check before you rely on anything, and follow the user's next message."
 )
 CUT_OFF_NOTICE = (
     "{cause} during this turn. Calls without a result may have done all, part or none of their "
@@ -59,7 +59,7 @@ PARTIAL_OUTPUT_CHARS_MAX = 48_000
 12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
-    "daemon_stopped", "The daemon stopped during this turn. Continue it, or send a message."
+    "daemon_stopped", "The daemon stopped during this turn. Continue the turn, or send a message."
 )
 
 LOG_FAILED = "store"

@@ -178,7 +178,7 @@ def test_a_refused_key_is_one_sentence_that_names_its_variable(
     said = home.tiller("exec", "-C", str(project), "hello")
     assert (said.status, said.out) == (1, "")
     (sentence,) = [line for line in said.err.splitlines() if "PEER_KEY" in line]
-    assert "did not accept the key" in sentence
+    assert "requires a valid key" in sentence
     assert len(asked(aimock)) == 1
     assert KEY not in said.err
     assert home.files_with(KEY) == []

@@ -106,4 +106,10 @@ def test_the_secret_is_not_in_the_endpoints_own_words() -> None:
 def test_a_refused_key_is_told_by_where_it_comes_from(key: Key, advice: str) -> None:
     error = error_from_response(Endpoint("p", "http://h", key), 401, {}, b"", NOW)
     assert advice in error.message
+    assert "`headers`" not in error.message
     assert not error.retryable
+
+
+def test_a_refused_key_may_be_in_a_configured_header() -> None:
+    error = error_from_response(Endpoint("p", "http://h", headers=(KEY,)), 401, {}, b"", NOW)
+    assert "If the key is in `headers`, check it there." in error.message

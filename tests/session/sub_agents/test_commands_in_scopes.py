@@ -153,7 +153,14 @@ async def test_a_sandbox_that_can_not_keep_a_claim_from_commands_runs_none_that_
     steps = (calls(task("a", background=True)), calls(bash("rm -r b")))
     played = await play(*steps, worker=(HANGS,), sandbox=ConfinesNothing(Enclosure.READ_ONLY))
     assert played.confined == []
-    assert "can't limit where a command writes. The background sub-agent t1" in played.outputs[0]
+    assert (
+        "can't keep commands out of a part of the workspace. The background sub-agent t1"
+        in played.outputs[0]
+    )
+    assert (
+        "until it ends. Use the tools for files instead, or wait for its report."
+        in (played.outputs[0])
+    )
 
 
 async def test_no_tool_of_a_server_writes_under_limits(play: Play) -> None:

@@ -65,7 +65,8 @@ async def test_a_patch_that_fails_in_its_last_file_changes_none(bench):
     await put(bench, "a.py", "one\n")
     await put(bench, "b.py", "three\n")
     refusal = await refused(bench, TWO)
-    assert "Hunk 1 of b.py (line 7 of the patch) changes these lines:\n       \ttwo\n" in refusal
+    where = "Hunk 1 of b.py (line 7 of the patch) should change these lines:"
+    assert f"{where}\n       \ttwo\n" in refusal
     assert refusal.endswith("No file was changed.")
     assert tree(bench) == {"a.py": b"one\n", "b.py": b"three\n"}
 
@@ -161,16 +162,15 @@ async def test_a_hunk_that_is_not_there_is_shown_with_what_is(bench):
     refusal = await refused(bench, "*** Update File: f\n@@\n-def connect(hots):\n+x\n")
     assert "The most similar ones are:\n     3\tdef connect(host):" in refusal
     refusal = await refused(bench, "*** Update File: f\n@@ class Elsewhere\n-import os\n")
-    assert (
-        "Hunk 1 of f (line 3 of the patch) comes after this line:\n       \tclass Else" in refusal
-    )
+    where = "Hunk 1 of f (line 3 of the patch) should come after this line:"
+    assert f"{where}\n       \tclass Else" in refusal
 
 
 async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     refusal = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in refusal
-    assert "only before the place where this search began, line 4. Put hunks in" in refusal
+    assert "only before line 4, where this search began. Put hunks in" in refusal
 
 
 async def test_nothing_but_text_is_patched(bench):

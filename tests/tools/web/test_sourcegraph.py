@@ -215,7 +215,7 @@ async def test_nothing_is_an_answer_and_an_error_is_none(asking):
             status(429, b"slow down", Retry_After="60"),
             "accepts no more searches for now.*slow down",
         ),
-        (status(500, b"broken"), "answers 500. It says: broken"),
+        (status(500, b"broken"), "answers 500. The server says: broken"),
         (status(404), "answers 404"),
         (status(200, b"<html>sign in", Content_Type="text/html"), "text/html instead of results"),
         (status(302, Location="https://elsewhere.example/x"), "redirects to elsewhere.example"),

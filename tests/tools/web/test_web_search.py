@@ -218,11 +218,11 @@ async def test_nothing_is_an_answer_that_says_why(asking):
     [
         ("brave", answer(NO_KEY, 422), "does not accept the key. The user can fix this: Check the"),
         ("brave", answer(NO_KEY, 401), "does not accept the key"),
-        ("brave", answer(TOO_LONG, 422), "answers 422. It says: .*400 characters"),
+        ("brave", answer(TOO_LONG, 422), "answers 422. The server says: .*400 characters"),
         ("brave", status(429, b"slow down"), "no more searches for now.*slow down"),
         ("searxng", status(401, b"who?"), "does not accept the key"),
         ("searxng", status(403, b"Forbidden"), "add `json` to `search.formats`.*Forbidden"),
-        ("searxng", status(500, b"broken"), "answers 500. It says: broken"),
+        ("searxng", status(500, b"broken"), "answers 500. The server says: broken"),
         ("searxng", status(200, b"<html>", Content_Type="text/html"), "text/html instead of JSON"),
         ("searxng", status(302, Location="https://elsewhere.example/"), "redirects to elsewhere"),
         ("searxng", answer([1]), "can't be decoded"),

@@ -40,7 +40,7 @@ def connection_error(
             return proxy_error(endpoint, proxy, reason, final=False)
         case _ if _has_cause(causes, ssl.SSLCertVerificationError):
             kind, what = "bad_request", f"has a certificate that is not trusted ({reason})"
-            what += ". If the server is yours, set `ca_file` to your authority's certificate"
+            what += ". If the server is yours, set `ca_file` to your CA's certificate"
         case _ if any(isinstance(one, ssl.SSLError) and _is_plaintext(one) for one in causes):
             kind, what = "bad_request", "does not use TLS. Try http:// in its `base_url`"
         case ConnectFailed() if proxy:

@@ -33,6 +33,12 @@ class Endpoint:
     def __str__(self) -> str:
         return f"Provider {self.name} ({self.base_url})"
 
+    @property
+    def advice(self) -> str:
+        """Sentences that say what to do if the server rejects the key or demands a key."""
+        advice = self.key.advice
+        return f"{advice} If the key is in `headers`, check it there." if self.headers else advice
+
     def quote(self, text: str) -> str:
         """Return a server's message redacted, in one short line; empty for an HTML page."""
         if text.lstrip()[:1] == "<":
@@ -75,7 +81,7 @@ def _sentence(
 ) -> str:
     match kind:
         case "authentication":
-            what = f"did not accept the key. {endpoint.key.advice}"
+            what = f"requires a valid key. {endpoint.advice}"
         case "quota":
             what = "reports that the quota is used up. Check your plan and billing there."
         case "not_found":

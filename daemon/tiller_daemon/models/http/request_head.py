@@ -43,7 +43,7 @@ class RequestHead:
         for field, value in self.configured_headers.items():
             if not _NAME.fullmatch(field) or not is_header_safe(value):
                 raise ValueError(
-                    f"a header of provider {name} contains an invalid character ({field})"
+                    f"the header {field} of provider {name} contains an invalid character"
                 )
         self._key_header = (provider.api_key_header or BEARER).lower()
         self._query = urlencode({**dict(parse_qsl(self.url.query)), **provider.query})

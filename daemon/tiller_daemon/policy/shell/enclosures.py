@@ -167,8 +167,7 @@ def _judge(
     if needed > limit:
         short = min(parts, key=lambda part: part.limit)
         because = (
-            "the rest of the line needs a looser sandbox than this command may have without "
-            "approval"
+            "the rest of the line needs a looser sandbox, in which this command needs approval"
         )
         return ask(short.command.text, because)
     return _allow(line, needed, parts)

@@ -23,7 +23,7 @@ starting sub-agents would otherwise go on for ever."""
 
 REPORT_WAITS = (
     "The report of the background sub-agent {id} stays in the input queue, because {why}. "
-    "Continue, or send a message."
+    "Continue the session, or send a message."
 )
 
 

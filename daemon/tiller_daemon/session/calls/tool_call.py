@@ -45,7 +45,7 @@ UNSAVED = (
     "user to save it, then read it again and repeat the change."
 )
 
-REWRITTEN = "One of the user's hooks had changed the arguments of this call to {arguments}"
+REWRITTEN = "One of the user's hooks had changed this call's arguments to {arguments}"
 
 
 class PreparedToolCall:

@@ -19,23 +19,17 @@ NOT_DECLARED = (
 )
 NOT_WITHIN = (
     "denied: your task lets you change only {scope}, so the `paths` of your sub-agents must be "
-    "within that. {paths} is not."
+    "within that. This call declares {paths}."
 )
 CLAIMED = (
     "denied: the background sub-agent {owner} owns {path} until it ends. Wait for its report, or "
     "end it with bash_kill."
 )
-OF_SERVER = (
-    "denied: it is not known what the MCP tool {tool} changes. {why} Use the tools for files "
-    "instead, or make this call in a later step."
-)
-NO_SANDBOX = (
-    "denied: without a sandbox, nothing limits where a command writes. {why} Use the tools for "
-    "files, or say in your report what should be run."
-)
+OF_SERVER = "denied: it is not known what the MCP tool {tool} changes. {why}"
+NO_SANDBOX = "denied: without a sandbox, nothing limits where a command writes. {why}"
 SANDBOX_TOO_WEAK = (
-    "denied: the sandbox of this machine ({name}) can't limit where a command writes. "
-    "{why} Use the tools for files, or wait for the report."
+    "denied: the sandbox of this machine ({name}) can't keep commands out of a part of the "
+    "workspace. {why}"
 )
 
 
@@ -61,14 +55,18 @@ class WriteLimits(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Sentences that say why there is a limit."""
+        """Sentences that say why there is a limit, and what the model can do instead of a call."""
         if self.scope is not None:
-            return f"Your task lets you change only {self.scope}."
-        owned = (
+            return (
+                f"Your task lets you change only {self.scope}. Use the tools for files instead, or "
+                "say in your report what should be done."
+            )
+        owned = [
             f"The background sub-agent {claim.owner} owns {claim.scope} until it ends."
             for claim in self.claims.current
-        )
-        return " ".join(owned)
+        ]
+        reports = "its report" if len(owned) == 1 else "their reports"
+        return " ".join([*owned, f"Use the tools for files instead, or wait for {reports}."])
 
     def refusal(self, tool: Tool, requirements: Sequence[Requirement]) -> str:
         """Return why a call that writes may not run, for the model; empty if the call may run."""

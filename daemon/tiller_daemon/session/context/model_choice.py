@@ -28,8 +28,8 @@ class ModelChoice(NamedTuple):
     """If the model can't be used, this sentence tells the user where it is named and what to do."""
 
 
-OF_SESSION = "The session's settings name it; `tiller set SESSION model NAME` chooses another."
-OF_AGENT = "The agent's definition names it."
+OF_SESSION = "The session is set to this model; `tiller set SESSION model NAME` chooses another."
+OF_AGENT = "The agent's definition names this model."
 
 
 def layers_of(

@@ -118,7 +118,7 @@ def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tu
     about a file, the user is asked when the model reads the file.
     """
     if len(op.files) > FILES_MAX:
-        message = f"The input names {len(op.files)} files; at most {FILES_MAX} are allowed."
+        message = f"The input refers to {len(op.files)} files; at most {FILES_MAX} are allowed."
         raise _rejected(op, "too_large", message)
     return tuple(_reference(services, snapshot, op, path) for path in op.files)
 

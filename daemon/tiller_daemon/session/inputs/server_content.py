@@ -56,7 +56,7 @@ async def read_server_content(servers: ToolServers, op: UserInput) -> ServerCont
     except ToolFailure as failure:
         raise RejectionError("unavailable", str(failure), input_data(op)) from None
     except trio.TooSlowError:
-        message = f"The MCP servers that the input names did not answer within {READ_S_MAX:g} s."
+        message = f"The MCP servers named in the input did not answer within {READ_S_MAX:g} s."
         raise RejectionError("unavailable", message, input_data(op)) from None
 
 
@@ -72,7 +72,9 @@ async def _read(servers: ToolServers, op: UserInput) -> ServerContent:
     ]
     named = list(dict.fromkeys(found))
     if len(named) > RESOURCES_MAX:
-        message = f"The input names {len(named)} resources; at most {RESOURCES_MAX} are allowed."
+        message = (
+            f"The input refers to {len(named)} resources; at most {RESOURCES_MAX} are allowed."
+        )
         raise RejectionError("too_large", message, input_data(op))
     read = [
         (server, uri, await servers.resource(op.session_id, server, uri)) for server, uri in named

@@ -34,8 +34,8 @@ TITLE_CHARS_MAX = 100
 """Longest title of a background sub-agent in the list."""
 
 MAY_WRITE_THERE = (
-    "Of the background commands, {commands} may write to {scope}, where only the sub-agent should "
-    "write. First end {commands} with bash_kill, or leave out `background`."
+    "Only the sub-agent should write to {scope}, but these background commands may write there, "
+    "too: {commands}. End them with bash_kill first, or leave out `background`."
 )
 NOT_NESTED = (
     "A sub-agent can't start others in the background, as it would end before them. Leave out "

@@ -24,7 +24,7 @@ RESUMES_MAX = 3
 
 RESUMED_TOO_OFTEN = (
     f"The daemon stopped {RESUMES_MAX + 1} times during this turn, so the turn was not resumed "
-    "again. Continue it, or send a message."
+    "again. Continue the turn, or send a message."
 )
 NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resumed: {problem}"
 

@@ -115,7 +115,7 @@ def show_change(location: Location, before: bytes | None, after: bytes | None) -
     try:
         return unified_diff(_text(before), _text(after), location.text)
     except EncodingProblem:
-        return f"Binary content of {location.text} changes.\n"
+        return f"The binary content of {location.text} changes.\n"
 
 
 def _text(data: bytes | None) -> str | None:

@@ -70,8 +70,8 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing}\nThe file has such lines only before the place where this search began, "
-            f"line {place + 1}. Put hunks in the order of the file, and do not let them overlap."
+            f"{missing}\nThe file has such lines only before line {place + 1}, where this search "
+            "began. Put hunks in the order of the file, and do not let them overlap."
         )
     near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
     if not near:
@@ -87,12 +87,12 @@ def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_R
         for context in hunk.context:
             at = _seek(lines, [context], place, at_end=False)
             if at is None:
-                raise MissingHunk(f"{where} comes after this line:", context, lines, place)
+                raise MissingHunk(f"{where} should come after this line:", context, lines, place)
             place = at + 1
         replacement = _find(lines, hunk, place)
         if replacement is None:
             wanted = "\n".join(text for mark, text in hunk.lines if mark != "+")
-            raise MissingHunk(f"{where} changes these lines:", wanted, lines, place)
+            raise MissingHunk(f"{where} should change these lines:", wanted, lines, place)
         if replacement.length:
             place = replacement.start + replacement.length
         replacements.append(replacement)

@@ -126,10 +126,12 @@ class KeyedServer(Struct, frozen=True):
             refusal = f"{server} does not accept the key. {advice}"
             raise ToolFailure(f"{refusal} The server says: {reason}")
         if page.status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise ToolFailure(f"{server} accepts no more searches for now. It says: {reason}")
+            raise ToolFailure(
+                f"{server} accepts no more searches for now. The server says: {reason}"
+            )
         if page.status != HTTPStatus.OK:
             hint = f" {self.hints[page.status]}" if page.status in self.hints else ""
-            raise ToolFailure(f"{server} answers {page.status}.{hint} It says: {reason}")
+            raise ToolFailure(f"{server} answers {page.status}.{hint} The server says: {reason}")
 
 
 def _without(key: str, text: str) -> str:

@@ -42,10 +42,10 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
     return Tool(
         name="sourcegraph",
         description=(
-            "Search the code of many repositories on the user's Sourcegraph. The query uses its "
-            "language: words, `/regular expressions/`, and filters such as `repo:`, `file:`, "
-            "`lang:`, `type:symbol|path|commit|diff`, `count:`. Shows the repository and path of "
-            "each file, and the matching lines with their numbers."
+            "Search the code of many repositories on the user's Sourcegraph. The query is in "
+            "Sourcegraph's language: words, `/regular expressions/`, and filters such as `repo:`, "
+            "`file:`, `lang:`, `type:symbol|path|commit|diff`, `count:`. Shows the repository and "
+            "path of each file, and the matching lines with their numbers."
         ),
         arguments=SourcegraphArguments,
         effect="read",

@@ -36,7 +36,9 @@ BRAVE_REFUSAL: Final = b"SUBSCRIPTION_TOKEN"
 """Part of Brave's code for an invalid key. Its status is 422, as for an invalid query."""
 
 SEARXNG_HINTS: Final[Mapping[int, str]] = {
-    HTTPStatus.FORBIDDEN: "The operator has to add `json` to `search.formats` in the settings."
+    HTTPStatus.FORBIDDEN: (
+        "The server's operator has to add `json` to `search.formats` in the server's settings."
+    )
 }
 """SearXNG offers no JSON unless its settings say so."""
 
