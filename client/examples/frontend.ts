@@ -14,7 +14,7 @@ const SUB = 0x21;
 const SILENCE_MS = 5000; // then check whether the last event was lost
 const DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** Yields messages from a socket of the daemon, after an empty one when it is connected. */
+/** Yields messages from a socket of the daemon. The first, an empty one, means "connected". */
 async function* connection(path: string, protocol: number, request = "") {
   const socket = connect(path);
   socket.setTimeout(SILENCE_MS, () => socket.destroy(new Error("the daemon is silent")));
@@ -26,7 +26,7 @@ async function* connection(path: string, protocol: number, request = "") {
   }
   const sizeOf = (frame: Buffer) =>
     frame.length < 9 ? Infinity : 9 + Number(frame.readBigUInt64BE(1));
-  let greeted = false; // by the same 8 bytes from the daemon
+  let greeted = false; // whether the daemon's first 8 bytes have arrived
   let data = Buffer.alloc(0);
   for await (const chunk of socket) {
     data = Buffer.concat([data, chunk]);

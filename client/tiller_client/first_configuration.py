@@ -22,7 +22,7 @@ _TABLES = """\
 # [sandbox]
 # mode = "workspace_write"
 
-# Rules for individual tools and commands; the last rule that matches counts.
+# Rules for individual tools and commands; the last matching rule wins.
 # [[permissions]]
 # permission = "bash"
 # pattern = "git push*"

@@ -174,11 +174,11 @@ class ProviderSummary(Struct, frozen=True, omit_defaults=True):
     api: Annotated[str, doc("The API that the provider speaks.")]
     base_url: Annotated[str, doc("Address of the provider's server; empty if there is none.")] = ""
     key: Annotated[
-        str, doc("Source of the key, such as `the variable X`; empty if the provider has none.")
+        str, doc("Source of the key, such as `the variable X`; empty if the provider needs no key.")
     ] = ""
     default: Annotated[bool, doc("Whether the default model belongs to this provider.")] = False
     answers: Annotated[
-        bool | None, doc("Whether the provider answered just now; absent if it was not asked.")
+        bool | None, doc("Whether the provider answered; absent if the op did not ask it.")
     ] = None
     problem: Problem = ""
 
@@ -228,8 +228,8 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     chosen: Annotated[
         bool,
         doc(
-            "Whether the configuration names this server. If the configuration names no server for "
-            "a file, the first installed server for the file runs."
+            "Whether the configuration names this server. If it names no server for a file, only "
+            "the first installed server in this list that checks such files runs."
         ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
@@ -256,7 +256,7 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str | None, doc("Agent of the turn. Default: the session's agent.")] = None
     model: Annotated[str | None, doc("Model of the turn. Default: the session's model.")] = None
     problem: Problem = ""
-    subtask: Annotated[bool, doc("Whether `agent` is a sub-agent that does the task.")] = False
+    subtask: Annotated[bool, doc("Whether `agent` does the work as a sub-agent.")] = False
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
@@ -266,7 +266,7 @@ class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     network: Annotated[bool, doc("Whether commands are allowed to use the network.")] = False
     name: Annotated[str, doc("The mechanism, such as `bubblewrap`; empty if none works.")] = ""
     problem: Annotated[
-        str, doc("Why no mechanism works and every command needs approval; empty if one works.")
+        str, doc("Why no mechanism works (so every command needs approval); empty if one works.")
     ] = ""
     limits: Annotated[str, doc("What this mechanism can't enforce; may be empty.")] = ""
     instead: Annotated[str, doc("Why no better mechanism works; empty if `name` is the best.")] = ""
@@ -319,7 +319,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
     id: Annotated[str, doc("Id of the rule, for `rule_revoke`.")]
     permission: Annotated[str, doc("The permission that the rule decides, such as `bash`.")]
-    pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
+    pattern: Annotated[str, doc("A glob that matches subjects, such as commands or paths.")]
     action: Annotated[Action, doc("The rule's decision; a lasting rule always allows.")] = "allow"
     workspace: Annotated[str, doc("Directory of a lasting rule; empty for a session's rule.")] = ""
     session_id: Annotated[str, doc("Session that has the rule; empty for a lasting rule.")] = ""
@@ -330,7 +330,7 @@ class RuleSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class RulesResult(Result, frozen=True, tag="rules"):
-    """The lasting rules, by directory. The rules of the named session follow."""
+    """The lasting rules, by directory. If the op names a session, that session's rules follow."""
 
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
 

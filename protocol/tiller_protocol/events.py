@@ -174,7 +174,10 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     )
     queued: Annotated[
         int,
-        doc("Number of queued inputs. Any new input, `turn_continue` or `promote` starts a turn."),
+        doc(
+            "Number of inputs that wait until `turn_continue`, `promote` or new input starts "
+            "a turn."
+        ),
     ] = 0
     context_tokens: Annotated[
         int, doc("Tokens in the history, by the provider's last count; 0 if there is no count.")
@@ -196,7 +199,7 @@ class StepEnded(Body, frozen=True, tag="step_ended"):
 
     step: Annotated[int, doc("The step's number in the turn, counting from 1.")]
     finish_reason: Annotated[FinishReason, doc("Why the response ended.")]
-    usage: Annotated[Usage, doc("Tokens of the request and the response.")]
+    usage: Annotated[Usage, doc("Tokens of the model request and its response.")]
     cost: UsdCost = None
     time_to_first_token_s: Annotated[
         float | None, doc("Seconds until the model's first output; absent if there was no output.")
@@ -243,7 +246,8 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
         ),
     ] = None
     rewritten_arguments: Annotated[
-        str, doc("Arguments that a hook has changed, as JSON text. Empty if no hook changed them.")
+        str,
+        doc("All arguments, as changed by a hook, in JSON text. Empty if no hook changed them."),
     ] = ""
     effect: Annotated[
         Effect | None,
@@ -252,7 +256,8 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     allowed: Annotated[
         tuple[Allowed, ...],
         doc(
-            "Why the call is allowed to run. Sent when the call begins to run; empty if unchanged."
+            "Reasons why the call is allowed to run. Sent when the call begins to run. Empty in "
+            "updates that do not change the reasons."
         ),
     ] = ()
 
@@ -325,7 +330,7 @@ class ErrorRaised(Body, frozen=True, tag="error"):
 
     code: Annotated[str, doc("Code of the error, for programs.")]
     message: Annotated[str, doc("What happened, in whole sentences for people.")]
-    fatal: Annotated[bool, doc("Whether the next turn fails too unless the user acts.")] = False
+    fatal: Annotated[bool, doc("Whether turns keep failing until the user acts.")] = False
 
 
 AnyBody = (

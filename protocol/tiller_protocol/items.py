@@ -23,7 +23,7 @@ AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve",
 
 UsdCost = Annotated[float | None, doc("Cost in US dollars. Absent if the price is unknown.")]
 StateOfText = Annotated[
-    MessageState, doc("`discarded`: ignore this text, because the request was repeated.")
+    MessageState, doc("`discarded`: ignore this text, because the model request was repeated.")
 ]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of the files that the user mentioned.")]
 ClientName = Annotated[str, doc("Name of the frontend that sent the input; empty if unknown.")]
@@ -39,7 +39,7 @@ class Image(Struct, frozen=True, omit_defaults=True):
     media_type: Annotated[
         str, doc("Media type, such as `image/png`. The daemon ignores this field in user input.")
     ]
-    data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
+    data: Annotated[bytes, doc("The file's bytes; base64 in JSON.")]
     text: Annotated[
         str,
         doc(
@@ -202,7 +202,8 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     discarded: Annotated[
         bool,
         doc(
-            "Whether to ignore the call, because the response failed and the request was repeated."
+            "Whether to ignore the call, because the response failed and the model request was "
+            "repeated."
         ),
     ] = False
     ordinal: Annotated[
@@ -230,7 +231,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     sub_agent: Annotated[SubAgent | None, doc("The sub-agent that works on a `task` call.")] = None
     rewritten_arguments: Annotated[
         str,
-        doc("Arguments that a hook has changed, as JSON text. Empty if no hook changed them."),
+        doc("All arguments, as changed by a hook, in JSON text. Empty if no hook changed them."),
     ] = ""
     allowed: Annotated[
         tuple[Allowed, ...],
@@ -248,7 +249,8 @@ class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=
     summary: Annotated[str, doc("The text that the model gets instead of the summarised items.")]
     replaces_upto: Annotated[ItemId, doc("Id of the last item that the summary replaces.")]
     kept: Annotated[
-        tuple[str, ...], doc("User messages that are sent verbatim before the summary.")
+        tuple[str, ...],
+        doc("Ids of user messages that the model still gets, verbatim, before the summary."),
     ] = ()
 
 
@@ -351,7 +353,7 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
 
 Background = Annotated[
     tuple[BackgroundCommand, ...],
-    doc("Running background commands and sub-agents, and the latest ones that have ended."),
+    doc("Background commands and sub-agents: all that still run, and the latest that have ended."),
 ]
 
 RequestKind = Literal["approval", "doom_loop", "question"]
@@ -367,8 +369,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     kind: Annotated[
         RequestKind,
         doc(
-            "`approval`: whether this call is allowed to run. `doom_loop`: whether the turn "
-            "should go on although a call repeats itself. `question`: the model's own question."
+            "`approval`: whether a call is allowed to run. `doom_loop`: whether the turn should "
+            "go on although the model keeps repeating a call. `question`: the model's own question."
         ),
     ]
     title: Annotated[str, doc("Summary in one line.")]
@@ -384,8 +386,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     always_here: Annotated[
         str,
         doc(
-            "Directory for the answer `always_here`, which would allow the same patterns for every "
-            "session there, as lasting rules. Empty if that answer is not possible."
+            "The answer `always_here` would allow the patterns in `always` for every session in "
+            "this directory, by lasting rules. Empty if that answer is not possible."
         ),
     ] = ""
     detail: Annotated[
@@ -393,5 +395,5 @@ class Request(Struct, frozen=True, omit_defaults=True):
     ] = ""
     choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
     detail_kind: Annotated[
-        DetailKind, doc("Kind of text in `detail`; set explicitly, never guessed from the text.")
+        DetailKind, doc("Kind of text in `detail`, so that frontends need not guess it.")
     ] = "text"

@@ -76,7 +76,7 @@ def advance(state: LifecycleState, event: Event) -> None:
     if event.seq != state.seq + 1:
         raise LifecycleViolation(f"seq {event.seq} after {state.seq}")
     if (event.seq == 1) != isinstance(event.body, SessionCreated):
-        raise LifecycleViolation("session_created is not the first event, or not the only one")
+        raise LifecycleViolation("the first event, and no other, must be session_created")
     for condition in PRECONDITIONS.get(type(event.body), ()):
         if not _is_met(condition, state, event):
             name = type(event.body).__name__

@@ -109,7 +109,8 @@ class Replay(Op, frozen=True, tag="replay"):
         doc(
             "An id that the frontend chooses when it opens the session, and sends with each "
             "`replay`. After each `replay`, the frontend counts as a follower for 20 s, so it "
-            "should submit the next one within 10 s. Other frontends see the name in `client`."
+            "should submit the next one within 10 s. Other frontends see the name from the "
+            "submission's `client`."
         ),
     ] = None
 
@@ -140,7 +141,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
             "`start` begins a turn with this input. `steer` adds the input to the running turn. "
             "`queue` lets the running turn take the input after the turn's other work. `auto` "
             "steers the running turn. If no turn is running, `auto` and `queue` start one. If "
-            "older inputs wait, that turn begins with the first of them, and this input is queued."
+            "older inputs wait, such a turn begins with the first of them, and this input is "
+            "queued."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
@@ -203,7 +205,7 @@ class Interrupt(Op, frozen=True, tag="interrupt"):
     """Cancels the running turn at once, or ends a background command or sub-agent."""
 
     session_id: SessionRef
-    turn_id: Annotated[IdText | None, doc("End only this turn. Default: the running turn.")] = None
+    turn_id: Annotated[IdText | None, doc("The turn to end. Default: the running turn.")] = None
     background_id: Annotated[
         IdText | None, doc("End this background command or sub-agent instead; the turn continues.")
     ] = None
@@ -218,9 +220,9 @@ class Answer(Op, frozen=True, tag="answer"):
         doc(
             "`once`, `always` and `always_here` approve the call. `always` also allows the "
             "request's `always` patterns for the rest of the session. `always_here` also allows "
-            "them for every session in the request's `always_here` directory. `reject` with a "
-            "reason in `text` refuses only this call. `reject` without a reason also ends the "
-            "turn, unless the request is a question. `answer` replies to a question."
+            "these patterns for every session in the request's `always_here` directory. `reject` "
+            "with a reason in `text` refuses only this call. `reject` without a reason also ends "
+            "the turn, unless the request is a question. `answer` replies to a question."
         ),
     ]
     text: Annotated[

@@ -41,15 +41,15 @@ StepsChoice = Annotated[Steps | None, doc("Maximum number of model requests in o
 ToolsChoice = Annotated[
     tuple[str, ...] | None,
     doc(
-        "Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, "
-        "or all tools."
+        "Names of the tools to offer, or patterns for MCP tools. Default: the tools that the agent "
+        "lists, or all tools if the agent has no list."
     ),
 ]
 TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 
 
 class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A permission rule; the last rule that matches wins.
+    """A permission rule; the last matching rule wins.
 
     A granted rule is stronger than all others, except those that deny.
     """
@@ -57,7 +57,7 @@ class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     permission: Annotated[
         str, doc("The permission, such as `bash`, or a glob that matches several.")
     ]
-    pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
+    pattern: Annotated[str, doc("A glob that matches subjects, such as commands or paths.")]
     # Not `Annotated`: the configuration's check looks at this type to list the choices.
     action: Action
     granted: Annotated[

@@ -125,12 +125,12 @@ class Snapshot(Struct, omit_defaults=True):
     cost: Annotated[
         float | None,
         doc(
-            "Cost of `usage` in US dollars, without requests of unknown price; absent if no "
+            "Cost of `usage` in US dollars, without model requests of unknown price; absent if no "
             "price is known."
         ),
     ] = None
     unpriced: Annotated[
-        int, doc("Number of requests that `cost` leaves out, not counting those of sub-agents.")
+        int, doc("Number of model requests that `cost` omits, not counting those of sub-agents.")
     ] = 0
     worked_s: Annotated[float, doc("Total duration of all turns that have ended, in seconds.")] = (
         0.0
@@ -205,6 +205,9 @@ def _closed(item: Item) -> Item:
         return structs.replace(item, state="interrupted")
     if isinstance(item, ToolCall):
         return structs.replace(
-            item, state="error", error_kind="aborted", output="not finished when forked"
+            item,
+            state="error",
+            error_kind="aborted",
+            output="The call had not finished when the session was forked.",
         )
     return item

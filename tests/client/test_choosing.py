@@ -119,7 +119,7 @@ def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) 
     assert f"took {name}" in tiller("archive", "--undo", HERE)[1]
     assert f"undid the last revert of {name}" in tiller("unrevert", "last")[1]
     out = tiller("revert", "last")[1]
-    assert f"went back to before turn {TURN} “Repair the till” of {name}" in out
+    assert f"went back to the point before turn {TURN} “Repair the till” of {name}" in out
     assert tiller("queue", "last", "--remove", "one1")[1].startswith("dropped 01K0QUEUED")
     assert tiller("interrupt", "last")[1] == f"interrupted {HERE}\n"
     assert f"deleted {name}" in tiller("rm", "--yes", "last")[1]

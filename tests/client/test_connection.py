@@ -179,7 +179,7 @@ def test_a_daemon_that_holds_its_lock_and_never_listens_is_reported(
     monkeypatch.setattr(daemons_module, "CONNECT_DEADLINE_S", 0.05)
     starting_daemon = FakeDaemon(places.runtime)
     starting_daemon.take_lock()
-    with pytest.raises(NoAnswer, match="has accepted no connection"):
+    with pytest.raises(NoAnswer, match="have accepted no connection"):
         DaemonConnection(places, "test")
     starting_daemon.listen()
     starting_daemon.__exit__()

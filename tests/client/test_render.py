@@ -153,7 +153,7 @@ def test_tokens_that_nobody_counted_are_not_shown_as_none() -> None:
 def test_input_that_waits_says_what_for() -> None:
     waiting = (QueuedInput("a", "use x", "steer"), QueuedInput("b", "then y", "queue"))
     text = rendered([QueueChanged(waiting)])
-    assert text == "before the next step: use x\nqueued: then y\n"
+    assert text == "for the next step: use x\nqueued: then y\n"
 
 
 def test_input_that_no_turn_takes_says_how_to_go_on() -> None:

@@ -78,7 +78,7 @@ def test_rules_are_revoked_by_the_beginnings_of_their_ids(daemon: FakeDaemon, ti
         (("revoke", "aa"), "'aa' matches 2 rules"),
         (("revoke", "aa11", "zz"), "'zz' is not the id of a rule"),
         (("revoke", ""), "the value of RULE is empty"),
-        (("revoke",), "name the rules to revoke"),
+        (("revoke",), "give the ids of the rules to revoke"),
         (("list", "aa11"), "to revoke rules: tiller rules revoke"),
     ],
 )

@@ -90,7 +90,7 @@ def test_input_that_waits_is_said_when_it_comes_and_not_with_each_other_one(
         daemon.add(SESSION, [QueueChanged((first,)), QueueChanged((first, second))])
         daemon.add(SESSION, [ended("x"), StatusChanged("idle")])
         shown = tiller("attach", "--until-idle", SESSION)[1]
-    assert shown.count("before the next step: look at b.py") == 1
+    assert shown.count("for the next step: look at b.py") == 1
     assert shown.count("look at b.py") == 1
     assert shown.count("queued: then the docs") == 1
 

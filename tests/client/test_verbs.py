@@ -188,7 +188,7 @@ def test_what_waits_says_how_to_go_on(daemon: FakeDaemon, tiller: Tiller) -> Non
     steering = QueuedInput("q2", "stop", "steer")
     daemon.add(SESSION, [QueueChanged((QueuedInput("q1", "and then", "queue"), steering))])
     _, out, err = tiller("queue", SESSION)
-    assert out == "q1  and then\nq2  stop (before the next step)\n"
+    assert out == "q1  and then\nq2  stop (for the next step)\n"
     assert "go on with" not in err, "its turn takes the input"
 
 

@@ -84,9 +84,9 @@ async def test_b55_revert_to_a_step_with_later_edits_and_back(
     )
     assert back.returncode == 0
     first_line, *rest = back.stdout.splitlines()
-    assert first_line.startswith(f"went back to before step 2 of turn {turn_id} “")
+    assert first_line.startswith(f"went back to the point before step 2 of turn {turn_id} “")
     assert rest == ["removed: d/three", "put back: mine"]
-    assert "left as it is, because something else has changed it: two" in back.stderr
+    assert "two is left as it is, because something else has changed it" in back.stderr
     assert files(workspace) == {
         "greeting.txt": "hello\nmore\n",
         "one": "1\n",
@@ -332,7 +332,7 @@ async def test_what_no_snapshot_has_is_named_when_it_stays(
 
     await frontend.must(Unrevert(session_id))
     said = await trio.to_thread.run_sync(tiller, daemon, "revert", session_id, turn_id)
-    assert f"left as it is, because there is no snapshot of it: {outside}" in said.stderr
+    assert f"{outside} is left as it is, because there is no snapshot of it" in said.stderr
     assert "something else has changed it" not in said.stderr
 
 

@@ -48,8 +48,8 @@ from tiller_protocol.settings import Settings
 NAME = "tiller acp"
 
 NO_LOGIN = (
-    "no login is needed here: the providers' keys are in tiller's configuration or in the "
-    "environment of its daemon; to see which keys are missing, run: tiller doctor"
+    "no login is needed here: tiller's daemon takes the providers' keys from its environment or "
+    "from places that its configuration names; to see which keys are missing, run: tiller doctor"
 )
 
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})

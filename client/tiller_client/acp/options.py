@@ -25,13 +25,17 @@ MODE_OPTION = "agent"
 """The setting that a client sees also as the session's mode."""
 
 _APPROVE = (
-    Choice("ask", "Ask", "Asks if a call needs approval."),
+    Choice("ask", "Ask", "Asks you about calls that need approval."),
     Choice("always", "Always allow", "Allows everything that no rule denies."),
     Choice("never", "Never ask", "Denies instead of asking."),
 )
 _SANDBOX = (
     Choice("read_only", "Read only", "Commands can't write."),
-    Choice("workspace_write", "Write in the workspace", "Commands write only in the workspace."),
+    Choice(
+        "workspace_write",
+        "Write in the workspace",
+        "Commands can write only in the workspace and the directories in `writable`.",
+    ),
     Choice("full_access", "Full access", "Commands may do whatever you may do."),
 )
 

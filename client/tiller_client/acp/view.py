@@ -57,7 +57,7 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.snapshot import Snapshot
 
-REVERTED = "History and files were taken back to an earlier state. Everything after it was undone."
+REVERTED = "History and files were taken back to an earlier state. All later work was undone."
 COMPACTED = "The history was summarised to fit into the context window."
 
 

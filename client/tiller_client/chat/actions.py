@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 INTERRUPT = "Esc again interrupts the turn"
 BACK = "Esc again: go back to an earlier turn"
 LEAVE = "Ctrl-C again leaves"
-CLEARED = f"cleared; Up brings it back; {LEAVE}"
+CLEARED = f"text cleared; Up brings it back; {LEAVE}"
 LEAVE_BUSY = f"{LEAVE}; the turn goes on"
 
 APPROVE = ("ask", "always", "never")
@@ -244,7 +244,7 @@ class Actions:
             self._chat.editor.put(written)
             self._chat.say(f"not sent: {error}")
         else:
-            self._chat.say(f"not sent (Up brings it back): {error}")
+            self._chat.say(f"not sent (Up brings your text back): {error}")
 
     def _custom(self) -> list[str]:
         return [one.name for one in self._chat.catalog.commands]

@@ -188,7 +188,7 @@ class Menus:
             return
         # Another frontend may revert a turn while the menu shows it.
         back_to = partial(self._back_to, {point.turn_id: point.seq for point in found})
-        self._chat.choose(Menu("go back to before which turn", entries[::-1], back_to))
+        self._chat.choose(Menu("go back to the point before a turn", entries[::-1], back_to))
 
     def _configure(self, name: str, entries: list[Entry], now: str | None) -> None:
         """Choose the value of a setting; the present value is selected at first.
@@ -212,7 +212,7 @@ class Menus:
         chat = self._chat
         queued = next((one for one in chat.snapshot.queue if one.id == input_id), None)
         if queued is None:
-            chat.say("this input has already been sent")
+            chat.say("this input is no longer queued")
             return
 
         def removed(_result: AnyResult | None) -> None:

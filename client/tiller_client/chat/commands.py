@@ -23,7 +23,9 @@ COMMANDS = (
     Command("variant", "choose the model's variant, such as high", "[NAME]"),
     Command("agent", "choose the agent", "[NAME]"),
     Command("approve", "what to do with calls that need your approval", "[ask|always|never]"),
-    Command("sandbox", "what commands can do", "[read_only|workspace_write|full_access]"),
+    Command(
+        "sandbox", "what the model's commands may do", "[read_only|workspace_write|full_access]"
+    ),
     Command("continue", "continue without a new message"),
     Command("queue", "change what is queued"),
     Command("back", "revert to an earlier point, or fork from it"),

@@ -183,7 +183,7 @@ class Conversation:
                 item = replace(item, state="completed") if item.state == "interrupted" else item
         if isinstance(item, AssistantMessage) and self._stream is not None:
             if item.state == "discarded":
-                yield self._dim("  (this answer was discarded; the request is made again)")
+                yield self._dim("  (this answer was discarded; the model is asked again)")
             else:
                 yield from self._feed(item)
                 rest = self._stream.close()

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 KEYS_SHOWN = (
     ("Enter", "send, or steer the running turn"),
-    ("Alt-Enter", "queue: the turn takes it after its other work"),
+    ("Alt-Enter", "queue: the turn takes the text when its other work is done"),
     ("Ctrl-J, \\ Enter", "a new line"),
     ("Esc", "close what is open; if nothing is open, interrupt the turn"),
     ("Esc Esc", "revert to an earlier point, or fork from it"),
     ("Ctrl-C", "clear the text; press twice to leave; a running turn goes on"),
     ("Ctrl-D", "leave"),
     ("Up, Down", "what you wrote before"),
-    ("Tab", "complete a /command or a @file"),
+    ("Tab", "complete a /command or an @file"),
     ("Shift-Tab", "the next agent"),
     ("Alt-M, Alt-V", "choose the model, or its variant"),
     ("Alt-Q", "change what is queued"),
@@ -30,7 +30,7 @@ KEYS_SHOWN = (
     ("Ctrl-T", "the whole transcript, in a pager"),
     ("Ctrl-G", "write in $EDITOR"),
     ("Ctrl-R", "search what you wrote before"),
-    ("!COMMAND", "run your own command"),
+    ("!COMMAND", "run your own shell command"),
 )
 
 COMMAND_KEYS = {
@@ -236,7 +236,8 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
     @keys.add("c-o")
     def _open(_event: KeyPressEvent) -> None:
         chat.screen.look.opened = not chat.screen.look.opened
-        chat.say("shown whole from now on" if chat.screen.look.opened else "folded from now on")
+        how = "shown whole" if chat.screen.look.opened else "folded"
+        chat.say(f"thoughts and outputs are {how} from now on")
 
     @keys.add("c-l")
     def _redraw(_event: KeyPressEvent) -> None:

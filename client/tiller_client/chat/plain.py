@@ -105,7 +105,7 @@ def run_plain(connection: DaemonConnection, session: SessionSummary, after: int)
     plain = PlainChat(session, console)
     console.line("type /help for help, /quit to leave")
     with (
-        Signals("left; the turn goes on", leaves=True) as signals,
+        Signals("you have left the chat; a running turn goes on", leaves=True) as signals,
         Watch(connection, session.session_id, signals, after, patient=True) as watch,
     ):
         interactive = InteractiveSession(watch, console, op_of=plain.op_of, goes_on="/continue")

@@ -140,7 +140,7 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> Parser:
 
 
 def _add_turns(add: _AddParser) -> None:
-    parser = _verb(add, "chat", "chat", "open a chat in this directory; tiller alone does the same")
+    parser = _verb(add, "chat", "chat", "open a chat here, as tiller without a verb does")
     add_opening(parser)
     add_choices(parser)
     add_rules(parser)
@@ -195,12 +195,12 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "show", "show a session as it is now")
     parser.flag("--full", "show the whole output of calls")
     parser.option("--tail", "N", "show only the last N items", positive)
-    text = "print the system prompt of TURN, which is a turn's id, or last"
+    text = "print a turn's system prompt; TURN is the turn's id, or last"
     parser.option("--prompt", "TURN", text)
     parser.option(
         "--why",
         "CALL",
-        "print why CALL was allowed; CALL is a tool call's id, words from its line, or last",
+        "print why a call ran or did not run; CALL: its id, words from its line, or last",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
@@ -209,7 +209,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "rm", "delete a session and its stored data for good")
     parser.flag("--yes", "do not ask")
     add_session(parser)
-    parser = _verb(add, "sessions", "fork", "create a session with the history of this session")
+    parser = _verb(add, "sessions", "fork", "create a session with the history of another session")
     parser.option("--at", "N", "share events up to N; default: all events", event_number)
     add_session(parser)
     parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
@@ -263,7 +263,7 @@ def _add_requests(add: _AddParser) -> None:
         metavar="TEXT",
         nargs="?",
         default="",
-        help="the answer, or why you reject; without a reason, reject ends the turn",
+        help="the answer, or why you reject; a rejection without a reason ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke lasting permission rules")
     parser.intermixed = True
@@ -321,7 +321,7 @@ def _add_catalog(add: _AddParser) -> None:
     parser.flag("--yes", "do not ask")
     parser = _verb(add, "trust", "untrust", "stop trusting a project's .tiller")
     add_directory(parser)
-    parser = _verb(add, "mcp", "mcp", "list the MCP servers, or log in to or out of a server")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers, log in to one, or log out of one")
     parser.intermixed = True
     parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
     parser.add_argument("server", metavar="NAME", nargs="?", help="server, for login and logout")
@@ -337,7 +337,7 @@ def _add_catalog(add: _AddParser) -> None:
 
 
 def _add_daemon(add: _AddParser) -> None:
-    parser = add("daemon", help="run, start, stop or inspect the daemon; install a service")
+    parser = add("daemon", help="run, start, stop or inspect the daemon; install its service")
     action = parser.add_subparsers(metavar="ACTION", dest="action", required=True).add_parser
     add_actions(partial(_verb, action))
 

@@ -20,7 +20,7 @@ from tiller_client.streams import put
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
 first steps: tiller demo · tiller init · tiller exec "what is in this directory?" · tiller doctor
-exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 124 timed out,
+exit status: 0 done, 1 failed, 2 wrong usage; exec: 3 blocked, 4 limit reached, 124 timed out,
 130 interrupted"""
 
 RPC_EPILOG = """\

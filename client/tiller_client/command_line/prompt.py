@@ -49,7 +49,7 @@ def read_text(argument: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"the text is not UTF-8: byte {error.start + 1} is invalid") from None
     if not text.strip():
-        raise UsageError("the text is empty; give the task")
+        raise UsageError("the text is empty; give the text for the model")
     return text
 
 

@@ -13,8 +13,8 @@ NUMBER_MAX = (1 << 62) - 1
 """The largest number of a command line, which every encoding can hold."""
 
 SESSION_HELP = (
-    "a session's id, a unique beginning or end of the id (at least 4 characters), or last for the "
-    "most recently active session in this directory"
+    "a session's id, a unique beginning or end of the id (at least 4 characters), or the word "
+    "last (the most recently active session in this directory)"
 )
 
 
@@ -119,7 +119,7 @@ def add_ending(parser: Parser) -> None:
         duration,
     )
     parser.flag("--no-wait", "end the turn if it needs an answer that nobody here can give")
-    parser.flag("--detach", "leave the turn running on Ctrl-C, SIGTERM and SIGHUP")
+    parser.flag("--detach", "on Ctrl-C, SIGTERM or SIGHUP, leave the turn running")
 
 
 def duration(text: str) -> float:

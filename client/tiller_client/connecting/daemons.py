@@ -89,7 +89,7 @@ class LocalDaemon:
                 f"{runtime} here; stop that daemon, or use it where that directory exists"
             )
         return (
-            f"{who} is running but has accepted no connection in {runtime} for "
+            f"{who} is running, but its sockets in {runtime} have accepted no connection for "
             f"{CONNECT_DEADLINE_S:g} s; see its log: tiller daemon logs"
         )
 

@@ -119,7 +119,8 @@ class RunningTurn:
                 self._connection.submit(edit)
                 if self._signals.timed_out:
                     raise TimedOut(
-                        "the time limit (--timeout) has passed; your input was taken off the queue"
+                        "the time limit (--timeout) has passed; your input was removed from the "
+                        "queue"
                     )
                 raise KeyboardInterrupt
         with contextlib.suppress(RejectedError):  # the turn may have ended just now

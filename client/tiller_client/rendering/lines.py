@@ -35,7 +35,7 @@ from tiller_protocol.snapshot import SessionSummary, Snapshot
 QUEUED_COLUMNS = 60
 BRANCH_COLUMNS = 30
 
-_WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
+_WAITING = (("steer", "for the next step"), ("queue", "queued"), ("start", "queued"))
 """Labels of queued inputs, by their delivery."""
 
 _WAITS = (("queue", "waits, because no turn is running"),)

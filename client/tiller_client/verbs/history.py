@@ -61,7 +61,7 @@ def _revert(connection: DaemonConnection, session_id: str, arguments: Namespace)
     what = f"step {arguments.step} of turn {turn_id}" if arguments.step else f"turn {turn_id}"
     text = _prompt_of(snapshot, turn_id)
     quoted = f" “{cut(text, choose.TITLE_COLUMNS)}”" if text else ""
-    done = f"went back to before {what}{quoted} of {choose.session_name(snapshot)}"
+    done = f"went back to the point before {what}{quoted} of {choose.session_name(snapshot)}"
     _restore(connection, Revert(session_id, turn_id, arguments.step), done, json=arguments.json)
 
 
@@ -85,7 +85,7 @@ def _print_reverted_files(result: RevertResult) -> None:
     for path in result.conflicts:
         unknown = path in result.without_snapshot
         reason = "there is no snapshot of it" if unknown else "something else has changed it"
-        complain(f"left as it is, because {reason}: {quoted_path(path)}")
+        complain(f"{quoted_path(path)} is left as it is, because {reason}")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:

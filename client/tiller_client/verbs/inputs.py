@@ -31,7 +31,7 @@ QUEUE_CHANGES = {
 """The message after each action; the id of the input follows."""
 
 
-STEERS = " (before the next step)"
+STEERS = " (for the next step)"
 """Marks input for the running turn in the list of queued inputs."""
 
 

@@ -17,9 +17,9 @@ from tiller_protocol.ops import RuleRevoke, RulesList
 def run(arguments: Namespace) -> int:
     """List rules, or revoke some of them."""
     if arguments.action == "list" and arguments.rules:
-        raise UsageError("list takes no RULE; to revoke rules: tiller rules revoke RULE …")
+        raise UsageError("to list rules, give no RULE; to revoke rules: tiller rules revoke RULE …")
     if arguments.action == "revoke" and not arguments.rules:
-        raise UsageError("name the rules to revoke by their ids; see: tiller rules")
+        raise UsageError("give the ids of the rules to revoke; to list the rules: tiller rules")
     with connect("tiller rules") as connection:
         listed = _listed(connection, arguments)
         if arguments.action == "revoke":

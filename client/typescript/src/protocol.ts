@@ -69,7 +69,7 @@ export interface Settings {
   session_budget?: Budget | null;
   /** The session's own rules, which are stronger than configured rules. */
   permissions?: Array<Rule> | null;
-  /** Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, or all tools. */
+  /** Names of the tools to offer, or patterns for MCP tools. Default: the tools that the agent lists, or all tools if the agent has no list. */
   tools?: Array<string> | null;
 }
 
@@ -85,11 +85,11 @@ export interface Budget {
   time_s?: number | null;
 }
 
-/** A permission rule; the last rule that matches wins. A granted rule is stronger than all others, except those that deny. */
+/** A permission rule; the last matching rule wins. A granted rule is stronger than all others, except those that deny. */
 export interface Rule {
   /** The permission, such as `bash`, or a glob that matches several. */
   permission: string;
-  /** A glob over the subject, such as a command or a path. */
+  /** A glob that matches subjects, such as commands or paths. */
   pattern: string;
   action: "allow" | "ask" | "deny";
   /** Whether the rule comes from an answer such as `always`. Such a rule never overrides a denial. */
@@ -239,7 +239,7 @@ export interface Replay {
   after?: number;
   /** Maximum number of events. `replay_bytes_max` limits the answer, too. */
   limit?: number;
-  /** An id that the frontend chooses when it opens the session, and sends with each `replay`. After each `replay`, the frontend counts as a follower for 20 s, so it should submit the next one within 10 s. Other frontends see the name in `client`. */
+  /** An id that the frontend chooses when it opens the session, and sends with each `replay`. After each `replay`, the frontend counts as a follower for 20 s, so it should submit the next one within 10 s. Other frontends see the name from the submission's `client`. */
   follower?: string | null;
 }
 
@@ -254,7 +254,7 @@ export interface UserInput {
   images?: Array<Image>;
   /** Paths of files, absolute or relative to the workspace. The model gets the paths, not the content, and reads the files that it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after the turn's other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one. If older inputs wait, that turn begins with the first of them, and this input is queued. */
+  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after the turn's other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one. If older inputs wait, such a turn begins with the first of them, and this input is queued. */
   delivery?: "auto" | "queue" | "start" | "steer";
   /** Accept the input only if this turn is running. Default: no check. */
   expected_turn_id?: string | null;
@@ -272,7 +272,7 @@ export interface UserInput {
 export interface Image {
   /** Media type, such as `image/png`. The daemon ignores this field in user input. */
   media_type: string;
-  /** The encoded file; base64 in JSON. */
+  /** The file's bytes; base64 in JSON. */
   data: string;
   /** Text of a document, for models that don't accept documents. The daemon ignores this field in user input. */
   text?: string;
@@ -296,7 +296,7 @@ export interface TurnOverrides {
   max_steps?: number | null;
   /** Limit for each turn. */
   turn_budget?: Budget | null;
-  /** Names of the tools to offer, or patterns for MCP tools. Default: the agent's tools, or all tools. */
+  /** Names of the tools to offer, or patterns for MCP tools. Default: the tools that the agent lists, or all tools if the agent has no list. */
   tools?: Array<string> | null;
   /** JSON Schema that the final message must match. */
   output_schema?: Record<string, unknown> | null;
@@ -333,7 +333,7 @@ export interface Interrupt {
   type: "interrupt";
   /** Id of the session. */
   session_id: string;
-  /** End only this turn. Default: the running turn. */
+  /** The turn to end. Default: the running turn. */
   turn_id?: string | null;
   /** End this background command or sub-agent instead; the turn continues. */
   background_id?: string | null;
@@ -344,7 +344,7 @@ export interface Answer {
   type: "answer";
   /** Id of the request. */
   request_id: string;
-  /** `once`, `always` and `always_here` approve the call. `always` also allows the request's `always` patterns for the rest of the session. `always_here` also allows them for every session in the request's `always_here` directory. `reject` with a reason in `text` refuses only this call. `reject` without a reason also ends the turn, unless the request is a question. `answer` replies to a question. */
+  /** `once`, `always` and `always_here` approve the call. `always` also allows the request's `always` patterns for the rest of the session. `always_here` also allows these patterns for every session in the request's `always_here` directory. `reject` with a reason in `text` refuses only this call. `reject` without a reason also ends the turn, unless the request is a question. `answer` replies to a question. */
   decision: "always" | "always_here" | "answer" | "once" | "reject";
   /** For `answer`: the reply. For `reject`: a reason, which the model gets. */
   text?: string;
@@ -547,7 +547,7 @@ export interface SessionSummary {
 export interface Request {
   /** Id of the request; `request_id` in ops and events. */
   id: string;
-  /** `approval`: whether this call is allowed to run. `doom_loop`: whether the turn should go on although a call repeats itself. `question`: the model's own question. */
+  /** `approval`: whether a call is allowed to run. `doom_loop`: whether the turn should go on although the model keeps repeating a call. `question`: the model's own question. */
   kind: "approval" | "doom_loop" | "question";
   /** Summary in one line. */
   title: string;
@@ -559,13 +559,13 @@ export interface Request {
   subjects?: Array<string>;
   /** Patterns that the answer `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** Directory for the answer `always_here`, which would allow the same patterns for every session there, as lasting rules. Empty if that answer is not possible. */
+  /** The answer `always_here` would allow the patterns in `always` for every session in this directory, by lasting rules. Empty if that answer is not possible. */
   always_here?: string;
   /** Everything that the user has to see; empty if the title says it all. */
   detail?: string;
   /** Suggested replies to a `question`. */
   choices?: Array<string>;
-  /** Kind of text in `detail`; set explicitly, never guessed from the text. */
+  /** Kind of text in `detail`, so that frontends need not guess it. */
   detail_kind?: "command" | "diff" | "text";
 }
 
@@ -662,7 +662,7 @@ export interface Snapshot {
   queue?: Array<QueuedInput>;
   /** The model's plan. */
   plan?: Array<PlanEntry>;
-  /** Running background commands and sub-agents, and the latest ones that have ended. */
+  /** Background commands and sub-agents: all that still run, and the latest that have ended. */
   background?: Array<BackgroundCommand>;
   /** Ids of calls whose output is no longer sent to the model. */
   pruned?: Array<string>;
@@ -688,9 +688,9 @@ export interface Snapshot {
   steps?: number;
   /** Tokens of all turns, including titles, summaries and sub-agents. */
   usage?: Usage;
-  /** Cost of `usage` in US dollars, without requests of unknown price; absent if no price is known. */
+  /** Cost of `usage` in US dollars, without model requests of unknown price; absent if no price is known. */
   cost?: number | null;
-  /** Number of requests that `cost` leaves out, not counting those of sub-agents. */
+  /** Number of model requests that `cost` omits, not counting those of sub-agents. */
   unpriced?: number;
   /** Total duration of all turns that have ended, in seconds. */
   worked_s?: number;
@@ -730,7 +730,7 @@ export interface AssistantMessage {
   id: string;
   /** The text so far; complete in `item_completed`. */
   text: string;
-  /** `discarded`: ignore this text, because the request was repeated. */
+  /** `discarded`: ignore this text, because the model request was repeated. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
   /** Sources of the text, in order; only in `item_completed`. */
   citations?: Array<Citation>;
@@ -753,7 +753,7 @@ export interface Reasoning {
   id: string;
   /** Readable text; empty if the provider sends none. */
   text: string;
-  /** `discarded`: ignore this text, because the request was repeated. */
+  /** `discarded`: ignore this text, because the model request was repeated. */
   state: "completed" | "discarded" | "interrupted" | "streaming";
   /** Data that must be sent back to the provider unchanged; meaningless to others. */
   opaque?: string;
@@ -792,7 +792,7 @@ export interface ToolCall {
   started_at?: number | null;
   /** Duration in seconds. Absent if the call has not ended, never began, or is `lost`. */
   duration_s?: number | null;
-  /** Whether to ignore the call, because the response failed and the request was repeated. */
+  /** Whether to ignore the call, because the response failed and the model request was repeated. */
   discarded?: boolean;
   /** Number of the model request that led to the call, counted from 0 in the session; -1 if the user made the call. Calls of one response have the same ordinal, and their results go back in one message. */
   ordinal?: number;
@@ -802,7 +802,7 @@ export interface ToolCall {
   by_provider?: boolean;
   /** The sub-agent that works on a `task` call. */
   sub_agent?: SubAgent | null;
-  /** Arguments that a hook has changed, as JSON text. Empty if no hook changed them. */
+  /** All arguments, as changed by a hook, in JSON text. Empty if no hook changed them. */
   rewritten_arguments?: string;
   /** Why the call is allowed to run. Empty before the call begins, for a call that needs no permission, and for a call that the user made. */
   allowed?: Array<Allowed>;
@@ -859,7 +859,7 @@ export interface Compaction {
   summary: string;
   /** Id of the last item that the summary replaces. */
   replaces_upto: string;
-  /** User messages that are sent verbatim before the summary. */
+  /** Ids of user messages that the model still gets, verbatim, before the summary. */
   kept?: Array<string>;
 }
 
@@ -1202,7 +1202,7 @@ export interface TurnEnded {
   files?: Array<FileChange>;
   /** Whether files that are not listed may have changed, too. */
   more_files?: boolean;
-  /** Number of queued inputs. Any new input, `turn_continue` or `promote` starts a turn. */
+  /** Number of inputs that wait until `turn_continue`, `promote` or new input starts a turn. */
   queued?: number;
   /** Tokens in the history, by the provider's last count; 0 if there is no count. */
   context_tokens?: number;
@@ -1226,7 +1226,7 @@ export interface StepEnded {
   step: number;
   /** Why the response ended. */
   finish_reason: "content_filter" | "error" | "interrupted" | "length" | "paused" | "stop" | "tool_calls" | "unknown";
-  /** Tokens of the request and the response. */
+  /** Tokens of the model request and its response. */
   usage: Usage;
   /** Cost in US dollars. Absent if the price is unknown. */
   cost?: number | null;
@@ -1274,11 +1274,11 @@ export interface ToolCallUpdated {
   title?: string;
   /** The sub-agent and its totals; sent when the sub-agent begins, and after each of its steps. */
   sub_agent?: SubAgent | null;
-  /** Arguments that a hook has changed, as JSON text. Empty if no hook changed them. */
+  /** All arguments, as changed by a hook, in JSON text. Empty if no hook changed them. */
   rewritten_arguments?: string;
   /** Whether the call only reads, or can also write. Sent when the call begins to run. */
   effect?: "read" | "write" | null;
-  /** Why the call is allowed to run. Sent when the call begins to run; empty if unchanged. */
+  /** Reasons why the call is allowed to run. Sent when the call begins to run. Empty in updates that do not change the reasons. */
   allowed?: Array<Allowed>;
 }
 
@@ -1312,7 +1312,7 @@ export interface PlanUpdated {
 /** The session's background commands or sub-agents have changed. */
 export interface BackgroundChanged {
   type: "background_changed";
-  /** Running background commands and sub-agents, and the latest ones that have ended. */
+  /** Background commands and sub-agents: all that still run, and the latest that have ended. */
   background: Array<BackgroundCommand>;
 }
 
@@ -1366,7 +1366,7 @@ export interface ErrorRaised {
   code: string;
   /** What happened, in whole sentences for people. */
   message: string;
-  /** Whether the next turn fails too unless the user acts. */
+  /** Whether turns keep failing until the user acts. */
   fatal?: boolean;
 }
 
@@ -1555,7 +1555,7 @@ export interface CommandSummary {
   model?: string | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
-  /** Whether `agent` is a sub-agent that does the task. */
+  /** Whether `agent` does the work as a sub-agent. */
   subtask?: boolean;
 }
 
@@ -1579,7 +1579,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names this server. If the configuration names no server for a file, the first installed server for the file runs. */
+  /** Whether the configuration names this server. If it names no server for a file, only the first installed server in this list that checks such files runs. */
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
@@ -1595,7 +1595,7 @@ export interface SandboxSummary {
   network?: boolean;
   /** The mechanism, such as `bubblewrap`; empty if none works. */
   name?: string;
-  /** Why no mechanism works and every command needs approval; empty if one works. */
+  /** Why no mechanism works (so every command needs approval); empty if one works. */
   problem?: string;
   /** What this mechanism can't enforce; may be empty. */
   limits?: string;
@@ -1611,11 +1611,11 @@ export interface ProviderSummary {
   api: string;
   /** Address of the provider's server; empty if there is none. */
   base_url?: string;
-  /** Source of the key, such as `the variable X`; empty if the provider has none. */
+  /** Source of the key, such as `the variable X`; empty if the provider needs no key. */
   key?: string;
   /** Whether the default model belongs to this provider. */
   default?: boolean;
-  /** Whether the provider answered just now; absent if it was not asked. */
+  /** Whether the provider answered; absent if the op did not ask it. */
   answers?: boolean | null;
   /** Why this entry can't be used now; empty if it can be used. */
   problem?: string;
@@ -1673,7 +1673,7 @@ export interface McpLoginResult {
   url?: string;
 }
 
-/** The lasting rules, by directory. The rules of the named session follow. */
+/** The lasting rules, by directory. If the op names a session, that session's rules follow. */
 export interface RulesResult {
   type: "rules";
   /** The rules. Later rules take precedence. */
@@ -1686,7 +1686,7 @@ export interface RuleSummary {
   id: string;
   /** The permission that the rule decides, such as `bash`. */
   permission: string;
-  /** A glob over the subject, such as a command or a path. */
+  /** A glob that matches subjects, such as commands or paths. */
   pattern: string;
   /** The rule's decision; a lasting rule always allows. */
   action?: "allow" | "ask" | "deny";

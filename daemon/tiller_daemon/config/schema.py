@@ -289,7 +289,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     agents: dict[str, Agent] = {}
     """The agents by name."""
     permissions: tuple[Rule, ...] = ()
-    """The rules; the last rule that matches wins."""
+    """The rules; the last matching rule wins."""
     sandbox: SandboxPolicy = SandboxPolicy()
     """What models' commands may do."""
     mcp: dict[str, McpServer] = {}

@@ -127,7 +127,7 @@ async def test_escape_interrupts_and_again_goes_back_to_a_turn(
     chat.press("\x1b")
     await chat.shows("interrupted", READY)
     chat.press("\x1b")
-    await chat.shows("go back to before", "1. write it")
+    await chat.shows("go back to the point before", "1. write it")
     chat.press("\r")
     await chat.shows("before this turn", "fork")
     chat.press("\r")
@@ -478,7 +478,7 @@ async def test_a_session_is_forked_from_a_point_of_its_past(opens: Opens, daemon
     await chat.shows(READY)
     await write_each(chat, "the first thing", "the second thing")
     chat.press("/back\r")
-    await chat.shows("go back to before", "▸ 2. the second thing")
+    await chat.shows("go back to the point before", "▸ 2. the second thing")
     chat.press("\r")
     await chat.shows("before this turn")
     chat.press("fork\r")
@@ -496,7 +496,7 @@ async def test_a_turn_that_was_reverted_while_its_menu_was_open_is_refused(
     await chat.shows(READY)
     await write_each(chat, "the first thing", "the second thing")
     chat.press("/back\r")
-    await chat.shows("go back to before", "▸ 2. the second thing")
+    await chat.shows("go back to the point before", "▸ 2. the second thing")
     session_id = (await newest(frontend)).session_id
     last = (await frontend.snapshot(session_id)).marks[-1]
     await frontend.must(Revert(session_id, last.turn_id))

@@ -46,7 +46,7 @@ async def test_a_running_turn_is_steered_queued_behind_and_interrupted(
     chat.press("begin\n")
     await gates[0].reached()
     chat.press("also this\n/queue and then that\n")
-    await chat.shows("also this", "and then that")
+    await chat.shows("for the next step: also this", "queued: and then that")
     gates[0].open()
     await chat.shows("First done.")
     await gates[1].reached()

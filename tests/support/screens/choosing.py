@@ -64,7 +64,9 @@ async def points(stage: Stage) -> None:
     chat.press("\x1b")
     await chat.sees("Esc again: go back to an earlier turn")
     chat.press("\x1b")
-    await chat.sees("go back to before", "▸ 3. open a pull request", "1. repair the login")
+    await chat.sees(
+        "go back to the point before", "▸ 3. open a pull request", "1. repair the login"
+    )
 
 
 async def back_to(stage: Stage) -> None:

@@ -249,7 +249,7 @@ def _say_written(outcome: Outcome) -> None:
     if outcome.written:
         say(f"wrote    {path}, with {one_line(outcome.model)} as the default model")
     elif outcome.lacks:
-        say(f"exists   {path}, so it was not changed; to use what was found, add:")
+        say(f"exists   {path}, which was not changed; to use what was found, add:")
         say(f"\n{sanitized(outcome.lacks)}")
     else:
         say(f"exists   {path}; it lacks nothing, so it was not changed")

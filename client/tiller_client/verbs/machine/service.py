@@ -75,7 +75,7 @@ def _service() -> Service:
     if service and shutil.which(service.program):
         return service
     raise TillerError(
-        "this machine has neither systemd nor launchd; have your own service manager run this "
+        "this machine has neither systemd nor launchd; let your own service manager run this "
         "command under your account: "
         f"{shlex.join(DAEMON_COMMAND)}"
     )
