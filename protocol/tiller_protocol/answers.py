@@ -23,9 +23,7 @@ class Limits(Struct, frozen=True):
     """Limits of this daemon, in bytes."""
 
     message_bytes_max: Annotated[int, doc("Largest message in either direction.")]
-    replay_bytes_max: Annotated[
-        int, doc("Largest answer to `replay`; a single event may be larger.")
-    ]
+    replay_bytes_max: Annotated[int, doc("Largest answer to `replay` with more than one event.")]
     input_bytes_max: Annotated[int, doc("Largest input: text and images together.")]
 
 
@@ -50,7 +48,7 @@ class HelloResult(Result, frozen=True, tag="hello"):
         bool,
         doc(
             "Whether new sessions and turns first look for a model server on the daemon's "
-            "machine, because no model is known."
+            "machine. They do so if no model is known."
         ),
     ] = False
 
@@ -105,13 +103,15 @@ class RevertResult(Result, frozen=True, tag="revert"):
 
     files: Annotated[tuple[str, ...], doc("Files that were restored or removed.")] = ()
     conflicts: Annotated[tuple[str, ...], doc("Files that can't be restored and stay as is.")] = ()
-    partial: Annotated[bool, doc("Whether some changes may be unknown and thus remain.")] = False
+    partial: Annotated[bool, doc("Whether some changes may be unknown and not reverted.")] = False
     sub_agents: Annotated[
         tuple[str, ...],
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
     removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
-    without_snapshot: Annotated[tuple[str, ...], doc("Those of `conflicts` in no snapshot.")] = ()
+    without_snapshot: Annotated[
+        tuple[str, ...], doc("Those of `conflicts` that no usable snapshot contains.")
+    ] = ()
 
 
 class Started(Result, frozen=True, tag="started"):
@@ -228,8 +228,8 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     chosen: Annotated[
         bool,
         doc(
-            "Whether the configuration names this server. If it names no server for a file, only "
-            "the first installed server in this list that checks such files runs."
+            "Whether the configuration names this server. If it names none for a file, one server "
+            "checks the file: the first in this list that is installed and supports the language."
         ),
     ] = False
     running: Annotated[int, doc("Number of directories in which the server runs.")] = 0
@@ -289,7 +289,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     ] = ()
     offers: Annotated[
         tuple[ProviderOffer, ...],
-        doc("If requested: all well-known providers, with or without a key, then local servers."),
+        doc("If requested: all well-known providers, even without a key; then local servers."),
     ] = ()
     problem: Annotated[str, doc("Why the configuration is not in effect; empty if it is.")] = ""
 
@@ -308,7 +308,7 @@ class ProjectResult(Result, frozen=True, tag="project"):
 
     workspace: Annotated[str, doc("Absolute path of the workspace.")]
     digest: Annotated[str, doc("Digest of the content of `files`; empty if there are no files.")]
-    files: Annotated[tuple[str, ...], doc("The definitions' files, relative to the workspace.")]
+    files: Annotated[tuple[str, ...], doc("Files with the definitions, relative to the workspace.")]
     trusted: Annotated[bool, doc("Whether the user trusts the content with this digest.")]
     problem: Annotated[str, doc("Why the files can't be trusted; empty if they can.")] = ""
     hooks: Annotated[tuple[HookSummary, ...], doc("Hooks that the files define.")] = ()

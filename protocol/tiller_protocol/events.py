@@ -146,8 +146,8 @@ class TurnStarted(Body, frozen=True, tag="turn_started"):
     choices: Annotated[
         TurnChoices | None,
         doc(
-            "Choices for this turn, which `turn_continue` uses again; absent if the turn asks "
-            "no model for an answer."
+            "Choices for this turn; `turn_continue` uses them again. Absent if the turn asks no "
+            "model for an answer."
         ),
     ] = None
 

@@ -236,8 +236,8 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     allowed: Annotated[
         tuple[Allowed, ...],
         doc(
-            "Why the call is allowed to run. Empty before the call begins, for a call that needs "
-            "no permission, and for a call that the user made."
+            "Why the call is allowed to run. Empty until the call begins. Always empty if the call "
+            "needs no permission, or if the user made the call."
         ),
     ] = ()
 
@@ -327,7 +327,7 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     """A command or a sub-agent that outlives its tool call."""
 
     id: Annotated[str, doc("Id of the command. The op `interrupt` calls it `background_id`.")]
-    command: Annotated[str, doc("The command line; for a sub-agent, its agent and task.")]
+    command: Annotated[str, doc("Command line; for a sub-agent, the agent's name and the task.")]
     state: Annotated[
         BackgroundState,
         doc(
@@ -386,8 +386,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     always_here: Annotated[
         str,
         doc(
-            "The answer `always_here` would allow the patterns in `always` for every session in "
-            "this directory, by lasting rules. Empty if that answer is not possible."
+            "Directory in which the answer `always_here` would allow the patterns in `always` for "
+            "every session, by lasting rules. Empty if that answer is not possible."
         ),
     ] = ""
     detail: Annotated[

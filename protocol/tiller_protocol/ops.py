@@ -141,8 +141,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
             "`start` begins a turn with this input. `steer` adds the input to the running turn. "
             "`queue` lets the running turn take the input after the turn's other work. `auto` "
             "steers the running turn. If no turn is running, `auto` and `queue` start one. If "
-            "older inputs wait, such a turn begins with the first of them, and this input is "
-            "queued."
+            "older inputs wait, that turn begins with the first of them, and this input is queued."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
@@ -164,8 +163,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     context: Annotated[
         str,
         doc(
-            "Context for the input, such as a program's output. The model gets this context after "
-            "`text`, marked as such. Commands and sub-agents named in the context are not called."
+            "Context for the input, such as a program's output. The model gets it after `text`, "
+            "marked as context. Commands and sub-agents named in the context are not called."
         ),
     ] = ""
 

@@ -116,7 +116,7 @@ class RpcOutput(Struct, frozen=True, omit_defaults=True):
     message: Annotated[str, doc("With `reconnecting`: why reconnecting fails, if it does.")] = ""
     answer: Annotated[AnyAnswer | None, doc("The answer to a submission.")] = None
     event: Annotated[
-        Event | None, doc("The next event of a followed session, in order and only once.")
+        Event | None, doc("The next event of a followed session. Each event comes once, in order.")
     ] = None
     notification: Annotated[
         Event | None,

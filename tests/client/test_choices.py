@@ -54,7 +54,7 @@ def test_tools_are_names_between_commas() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", ",", ",,", ",read", "read,,ls", "read,,"])
 def test_an_empty_name_of_a_tool_is_misuse_and_not_no_tools(text: str) -> None:
-    with pytest.raises(UsageError, match="has an empty name; give names of tools"):
+    with pytest.raises(UsageError, match="contains an empty name; give names of tools"):
         read_tools(text)
 
 
@@ -81,7 +81,7 @@ def test_a_new_session_is_given_what_was_chosen(daemon: FakeDaemon, tiller: Till
         ),
         (("--max-steps=0",), "give a whole number from 1 to 10,000"),
         (("--max-steps=many",), "give a whole number from 1 to 10,000"),
-        (("--tools=,,",), "',,' has an empty name; give names of tools"),
+        (("--tools=,,",), "',,' contains an empty name; give names of tools"),
         (("--budget=tokens=0.5",), "tokens and steps must be at least 1"),
         (("--budget=tokens=1e30",), "'tokens=1e30' is not a budget; give dollars"),
         (("--image", ""), "the value of --image is empty"),
@@ -159,7 +159,7 @@ def test_set_changes_one_setting_and_says_it(
         ("max-steps", "0", "give a whole number from 1 to 10,000"),
         ("max-steps", "10001", "give a whole number from 1 to 10,000"),
         ("budget", "lots", "is not a budget"),
-        ("tools", "read,,ls", "'read,,ls' has an empty name"),
+        ("tools", "read,,ls", "'read,,ls' contains an empty name"),
         ("colour", "red", "invalid choice: 'colour'"),
     ],
 )

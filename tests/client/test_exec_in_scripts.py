@@ -141,7 +141,7 @@ def test_times_are_numbers_with_units(text: str, seconds: float) -> None:
 def test_a_bad_time_is_misuse(tiller: Tiller, text: str) -> None:
     status, _, said = tiller("exec", f"--timeout={text}", "x")
     assert (status, "such as 90s, 10m, 2h or 1h30m" in said) == (2, True)
-    assert "of more than 0 s and at most 8760h" in said
+    assert "the limit must be more than 0 s and at most 8760h" in said
 
 
 def test_with_no_wait_a_question_ends_the_turn_as_blocked(places: Places, tiller: Tiller) -> None:

@@ -284,7 +284,7 @@ async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
     await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
     request = await frontend.request_opened(session_id, 2)
     assert request.permission == "bash"
-    assert "The sandbox for builds stopped this" in request.title
+    assert "The sandbox for builds stopped a command" in request.title
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     assert "new" in (await git(workspace, "show", "HEAD:greeting.txt"))
@@ -328,7 +328,7 @@ async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_buil
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "Editors, shells or agents would execute this" in call.output, call.output
+    assert "editors, shells or agents would execute" in call.output, call.output
     assert (workspace / "old" / "kept" / "made").exists(), call.output
     assert [name for name in made if (workspace / name).exists()] == []
     for name in (".envrc.disabled", ".mcp.json.disabled", "old/.Zed.disabled/a"):

@@ -241,9 +241,7 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     assert lock_is_held(places.runtime)
     subprocess.run(stop, env=variables, check=True)
     late = DaemonStart(places, variables, noticed)
-    with pytest.raises(
-        NoDaemon, match="a new one was started after the crash, but it has stopped as well"
-    ):
+    with pytest.raises(NoDaemon, match="one crashed, and the daemon that replaced it has ended"):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
     assert "was replaced by another daemon" in _output(places)

@@ -329,7 +329,7 @@ async def test_a_revert_names_the_background_sub_agents_whose_changes_stay_and_h
     first = next(e.turn_id for e in await frontend.log(parent) if e.turn_id)
     done = await tiller(daemon, "revert", parent, first, cwd=place)
     assert files(place) == {**before, "a/x": "t1\n"}
-    assert f"to revert them as well: tiller revert {child}\n" in done.stderr.decode(), done
+    assert f"to revert these changes as well: tiller revert {child}\n" in done.stderr.decode(), done
     assert done.stderr.decode().count("tiller revert") == 1
     warned = [event.body for event in await frontend.log(parent)]
     (told,) = [body.message for body in warned if isinstance(body, WarningRaised)]

@@ -93,8 +93,8 @@ async def test_a_form_is_asked_field_by_field_with_choices():
         (SIZES, "huge", "That was not understood: answer with one of small, large"),
         ({"type": "boolean"}, "perhaps", "answer yes or no"),
         (TAGS, "", "That is not valid: [] "),
-        (TAGS, ",,", "That was not understood: nothing is before or between the commas"),
-        (TAGS, "a,,c", "That was not understood: nothing is before or between the commas"),
+        (TAGS, ",,", "That was not understood: a value is missing before a comma"),
+        (TAGS, "a,,c", "That was not understood: a value is missing before a comma"),
         ({"type": "string", "minLength": 3}, "", "That is not valid: '' is too short"),
     ],
 )

@@ -258,7 +258,7 @@ async def test_a_file_that_the_rules_deny_to_the_model_can_not_be_given(
         op = UserInput(session_id, "look", files=(path,), overrides=overrides)
         refused = await world.refused(op)
         assert refused.message.endswith(
-            "It is denied because `approve` is `never`, so no one is asked."
+            "The setting `approve` is `never`, so no one is asked. This counts as a denial."
         )
     await world.must(
         SessionConfigure(session_id, Settings(permissions=(Rule("read", "*.env", "deny"),)))

@@ -263,7 +263,7 @@ def _add_requests(add: _AddParser) -> None:
         metavar="TEXT",
         nargs="?",
         default="",
-        help="the answer, or why you reject; a rejection without a reason ends the turn",
+        help="the answer, or a reason; rejecting a call without a reason ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke lasting permission rules")
     parser.intermixed = True

@@ -49,7 +49,7 @@ def read_tools(text: str) -> tuple[str, ...]:
     """Return the names in a comma-separated list of tools; raises `UsageError`."""
     names = tuple(part.strip() for part in text.strip().removesuffix(",").split(","))
     if not all(names):
-        raise UsageError(f"{text!r} has an empty name; give names of tools, such as read,grep")
+        raise UsageError(f"{text!r} contains an empty name; give names of tools, such as read,grep")
     return names
 
 

@@ -126,7 +126,7 @@ def duration(text: str) -> float:
     """Parse a time and return seconds; the text is a number, or numbers with units (h, m, s)."""
     problem = argparse.ArgumentTypeError(
         f"{text!r} is not a time limit; give seconds, such as 90, or units, such as 90s, 10m, 2h "
-        f"or 1h30m, of more than 0 s and at most {TIMEOUT_S_MAX // 3600}h"
+        f"or 1h30m; the limit must be more than 0 s and at most {TIMEOUT_S_MAX // 3600}h"
     )
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     if parts is None:

@@ -36,9 +36,7 @@ OUTPUT_TAIL_BYTES = 16 * 1024
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
 """`-P` keeps Python from running a directory `tiller_daemon` in the current directory instead."""
 
-STOPPED_SINCE = (
-    "no daemon is running: a new one was started after the crash, but it has stopped as well"
-)
+STOPPED_SINCE = "no daemon is running: one crashed, and the daemon that replaced it has ended, too"
 
 if TYPE_CHECKING:
     import subprocess

@@ -90,8 +90,8 @@ def _print_reverted_files(result: RevertResult) -> None:
         complain("more files may have changed: some steps have no snapshot")
     for session_id in result.sub_agents:
         complain(
-            "not restored: changes by a background sub-agent of the reverted turns; "
-            f"to revert them as well: tiller revert {session_id}"
+            "not reverted: changes by a background sub-agent of the reverted turns; "
+            f"to revert these changes as well: tiller revert {session_id}"
         )
 
 

@@ -254,7 +254,7 @@ export interface UserInput {
   images?: Array<Image>;
   /** Paths of files, absolute or relative to the workspace. The model gets the paths, not the content, and reads the files that it needs. */
   files?: Array<string>;
-  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after the turn's other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one. If older inputs wait, such a turn begins with the first of them, and this input is queued. */
+  /** `start` begins a turn with this input. `steer` adds the input to the running turn. `queue` lets the running turn take the input after the turn's other work. `auto` steers the running turn. If no turn is running, `auto` and `queue` start one. If older inputs wait, that turn begins with the first of them, and this input is queued. */
   delivery?: "auto" | "queue" | "start" | "steer";
   /** Accept the input only if this turn is running. Default: no check. */
   expected_turn_id?: string | null;
@@ -264,7 +264,7 @@ export interface UserInput {
   no_reply?: boolean;
   /** Text to add to the system prompt of the turn that this input starts. */
   system?: string;
-  /** Context for the input, such as a program's output. The model gets this context after `text`, marked as such. Commands and sub-agents named in the context are not called. */
+  /** Context for the input, such as a program's output. The model gets it after `text`, marked as context. Commands and sub-agents named in the context are not called. */
   context?: string;
 }
 
@@ -475,7 +475,7 @@ export interface HelloResult {
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
-  /** Whether new sessions and turns first look for a model server on the daemon's machine, because no model is known. */
+  /** Whether new sessions and turns first look for a model server on the daemon's machine. They do so if no model is known. */
   searches_model?: boolean;
 }
 
@@ -483,7 +483,7 @@ export interface HelloResult {
 export interface Limits {
   /** Largest message in either direction. */
   message_bytes_max: number;
-  /** Largest answer to `replay`; a single event may be larger. */
+  /** Largest answer to `replay` with more than one event. */
   replay_bytes_max: number;
   /** Largest input: text and images together. */
   input_bytes_max: number;
@@ -559,7 +559,7 @@ export interface Request {
   subjects?: Array<string>;
   /** Patterns that the answer `always` would allow for the rest of the session. */
   always?: Array<string>;
-  /** The answer `always_here` would allow the patterns in `always` for every session in this directory, by lasting rules. Empty if that answer is not possible. */
+  /** Directory in which the answer `always_here` would allow the patterns in `always` for every session, by lasting rules. Empty if that answer is not possible. */
   always_here?: string;
   /** Everything that the user has to see; empty if the title says it all. */
   detail?: string;
@@ -804,7 +804,7 @@ export interface ToolCall {
   sub_agent?: SubAgent | null;
   /** All arguments, as changed by a hook, in JSON text. Empty if no hook changed them. */
   rewritten_arguments?: string;
-  /** Why the call is allowed to run. Empty before the call begins, for a call that needs no permission, and for a call that the user made. */
+  /** Why the call is allowed to run. Empty until the call begins. Always empty if the call needs no permission, or if the user made the call. */
   allowed?: Array<Allowed>;
 }
 
@@ -937,7 +937,7 @@ export interface PlanEntry {
 export interface BackgroundCommand {
   /** Id of the command. The op `interrupt` calls it `background_id`. */
   id: string;
-  /** The command line; for a sub-agent, its agent and task. */
+  /** Command line; for a sub-agent, the agent's name and the task. */
   command: string;
   /** `lost`: the daemon died while the command was running, and the next daemon ended the command. */
   state: "exited" | "killed" | "lost" | "running";
@@ -1177,7 +1177,7 @@ export interface TurnStarted {
   type: "turn_started";
   /** Context that is the same for the whole turn. */
   context: TurnContextShown;
-  /** Choices for this turn, which `turn_continue` uses again; absent if the turn asks no model for an answer. */
+  /** Choices for this turn; `turn_continue` uses them again. Absent if the turn asks no model for an answer. */
   choices?: TurnChoices | null;
 }
 
@@ -1390,13 +1390,13 @@ export interface RevertResult {
   files?: Array<string>;
   /** Files that can't be restored and stay as is. */
   conflicts?: Array<string>;
-  /** Whether some changes may be unknown and thus remain. */
+  /** Whether some changes may be unknown and not reverted. */
   partial?: boolean;
   /** Sessions of background sub-agents whose changes stay; revert each one separately. */
   sub_agents?: Array<string>;
   /** Those of `files` that were removed. */
   removed?: Array<string>;
-  /** Those of `conflicts` in no snapshot. */
+  /** Those of `conflicts` that no usable snapshot contains. */
   without_snapshot?: Array<string>;
 }
 
@@ -1444,7 +1444,7 @@ export interface CatalogResult {
   sandbox?: SandboxSummary | null;
   /** The providers of the models, sorted by name. */
   providers?: Array<ProviderSummary>;
-  /** If requested: all well-known providers, with or without a key, then local servers. */
+  /** If requested: all well-known providers, even without a key; then local servers. */
   offers?: Array<ProviderOffer>;
   /** Why the configuration is not in effect; empty if it is. */
   problem?: string;
@@ -1579,7 +1579,7 @@ export interface LanguageServerSummary {
   languages: Array<string>;
   /** Path of the program; empty if it is not installed. */
   program?: string;
-  /** Whether the configuration names this server. If it names no server for a file, only the first installed server in this list that checks such files runs. */
+  /** Whether the configuration names this server. If it names none for a file, one server checks the file: the first in this list that is installed and supports the language. */
   chosen?: boolean;
   /** Number of directories in which the server runs. */
   running?: number;
@@ -1642,7 +1642,7 @@ export interface ProjectResult {
   workspace: string;
   /** Digest of the content of `files`; empty if there are no files. */
   digest: string;
-  /** The definitions' files, relative to the workspace. */
+  /** Files with the definitions, relative to the workspace. */
   files: Array<string>;
   /** Whether the user trusts the content with this digest. */
   trusted: boolean;
@@ -1782,7 +1782,7 @@ export interface RpcOutput {
   message?: string;
   /** The answer to a submission. */
   answer?: Accepted | Rejected | null;
-  /** The next event of a followed session, in order and only once. */
+  /** The next event of a followed session. Each event comes once, in order. */
   event?: Event | null;
   /** A life-cycle event of any session, if `daemon` is followed. Some events may be missing, so list the sessions again after `connected`, and from time to time. */
   notification?: Event | null;

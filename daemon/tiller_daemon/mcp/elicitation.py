@@ -143,7 +143,7 @@ def _read(field: _Field, text: str) -> Value:
         case "array":
             names = [one.strip() for one in text.removesuffix(",").split(",")] if text else []
             if not all(names):
-                raise ValueError("nothing is before or between the commas")
+                raise ValueError("a value is missing before a comma")
             return [_choose(field, one) for one in names]
         case _:
             return _choose(field, text) if field.options else text

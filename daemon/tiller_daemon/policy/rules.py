@@ -148,9 +148,12 @@ def decide(
     if verdict.action != "ask" or approve == "ask":
         return verdict
     if approve == "always":
-        reason = f"{verdict.reason} It is allowed because `approve` is `always`."
+        reason = f"{verdict.reason} The setting `approve` is `always`, which counts as approval."
         return structs.replace(verdict, action="allow", reason=reason)
-    reason = f"{verdict.reason} It is denied because `approve` is `never`, so no one is asked."
+    reason = (
+        f"{verdict.reason} The setting `approve` is `never`, so no one is asked. This counts as a "
+        "denial."
+    )
     return structs.replace(verdict, action="deny", reason=reason)
 
 

@@ -176,7 +176,9 @@ class Confiner:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return ""
-        reads = "commands that only read can see only workspace and system files, and can't write"
+        reads = (
+            "commands that only read see nothing but workspace and system files, and can't write"
+        )
         if policy.mode == "full_access" and scope is None:
             return f"{policy.mode}: {reads}"
         writes = "nothing can be written"

@@ -150,7 +150,10 @@ class _GitOverlay:
 
     def _problem(self, merged: list[_OverlayChange], unsafe: list[str]) -> str:
         if unsafe:
-            return f"{unsafe[0]} would make git execute something when the operation continues"
+            return (
+                f"{unsafe[0]} would make git execute something when it continues an operation, "
+                "such as a rebase"
+            )
         for change in merged:
             if not _OBJECTS.match(change.name) and self._changed_meanwhile(change.name):
                 return f"{change.name} was changed by another process in the meantime"

@@ -27,8 +27,8 @@ def check_log(path: Path) -> None:
             raise LogError(
                 "io",
                 f"another process has the log {path} open, probably a running tillerd. To ask it"
-                " about the log: tiller doctor. To check the file, first stop it: tiller daemon"
-                " stop",
+                " about the log: tiller doctor. To check the file, first stop tillerd: tiller"
+                " daemon stop",
             )
         if wal_of(path).exists() and is_damaged(wal_of(path).read_bytes()):
             raise damaged(path, "the end of the write-ahead log")

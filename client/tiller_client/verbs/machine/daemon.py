@@ -193,8 +193,8 @@ def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
         raise TillerError(
-            f"{path} does not exist: no daemon has run in the background; tiller daemon run writes "
-            "its log to stderr"
+            f"{path} does not exist: no daemon has run in the background; `tiller daemon run` "
+            "writes its log to stderr"
         )
     offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)

@@ -244,7 +244,7 @@ def _problem(
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
     if needed == Enclosure.SESSION and not parsed.plain:
-        return "what else it runs is not certain"
+        return "it may do more than it shows"
     if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""

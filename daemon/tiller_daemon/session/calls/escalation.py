@@ -61,7 +61,9 @@ class Escalation:
         # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
-            title = f"The sandbox for builds stopped this ({result.stopped_by}). Allow: {command}"
+            title = (
+                f"The sandbox for builds stopped a command ({result.stopped_by}). Allow: {command}"
+            )
             wanted = structs.replace(requirement, title=one_line(title))
         elif self._enclosures.limits.are_set:
             # Outside, nothing would hold the command to the limits.

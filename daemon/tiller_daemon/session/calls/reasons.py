@@ -43,7 +43,7 @@ def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
 
 def by_setting(verdict: Verdict) -> Allowed:
     """Return the reason for a call that is allowed by the setting `approve` instead of the user."""
-    reason = f"{verdict.reason} It is allowed because `approve` is `always`."
+    reason = f"{verdict.reason} The setting `approve` is `always`, which counts as approval."
     return Allowed("approve", reason, verdict.permission, verdict.subject)
 
 

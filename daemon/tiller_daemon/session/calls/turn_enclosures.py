@@ -43,8 +43,8 @@ NEW_REPOSITORY: Final = (
 
 
 NEW_EXECUTED: Final = (
-    "[The command created {names}. Editors, shells or agents would execute this, so it "
-    "was renamed to {disabled}. If it is needed, tell the user.]"
+    "[The command created something that editors, shells or agents would execute: {names}. It was "
+    "renamed to {disabled}. If it is needed, tell the user.]"
 )
 
 

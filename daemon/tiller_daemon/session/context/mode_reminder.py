@@ -17,8 +17,8 @@ CODE = "mode"
 
 MAY_WRITE = (
     "Your role has changed: you are now the agent `{now}`, which may change files and run commands "
-    "as far as its permissions go. Before, you were `{before}`, which could only read. That limit "
-    "no longer applies."
+    "as far as its permissions allow. Before, you were `{before}`, which could only read. That "
+    "limit no longer applies."
 )
 ONLY_READS = (
     "Your role has changed: you are now the agent `{now}`, which only reads. Before, you were "
