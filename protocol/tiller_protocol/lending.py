@@ -35,7 +35,7 @@ class LentServer(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class SessionLend(Op, frozen=True, tag="session_lend"):
-    """Lends MCP servers or unsaved files to a session. An op with neither ends the loan.
+    """Lends MCP servers or unsaved files to a session. If the op lends neither, it ends the loan.
 
     A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op
     again every few minutes and before each input.

@@ -195,7 +195,7 @@ export interface SessionDelete {
   session_id: string;
 }
 
-/** Lends MCP servers or unsaved files to a session. An op with neither ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
+/** Lends MCP servers or unsaved files to a session. If the op lends neither, it ends the loan. A loan also ends when the daemon ends, or after 10 minutes. To renew the loan, submit the op again every few minutes and before each input. */
 export interface SessionLend {
   type: "session_lend";
   /** Id of the session. */
