@@ -23,7 +23,7 @@ class Limits(Struct, frozen=True):
     """Limits of this daemon, in bytes."""
 
     message_bytes_max: Annotated[int, doc("Largest message in either direction.")]
-    replay_bytes_max: Annotated[int, doc("Largest answer to `replay` with more than one event.")]
+    replay_bytes_max: Annotated[int, doc("Largest answer to `replay`, unless one event is larger.")]
     input_bytes_max: Annotated[int, doc("Largest input: text and images together.")]
 
 
@@ -47,8 +47,8 @@ class HelloResult(Result, frozen=True, tag="hello"):
     searches_model: Annotated[
         bool,
         doc(
-            "Whether new sessions and turns first look for a model server on the daemon's "
-            "machine. They do so if no model is known."
+            "Whether no model is known. Then new sessions and turns first look for a model server "
+            "on the daemon's machine."
         ),
     ] = False
 

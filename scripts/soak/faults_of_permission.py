@@ -143,7 +143,7 @@ FAULTS = (
         "B60 permission to write does not cover what is executed at the end of a link",
         "daemon/tiller_daemon/sandbox/confiner.py",
         "Confiner.is_executed",
-        "[*self._linked(policy, root).targets]",
+        "[*self._linked(policy, root, git_paths(root)).targets]",
         "[]",
         "tests/e2e/test_protected_links.py"
         "::test_b60_permission_to_write_does_not_cover_such_a_hook",
@@ -217,7 +217,7 @@ FAULTS = (
         "B60 a build needs approval in a bare repository",
         GIT_DIRECTORIES,
         "_around",
-        "_is_repository(A)",
+        "is_bare(A)",
         "False",
         GIT_ELSEWHERE + "test_a_build_needs_approval_in_a_bare_repository",
     ),
@@ -237,6 +237,30 @@ FAULTS = (
         "False",
         GIT_ELSEWHERE
         + "test_b60_a_nested_repository_that_leads_git_through_a_link_can_not_be_written",
+    ),
+    Fault(
+        "B60 no build writes templates for hooks",
+        GIT_DIRECTORIES,
+        "_hooks",
+        '("core.hookspath", "init.templatedir")',
+        '("core.hookspath",)',
+        GIT_ELSEWHERE + "test_b60_no_build_writes_templates_for_hooks",
+    ),
+    Fault(
+        "B60 links among the hooks of a nested repository count",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "Confiner._linked",
+        "(one for paths in (git, *others) for one in paths.directories)",
+        "git.directories",
+        GIT_ELSEWHERE + "test_b60_links_among_the_hooks_of_a_nested_repository_count",
+    ),
+    Fault(
+        "B60 a build creates no unusual bare repository",
+        "daemon/tiller_daemon/sandbox/scan.py",
+        "Scanner._read",
+        '{"objects", "refs"} <= names.keys()',
+        '{"objects", "refs"} <= {*folders}',
+        GIT_IN_BUILDS + "test_b60_a_build_creates_no_unusual_bare_repository",
     ),
     Fault(
         "a reaper runs the next command if the last command left no process",

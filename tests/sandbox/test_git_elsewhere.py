@@ -101,6 +101,7 @@ def test_words_in_the_users_configuration_name_no_programs(main: Path, home: Pat
     names = ("main", "src", "tests", "dist", "build", "docs", "pkg", "release")
     for name in names[:5]:
         (main / name).mkdir()
+    (home / ".config" / "git").mkdir(parents=True)
     for name in names:
         plant(main, f"{name}/file", "x")
         assert (main / name / "file").exists(), name
@@ -151,6 +152,43 @@ def test_b60_a_link_outside_of_the_workspace_may_lead_to_hooks_inside(
     plant(main, "real/evil.cfg", EXECUTING)
     assert not (main / "githooks").exists()
     assert not (main / "real" / "evil.cfg").exists()
+
+
+def test_b60_links_among_the_users_hooks_may_lead_into_the_workspace(
+    main: Path, home: Path
+) -> None:
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = ~/.hooks\n")
+    (home / ".hooks").mkdir()
+    (main / "hook").write_text("")
+    (home / ".hooks" / "pre-commit").symlink_to(main / "hook")
+    plant(main, "hook", HOOK)
+    assert (main / "hook").read_text() == ""
+
+
+def test_b60_no_build_writes_templates_for_hooks(home: Path) -> None:
+    dotfiles = home / "dotfiles"
+    dotfiles.mkdir()
+    (home / ".gitconfig").write_text("[init]\n\ttemplateDir = ~/dotfiles/template\n")
+    plant(dotfiles, "template/hooks/post-checkout", HOOK)
+    assert not (dotfiles / "template").exists()
+
+
+def test_b60_no_build_creates_the_users_configuration(home: Path) -> None:
+    """As with a directory that `stow` has made a link."""
+    (home / "dotfiles" / "git").mkdir(parents=True)
+    (home / ".config").mkdir()
+    (home / ".config" / "git").symlink_to(home / "dotfiles" / "git")
+    plant(home / "dotfiles", "git/config", EXECUTING)
+    assert list((home / "dotfiles" / "git").iterdir()) == []
+
+
+def test_an_approved_command_changes_files_that_the_users_configuration_names(
+    main: Path, home: Path
+) -> None:
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = .githooks\n")
+    done = run(main, "mkdir .githooks && echo x >.githooks/pre-push && git add . && git stash")
+    assert done.returncode == 0, done.stderr
+    assert not (main / ".githooks").exists()
 
 
 def test_b60_hooks_in_other_writable_directories_are_not_written(main: Path, home: Path) -> None:
@@ -205,7 +243,7 @@ def test_b60_no_build_creates_what_the_configuration_of_a_nested_repository_name
         config, planted = nested / ".git" / "config", nested / path
     else:
         git(main, "init", "-q", "--bare", "nested")
-        config, planted = nested / "config", nested / "hooks" / "pre-commit"
+        config, planted = nested / "config", nested / path
     config.write_text(config.read_text() + text.format(work=nested))
     plant(main, str(planted), content, nested=(nested,))
     assert not planted.exists()
@@ -226,6 +264,16 @@ def test_b60_a_nested_repository_that_leads_git_through_a_link_can_not_be_writte
     run(main, attack, Enclosure.BUILD, nested=(nested,))
     assert (nested / "link").is_symlink()
     assert list((main / "real" / "hooks").iterdir()) == []
+
+
+def test_b60_links_among_the_hooks_of_a_nested_repository_count(main: Path) -> None:
+    git(main, "init", "-q", "nested")
+    hook = main / "nested" / "scripts" / "pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("")
+    (main / "nested" / ".git" / "hooks" / "pre-commit").symlink_to("../../scripts/pre-commit")
+    plant(main, "nested/scripts/pre-commit", HOOK, nested=(main / "nested",))
+    assert hook.read_text() == ""
 
 
 def test_b60_a_nested_repository_may_name_hooks_elsewhere_in_the_workspace(main: Path) -> None:

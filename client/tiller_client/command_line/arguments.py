@@ -301,7 +301,7 @@ def _add_catalog(add: _AddParser) -> None:
     text = "list the models, and check them with their providers"
     parser = _verb(add, "catalog", "models", text)
     add_directory(parser)
-    parser.flag("--all", "include every model that providers list")
+    parser.flag("--all", "include all models that the providers offer")
     for name, text in (
         ("agents", "list the agents"),
         ("tools", "list the tools that models can use"),

@@ -475,7 +475,7 @@ export interface HelloResult {
   missing_keys?: Array<string>;
   /** Whether the daemon's program has been replaced since the daemon was started. */
   replaced?: boolean;
-  /** Whether new sessions and turns first look for a model server on the daemon's machine. They do so if no model is known. */
+  /** Whether no model is known. Then new sessions and turns first look for a model server on the daemon's machine. */
   searches_model?: boolean;
 }
 
@@ -483,7 +483,7 @@ export interface HelloResult {
 export interface Limits {
   /** Largest message in either direction. */
   message_bytes_max: number;
-  /** Largest answer to `replay` with more than one event. */
+  /** Largest answer to `replay`, unless one event is larger. */
   replay_bytes_max: number;
   /** Largest input: text and images together. */
   input_bytes_max: number;

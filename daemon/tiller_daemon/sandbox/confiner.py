@@ -25,6 +25,7 @@ from tiller_daemon.sandbox.confinement import (
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_directories import (
     GIT_EXECUTED,
+    NESTED_MAX,
     GitPaths,
     git_paths,
     git_paths_around,
@@ -134,9 +135,10 @@ class Confiner:
         if self._home.is_relative_to(root):
             return "the workspace contains your home directory"
         # A mount can't keep a command from replacing such a link, for example `.git`.
-        if self._linked(policy, root).is_replaceable:
+        git = git_paths(root)
+        if self._linked(policy, root, git).is_replaceable:
             return "the workspace has links that could lead git or editors to other files"
-        return git_paths(root).problem
+        return git.problem
 
     def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
         """Whether git, an editor or an agent may execute the file at `path` (without links).
@@ -145,9 +147,10 @@ class Confiner:
         """
         root = workspace.resolve()
         found = [*git_paths_around(root, path)]
-        executed = [*self._linked(policy, root).targets]
+        executed = [*self._linked(policy, root, git_paths(root)).targets]
         executed += (one for git in found for one in git.named)
-        return any(git.problem for git in found) or any(map(path.is_relative_to, executed))
+        uses_all = any(git.problem or git.is_bare for git in found)
+        return uses_all or any(map(path.is_relative_to, executed))
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -177,7 +180,8 @@ class Confiner:
         if sandbox is None:
             return ""
         reads = (
-            "commands that only read see nothing but workspace and system files, and can't write"
+            "commands that only read can see nothing but workspace and system files, "
+            "and can't write"
         )
         if policy.mode == "full_access" and scope is None:
             return f"{policy.mode}: {reads}"
@@ -275,7 +279,8 @@ class Confiner:
         """Return what a command may do in an enclosure; see `confined`."""
         look_along(workspace)
         root = workspace.resolve()
-        git = git_paths(root)
+        # What the user's configuration names may be files that an approved command should change.
+        git = git_paths(root, with_user=enclosure is Enclosure.BUILD)
         readable = tuple(existing(map(Path, policy.readable)))
         named = (path for path in existing(self._secret_paths) if path not in readable)
         hidden = (*existing((*self.private, *self._current_private(), *self._keys)), *named)
@@ -301,7 +306,7 @@ class Confiner:
         commits = enclosure is Enclosure.SESSION and scope is None
         private = git.directories if commits else ()
         writable = self._writable(policy, root) if scope is None else tuple(in_place(scope))
-        linked = self._linked(policy, root).targets
+        linked = self._linked(policy, root, git, nested).targets
         git = with_nested(git, root, nested)
         return Confinement(
             root,
@@ -332,18 +337,22 @@ class Confiner:
         named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
         return tuple(path for path in existing((root, *named)) if path != Path("/"))
 
-    def _linked(self, policy: SandboxPolicy, root: Path) -> LinkedPaths:
+    def _linked(
+        self, policy: SandboxPolicy, root: Path, git: GitPaths, nested: Sequence[Path] = ()
+    ) -> LinkedPaths:
         """Return what the links lead to that are among the paths that a workspace protects."""
 
         def read() -> LinkedPaths:
-            git = git_paths(root)
-            parts = (one / name for one in git.directories for name in GIT_EXECUTED)
+            others = [git_paths(place, is_nested=True) for place in nested[:NESTED_MAX]]
+            directories = (one for paths in (git, *others) for one in paths.directories)
+            parts = (one / name for one in directories for name in GIT_EXECUTED)
             mark = (git.mark,) if git.is_link else ()
+            named = (one for paths in (git, *others) for one in paths.named)
+            tops = (*mark, *named, *_executed(root), *parts)
             writable = self._writable(policy, root)
-            tops = (*mark, *_inside(git.named, writable), *_executed(root), *parts)
             return linked_paths(tops, self._read_only(root, git, (), writable), writable)
 
-        return self._links.get((policy.writable, root), read)
+        return self._links.get((policy.writable, root, git, tuple(nested)), read)
 
     def _read_only(
         self, root: Path, git: GitPaths, private: Sequence[Path], writable: Sequence[Path]
@@ -386,6 +395,6 @@ def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Iterator[Path]
 def _absent_files(root: Path, git: GitPaths) -> Iterator[Path]:
     """Yield the files that would make git execute something, if they are missing."""
     yield from git.included
-    if not (git.directories or git.is_link or git.problem):
+    if not (git.directories or git.is_link or git.is_bare):
         # Together with a few directories, it would make the workspace itself a bare repository.
         yield root / "HEAD"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tiller_daemon.stamps import StampedCache, look_along
 from tiller_daemon.workspace.documents import read_document
 
-CONFIG_BYTES_MAX: Final = 512 * 1024
+CONFIG_BYTES_MAX: Final = 2 * 1024 * 1024
 """A larger configuration file counts as unreadable."""
 
 GIT_CONFIG_S: Final = 5.0
@@ -23,7 +23,7 @@ CONFIG_FILES_MAX: Final = 100
 """The most configuration files, missing ones included, that a repository may name, and that the
 user may name for all repositories. If there are more, the configuration counts as unreadable."""
 
-_NAMING: Final = ("hookspath", "include")
+_NAMING: Final = ("hookspath", "templatedir", "include")
 """Parts of the settings that name hooks and included files. git allows no other spelling, except in
 upper case."""
 

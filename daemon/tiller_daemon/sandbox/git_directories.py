@@ -63,6 +63,8 @@ class GitPaths(NamedTuple):
     there twice, with and without the link."""
     included: tuple[Path, ...] = ()
     """The configuration files that another one includes; some may be missing."""
+    is_bare: bool = False
+    """Whether the workspace is in a bare repository, all of whose files git uses."""
     problem: str = ""
     """Why git may execute other files in the workspace, as a clause for the user; else empty."""
 
@@ -76,12 +78,13 @@ class _Repository(NamedTuple):
     """The top of the work tree, or the bare repository."""
 
 
-def git_paths(workspace: Path, *, is_nested: bool = False) -> GitPaths:
+def git_paths(workspace: Path, *, with_user: bool = True, is_nested: bool = False) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files.
 
-    If it `is_nested` in the workspace of a session, its configuration may name any programs.
+    The user's configuration counts only `with_user`. If the workspace `is_nested` in another, its
+    configuration may name any programs.
     """
-    user = tuple(user_files())
+    user = tuple(user_files()) if with_user else ()
     key = (workspace, is_nested, user_home(), user)
     return _known.get(key, lambda: _git_paths(workspace, user, is_nested=is_nested))
 
@@ -100,14 +103,15 @@ def _git_paths(workspace: Path, user: tuple[Path, ...], *, is_nested: bool) -> G
         return paths._replace(problem="git's configuration can't be read")
     included = [path for one in settings if (path := one.included) and _can_exist(path)]
     if not user_home().is_relative_to(workspace):
-        # A home contains them anyway, and the user may allow a command to change them there.
-        included += [*filter(is_there, user)]
+        # A home contains them anyway, and builds need approval there.
+        included += user
     git, top = repository or (workspace, workspace)
     hooks = [*filter(_can_exist, _hooks(settings, top, git))]
     programs = () if is_nested else _programs(own, workspace, top)
-    # Parts of a bare repository are protected even if it is nested.
-    problem = "" if is_nested else paths.problem
-    if any(workspace.is_relative_to(_normal(path)) for path in hooks):
+    problem = ""
+    if paths.is_bare and not is_nested:
+        problem = "the workspace is in a bare repository"
+    elif any(workspace.is_relative_to(_normal(path)) for path in hooks):
         problem = "the workspace is in git's directory of hooks"
     return paths._replace(
         named=(*paths.named, *_with_and_without_links((*hooks, *included)), *programs),
@@ -121,7 +125,7 @@ def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
     yield git_paths(workspace)
     if root_of(path, (workspace,)):
         for directory in between(workspace, path):
-            if is_there(directory / ".git") or _is_repository(directory):
+            if is_there(directory / ".git") or is_bare(directory):
                 yield git_paths(directory, is_nested=True)
 
 
@@ -178,19 +182,17 @@ def _around(workspace: Path, mark: Path) -> tuple[GitPaths, _Repository | None]:
             if directory in (home, *home.parents) or not (directory / ".git").is_dir():
                 paths = GitPaths(mark)
             return paths._replace(mark=mark, is_link=False), repository
-        if _is_repository(directory) and directory not in (home, *home.parents):
-            # No build belongs there, and a bare repository consists of files that git uses.
-            executed = (directory / name for name in GIT_EXECUTED)
-            named = (directory / "hooks", *filter(is_there, executed))
-            problem = "the workspace is in a bare repository"
-            paths = GitPaths(mark, root=directory, named=named, problem=problem)
+        if is_bare(directory) and directory not in (home, *home.parents):
+            named = tuple(filter(is_there, (directory / name for name in GIT_EXECUTED)))
+            paths = GitPaths(mark, root=directory, named=named, is_bare=True)
             return paths, _Repository(directory, directory)
     return GitPaths(mark), None
 
 
 def _hooks(settings: Iterable[Setting], top: Path, git: Path) -> Iterator[Path]:
-    """Yield the directories of hooks that the settings name."""
-    values = (one.value for one in settings if one.key == "core.hookspath" and one.value)
+    """Yield the directories of hooks that the settings name, and those of templates for hooks."""
+    keys = ("core.hookspath", "init.templatedir")
+    values = (one.value for one in settings if one.key in keys and one.value)
     for value in dict.fromkeys(values):
         yield config_path(top, value)
         # Hooks of a push to a repository run in its git directory, which is protected as a whole.
@@ -265,6 +267,13 @@ def _named_in(file: Path) -> Path | None:
 def _resolved(path: Path) -> Path:
     look_along(path)
     return Path(os.path.realpath(path))
+
+
+def is_bare(directory: Path) -> bool:
+    """Whether git may take a directory without `.git` for a repository."""
+    return is_there(directory / "HEAD") and (
+        is_there(directory / "commondir") or _is_repository(directory)
+    )
 
 
 def _is_repository(git: Path) -> bool:

@@ -36,6 +36,11 @@ FOLDERS_MAX: Final = 200_000
 DISABLED: Final = ".disabled"
 """Appended to the names of files that programs would execute or that mark a repository."""
 
+_GIT_PARTS: Final = frozenset(
+    {"head", "commondir", "config", "config.worktree", "hooks", "info", "worktrees"}
+)
+"""The parts of a bare repository that lead git to programs, in lower case."""
+
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,8 +48,8 @@ class ScanResult(NamedTuple):
     """The paths that a scan has found.
 
     `protected` are the files that rules protect. `repositories` are the `.git` (directory or file)
-    or `HEAD` of other repositories. `executed` are paths that make programs execute something
-    (`EXECUTED_NAMES`).
+    of other repositories, and `HEAD` and other parts of bare ones. `executed` are paths that make
+    programs execute something (`EXECUTED_NAMES`).
     """
 
     protected: tuple[Path, ...] = ()
@@ -94,7 +99,7 @@ def disable(workspace: Path, path: Path) -> str:
             os.close(opened)
             opened = deeper
         state = os.stat(mark, dir_fd=opened, follow_symlinks=False)
-        if mark == ".git" and stat.S_ISDIR(state.st_mode):
+        if mark.casefold() == ".git" and stat.S_ISDIR(state.st_mode):
             deeper = os.open(mark, _FOLDER, dir_fd=opened)
             os.close(opened)
             opened, folders, mark = deeper, [*folders, mark], "HEAD"
@@ -194,9 +199,10 @@ class Scanner:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
         # An empty `name` is the workspace itself, whose own repository is not listed.
-        repositories = [one for one in (*folders, *files) if one == ".git" and name]
-        if name and "HEAD" in files and {"objects", "refs"} <= set(folders):
-            repositories.append("HEAD")
+        names = {one.casefold(): one for one in (*folders, *files)} if name else {}
+        repositories = [names[".git"]] if ".git" in names else []
+        if "head" in names and ("commondir" in names or {"objects", "refs"} <= names.keys()):
+            repositories += (names[one] for one in names.keys() & _GIT_PARTS)
         return _Folder(
             signature,
             read_ns,

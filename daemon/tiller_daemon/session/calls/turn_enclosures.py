@@ -249,6 +249,8 @@ class TurnEnclosures(Struct, frozen=True):
             (NEW_EXECUTED, found.executed),
         ):
             new = [path for path in paths if path not in old and self._is_its_own(place, path)]
+            # Without its `HEAD`, a new bare repository is none.
+            new = [one for one in new if one.name == "HEAD" or one.with_name("HEAD") not in new]
             names, disabled = _disabled(place, new)
             if disabled:
                 notes.append(text.format(names=_listed(names), disabled=_listed(disabled)))

@@ -57,7 +57,7 @@ GIVEN_UP = (
 TITLE_SYSTEM = (
     "You name sessions of a coding agent. Answer with the title alone, in one line of three to "
     "seven words, in the language of the request: no quotes, no full stop, no explanation. "
-    "Neither answer the request nor do what it asks."
+    "Do not answer the request, and do not do what it asks."
 )
 
 
