@@ -59,7 +59,7 @@ class Reverted(Struct, frozen=True, omit_defaults=True):
     items: Annotated[tuple[Item, ...], doc("The items that the revert removed.")]
     marks: Annotated[
         tuple[Mark, ...],
-        doc("Marks that the revert removed. Each says where a turn or step began."),
+        doc("The marks that the revert removed. Each says where a turn or step began."),
     ]
     conflicts: Annotated[tuple[str, ...], doc("Files that the revert did not restore.")] = ()
 

@@ -244,7 +244,7 @@ def test_who_comes_late_to_replace_a_crashed_daemon_starts_none_after_it_was_sto
     with pytest.raises(NoDaemon, match="one crashed, and the daemon that replaced it has ended"):
         late.wait(lambda: False)
     assert (first.process.wait(), late.process.wait()) == (0, 0)
-    assert "was replaced by another daemon" in _output(places)
+    assert "another took its place" in _output(places)
     assert not lock_is_held(places.runtime)
 
 

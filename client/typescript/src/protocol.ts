@@ -1005,7 +1005,7 @@ export interface Reverted {
   position: number;
   /** The items that the revert removed. */
   items: Array<UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch>;
-  /** Marks that the revert removed. Each says where a turn or step began. */
+  /** The marks that the revert removed. Each says where a turn or step began. */
   marks: Array<Mark>;
   /** Files that the revert did not restore. */
   conflicts?: Array<string>;

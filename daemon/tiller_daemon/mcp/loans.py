@@ -20,7 +20,7 @@ LENDERS_MAX = 8
 
 LENT_ADVICE = "Set its key in the editor that lends this server to the session."
 
-RETURNED = "The editor that lent the server withdrew it or was closed."
+RETURNED = "The server was lent by an editor, which withdrew it or was closed."
 
 Make = Callable[[str, McpServer], ManagedServer]
 

@@ -116,8 +116,8 @@ class RuntimeDirectory:
     def _initialize(self) -> None:
         if self._after_crash and _stamp(self._previous / TOKEN_FILE) != self._after_crash:
             raise NotNeeded(
-                f"the daemon that crashed in {self._previous} was replaced by another daemon, which"
-                " has ended, too: nothing is left to replace, so this daemon does not start"
+                f"the daemon of {self._previous} crashed, and another took its place; that one has"
+                " ended, too; there is nothing left to replace, so this daemon does not start"
             )
         for name in SOCKETS:
             _remove_stale_socket(self.path / name)
