@@ -224,7 +224,7 @@ class ItemDelta(Body, frozen=True, tag="item_delta"):
 
 
 class ItemCompleted(Body, frozen=True, tag="item_completed"):
-    """An item is complete. Parallel tool calls are completed in the order in which they end."""
+    """An item is complete. Of parallel tool calls, the call that ends first is completed first."""
 
     item: Annotated[Item, doc("The whole item, which replaces the text from deltas.")]
 

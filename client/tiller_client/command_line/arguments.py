@@ -195,12 +195,12 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "show", "show a session as it is now")
     parser.flag("--full", "show the whole output of calls")
     parser.option("--tail", "N", "show only the last N items", positive)
-    text = "print a turn's system prompt; TURN is the turn's id, or last"
+    text = "print a turn's system prompt; TURN is `last` or the turn's id"
     parser.option("--prompt", "TURN", text)
     parser.option(
         "--why",
         "CALL",
-        "print why a call ran or did not run; CALL: its id, words from its line, or last",
+        "print why a call ran or did not run; CALL: `last`, an id, or words from its line",
     )
     add_session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")

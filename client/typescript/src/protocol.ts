@@ -1254,7 +1254,7 @@ export interface ItemDelta {
   item_type?: "assistant_message" | "reasoning" | "tool_call" | null;
 }
 
-/** An item is complete. Parallel tool calls are completed in the order in which they end. */
+/** An item is complete. Of parallel tool calls, the call that ends first is completed first. */
 export interface ItemCompleted {
   type: "item_completed";
   /** The whole item, which replaces the text from deltas. */
