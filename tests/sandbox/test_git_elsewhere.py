@@ -5,6 +5,7 @@ count, too.
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_directories import git_paths
+from tiller_daemon.sandbox.scan import Scanner
 
 __all__ = ["main"]
 
@@ -324,6 +326,45 @@ def test_b60_the_configuration_counts_wherever_the_git_directory_is(
     plant(session, str(place / "sub/hooks/pre-commit"), HOOK)
     git(place, "commit", "-q", "--allow-empty", "-m", "x")
     assert not (place / "ran").exists()
+
+
+def test_b60_a_git_directory_that_does_not_name_the_workspace_is_not_written(
+    main: Path, home: Path
+) -> None:
+    git(home, "init", "-q", "--separate-git-dir", "meta", "tree")
+    policy = SandboxPolicy(writable=(str(home / "meta"),))
+    attack = f"echo x >>{home}/meta/config; echo x >{home}/meta/hooks/post-commit"
+    before = (home / "meta" / "config").read_text()
+    run(home / "tree", attack, Enclosure.BUILD, policy=policy)
+    assert (home / "meta" / "config").read_text() == before
+    assert not (home / "meta" / "hooks" / "post-commit").exists()
+
+
+def test_b60_a_placeholder_of_another_command_hides_no_repository(main: Path) -> None:
+    """Nor does an empty `.git`, which git ignores, too."""
+    sub = main / "sub"
+    sub.mkdir()
+    git(main, "config", "core.hooksPath", "sub/hooks")
+    confiner = Confiner(lambda: FOUND, main.parent / "home", {})
+    with tempfile.TemporaryDirectory() as spill:
+        other = confiner.confined(Enclosure.BUILD, SandboxPolicy(), sub, Path(spill))
+        assert other
+        with other.wrap(["true"]):
+            assert (sub / ".git").exists()
+            plant(sub, "hooks/pre-commit", HOOK)
+            assert not (sub / "hooks" / "pre-commit").exists()
+    (sub / ".git").mkdir()
+    plant(sub, "hooks/pre-commit", HOOK)
+    assert not (sub / "hooks").exists()
+
+
+def test_every_spelling_of_the_parts_of_a_repository_counts(main: Path) -> None:
+    git(main, "init", "-q", "nested")
+    git(main, "init", "-q", "--bare", "bare.git")
+    for name in ("nested/.GIT", "bare.git/CONFIG"):
+        (main / name).write_text("")
+    found = {str(path.relative_to(main)) for path in Scanner(main, bool).scan().repositories}
+    assert found >= {"nested/.git", "nested/.GIT", "bare.git/config", "bare.git/CONFIG"}
 
 
 def test_a_long_configuration_of_a_nested_repository_starts_no_program(

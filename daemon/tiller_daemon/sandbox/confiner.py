@@ -136,7 +136,7 @@ class Confiner:
             return "the workspace contains your home directory"
         # A mount can't keep a command from replacing such a link, for example `.git`.
         git = git_paths(root)
-        if self._linked(policy, root, git).is_replaceable:
+        if not git.problem and self._linked(policy, root, git).is_replaceable:
             return "the workspace has links that could lead git or editors to other files"
         return git.problem
 

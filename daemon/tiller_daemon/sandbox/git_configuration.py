@@ -52,7 +52,7 @@ def read_settings(files: tuple[Path, ...], *, naming: bool) -> Sequence[Setting]
     With `naming`, files that name neither hooks nor files are left out.
     """
     read = functools.partial(_settings, files, naming=naming)
-    return _known.get((files, naming), read)
+    return _known.get((files, naming, user_home()), read)
 
 
 def _settings(files: Iterable[Path], *, naming: bool) -> Sequence[Setting]:
@@ -79,7 +79,7 @@ def _settings(files: Iterable[Path], *, naming: bool) -> Sequence[Setting]:
 
 
 def _is_naming(file: Path) -> bool:
-    """Whether a configuration file may name hooks or files. This takes less time than git."""
+    """Whether a configuration file may name hooks or files; quicker than asking git."""
     document = read_document(file, None, CONFIG_BYTES_MAX)
     if document is None or document.cut:
         return True

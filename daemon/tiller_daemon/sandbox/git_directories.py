@@ -81,8 +81,8 @@ class _Repository(NamedTuple):
 def git_paths(workspace: Path, *, with_user: bool = True, is_nested: bool = False) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files.
 
-    The user's configuration counts only `with_user`. If the workspace `is_nested` in another, its
-    configuration may name any programs.
+    The user's configuration counts only `with_user`. Programs that the configuration names are not
+    looked for if the workspace `is_nested` in another.
     """
     user = tuple(user_files()) if with_user else ()
     key = (workspace, is_nested, user_home(), user)
@@ -92,9 +92,14 @@ def git_paths(workspace: Path, *, with_user: bool = True, is_nested: bool = Fals
 def _git_paths(workspace: Path, user: tuple[Path, ...], *, is_nested: bool) -> GitPaths:
     paths, repository = _find(workspace)
     files: tuple[Path, ...] = ()
+    parts: list[Path] = []
     if repository:
         common = _named_in(repository.git / "commondir") or repository.git
         files = (common / "config", common / "config.worktree", repository.git / "config.worktree")
+        if user and not paths.directories:
+            # The git directory does not name this workspace. An approved command may change it.
+            places = dict.fromkeys((repository.git, common))
+            parts += filter(is_there, (one / name for one in places for name in GIT_EXECUTED))
     try:
         own = read_settings(files, naming=is_nested)
         settings = (*read_settings(user, naming=True), *own)
@@ -114,7 +119,7 @@ def _git_paths(workspace: Path, user: tuple[Path, ...], *, is_nested: bool) -> G
     elif any(workspace.is_relative_to(_normal(path)) for path in hooks):
         problem = "the workspace is in git's directory of hooks"
     return paths._replace(
-        named=(*paths.named, *_with_and_without_links((*hooks, *included)), *programs),
+        named=(*paths.named, *parts, *_with_and_without_links((*hooks, *included)), *programs),
         included=tuple(dict.fromkeys(map(_resolved, included))),
         problem=problem,
     )
@@ -130,9 +135,9 @@ def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
 
 
 def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[Path]) -> GitPaths:
-    """Return the paths with those that the configuration of `nested` repositories names.
+    """Return the paths, together with what is named in the configuration of nested repositories.
 
-    A nested repository is named itself if it can't be protected more precisely.
+    A whole nested repository is added if it can't be protected more precisely.
     """
     named, included = [*paths.named], [*paths.included]
     for place in nested[:NESTED_MAX]:
@@ -155,10 +160,13 @@ def _find(workspace: Path) -> tuple[GitPaths, _Repository | None]:
         return _around(workspace, mark)
     directories: tuple[Path, ...] = ()
     own = ""
-    git = _resolved(git_directory(mark))
-    if stat.S_ISDIR(kind) and _is_repository(mark):
+    if stat.S_ISDIR(kind):
+        # git ignores such a directory, for example a placeholder of another command.
+        if not _is_repository(mark):
+            return _around(workspace, mark)
         directories = (mark,)
-    elif stat.S_ISREG(kind):
+    git = _resolved(git_directory(mark))
+    if stat.S_ISREG(kind):
         if common := _common_of_worktree(git, mark):
             directories, own = (common,), f"{git.relative_to(common)}/"
         elif _is_of_submodule(git, workspace):
@@ -169,12 +177,12 @@ def _find(workspace: Path) -> tuple[GitPaths, _Repository | None]:
 
 
 def _around(workspace: Path, mark: Path) -> tuple[GitPaths, _Repository | None]:
-    """Return the git paths of a workspace without `.git`, which may be inside a repository.
+    """Return the git paths of a workspace without a repository of its own.
 
-    Only the configuration of a work tree counts that contains the user's home, or whose `.git` is
-    no directory.
+    It may be inside one. If that contains the user's home, or its `.git` is no directory, only its
+    configuration counts.
     """
-    outer = find_repository(workspace)
+    outer = find_repository(workspace.parent if is_there(mark) else workspace)
     home = _resolved(user_home())
     for directory in (workspace, *workspace.parents):
         if outer and directory == outer.root:

@@ -199,10 +199,13 @@ class Scanner:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
         # An empty `name` is the workspace itself, whose own repository is not listed.
-        names = {one.casefold(): one for one in (*folders, *files)} if name else {}
-        repositories = [names[".git"]] if ".git" in names else []
-        if "head" in names and ("commondir" in names or {"objects", "refs"} <= names.keys()):
-            repositories += (names[one] for one in names.keys() & _GIT_PARTS)
+        names = [*folders, *files] if name else []
+        folded = {one.casefold() for one in names}
+        parts = {".git"}
+        if "head" in folded and ("commondir" in folded or {"objects", "refs"} <= folded):
+            parts |= _GIT_PARTS
+        # A file system that ignores case has one name for several spellings, but others have both.
+        repositories = [one for one in names if one.casefold() in parts]
         return _Folder(
             signature,
             read_ns,

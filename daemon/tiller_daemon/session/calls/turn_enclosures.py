@@ -36,9 +36,9 @@ REVEALING = ("read", "external_directory")
 """Permissions that let a command see files that its enclosure hides."""
 
 NEW_REPOSITORY: Final = (
-    "[The command created a git repository in the workspace: {names}. Git would run any programs "
-    "in the repository's configuration, so the repository was renamed to {disabled}. If it is "
-    "needed, tell the user.]"
+    "[The command created a git repository in the workspace, or a part of one: {names}. Git would "
+    "run any programs in its configuration, so it was renamed to {disabled}. If it is needed, "
+    "tell the user.]"
 )
 
 
@@ -250,7 +250,8 @@ class TurnEnclosures(Struct, frozen=True):
         ):
             new = [path for path in paths if path not in old and self._is_its_own(place, path)]
             # Without its `HEAD`, a new bare repository is none.
-            new = [one for one in new if one.name == "HEAD" or one.with_name("HEAD") not in new]
+            headless = [one for one in new if one.with_name("HEAD") not in new]
+            new = [one for one in new if one.name == "HEAD" or one in headless]
             names, disabled = _disabled(place, new)
             if disabled:
                 notes.append(text.format(names=_listed(names), disabled=_listed(disabled)))
