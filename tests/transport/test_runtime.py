@@ -157,7 +157,7 @@ def test_a_daemon_whose_token_was_replaced_and_left_by_another_crash_is_not_repl
     with RuntimeDirectory(path, stamp):
         second = (path / TOKEN_FILE).read_text()
     (path / TOKEN_FILE).write_text(second)
-    with pytest.raises(NotNeeded, match="was replaced by another"):
+    with pytest.raises(NotNeeded, match="another took its place"):
         RuntimeDirectory(path, stamp).__enter__()
     assert (path / TOKEN_FILE).read_text() == second
     with RuntimeDirectory(path, token_stamp(path)):
