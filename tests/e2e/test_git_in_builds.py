@@ -100,3 +100,15 @@ async def test_b60_a_build_creates_no_unusual_bare_repository(
     assert "workspace, or a part of one: src/HEAD." in output
     assert (workspace / "src" / "HEAD.disabled").exists()
     assert (workspace / "src" / "config").exists()
+
+
+async def test_b60_a_repository_beside_the_parts_of_a_bare_one_is_disabled_too(
+    frontend: Frontend, workspace: Path
+) -> None:
+    output = await build(
+        frontend,
+        workspace,
+        "git init -q x; mkdir x/objects x/refs; echo ref: refs/heads/x >x/HEAD",
+    )
+    assert not (workspace / "x" / ".git" / "HEAD").exists(), output
+    assert not (workspace / "x" / "HEAD").exists(), output

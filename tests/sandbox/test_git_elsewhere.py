@@ -36,6 +36,11 @@ USER_FILES = {
 NAMED = {
     "a directory of hooks": ("[core]\n\thooksPath = .githooks\n", ".githooks/pre-commit", HOOK),
     "a file": ("[include]\n\tpath = {work}/shared.cfg\n", "shared.cfg", EXECUTING),
+    "hooks at an absolute path with a prefix": (
+        "[core]\n\thooksPath = %(prefix)/{work}/hooks\n",
+        "hooks/pre-commit",
+        HOOK,
+    ),
     "a file that may be missing": (
         '[include]\n\tpath = ":(optional){work}/shared.cfg"\n',
         "shared.cfg",

@@ -25,10 +25,10 @@ from tiller_daemon.sandbox.confinement import (
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_directories import (
     GIT_EXECUTED,
-    NESTED_MAX,
     GitPaths,
     git_paths,
     git_paths_around,
+    nested_git_paths,
     with_nested,
 )
 from tiller_daemon.sandbox.known_paths import (
@@ -147,7 +147,7 @@ class Confiner:
         """
         root = workspace.resolve()
         found = [*git_paths_around(root, path)]
-        executed = [*self._linked(policy, root, git_paths(root)).targets]
+        executed = [*self._linked(policy, root, found[0]).targets]
         executed += (one for git in found for one in git.named)
         uses_all = any(git.problem or git.is_bare for git in found)
         return uses_all or any(map(path.is_relative_to, executed))
@@ -303,11 +303,11 @@ class Confiner:
                 network=policy.network and policy.mode == "read_only",
             )
         # Sub-agents that share a workspace do not share its repository.
-        commits = enclosure is Enclosure.SESSION and scope is None
-        private = git.directories if commits else ()
+        private = git.directories if enclosure is Enclosure.SESSION and scope is None else ()
         writable = self._writable(policy, root) if scope is None else tuple(in_place(scope))
-        linked = self._linked(policy, root, git, nested).targets
-        git = with_nested(git, root, nested)
+        others = nested_git_paths(nested)
+        linked = self._linked(policy, root, git, others).targets
+        git = with_nested(git, root, others)
         return Confinement(
             root,
             writable=writable,
@@ -338,21 +338,21 @@ class Confiner:
         return tuple(path for path in existing((root, *named)) if path != Path("/"))
 
     def _linked(
-        self, policy: SandboxPolicy, root: Path, git: GitPaths, nested: Sequence[Path] = ()
+        self, policy: SandboxPolicy, root: Path, git: GitPaths, nested: Sequence[GitPaths] = ()
     ) -> LinkedPaths:
         """Return what the links lead to that are among the paths that a workspace protects."""
+        repositories = (git, *nested)
 
         def read() -> LinkedPaths:
-            others = [git_paths(place, is_nested=True) for place in nested[:NESTED_MAX]]
-            directories = (one for paths in (git, *others) for one in paths.directories)
+            directories = (one for paths in repositories for one in paths.directories)
             parts = (one / name for one in directories for name in GIT_EXECUTED)
             mark = (git.mark,) if git.is_link else ()
-            named = (one for paths in (git, *others) for one in paths.named)
+            named = (one for paths in repositories for one in paths.named)
             tops = (*mark, *named, *_executed(root), *parts)
             writable = self._writable(policy, root)
             return linked_paths(tops, self._read_only(root, git, (), writable), writable)
 
-        return self._links.get((policy.writable, root, git, tuple(nested)), read)
+        return self._links.get((policy.writable, root, repositories), read)
 
     def _read_only(
         self, root: Path, git: GitPaths, private: Sequence[Path], writable: Sequence[Path]

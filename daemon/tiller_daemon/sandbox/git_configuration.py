@@ -143,4 +143,8 @@ def user_home() -> Path:
 
 def config_path(directory: Path, name: str) -> Path:
     """Return the path that git uses for a name in its configuration, relative to a directory."""
-    return directory / os.path.expanduser(name.removeprefix(":(optional)"))  # noqa: PTH111
+    name = name.removeprefix(":(optional)")
+    if name.startswith("%(prefix)/"):
+        # An absolute path, or one inside the directory where git is installed.
+        name = str(Path("/usr", name.removeprefix("%(prefix)/")))
+    return directory / os.path.expanduser(name)  # noqa: PTH111

@@ -134,17 +134,21 @@ def git_paths_around(workspace: Path, path: Path) -> Iterator[GitPaths]:
                 yield git_paths(directory, is_nested=True)
 
 
-def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[Path]) -> GitPaths:
+def nested_git_paths(places: Sequence[Path]) -> tuple[GitPaths, ...]:
+    """Return the git paths of repositories that are nested in a workspace."""
+    return tuple(git_paths(place, is_nested=True) for place in places[:NESTED_MAX])
+
+
+def with_nested(paths: GitPaths, workspace: Path, nested: Sequence[GitPaths]) -> GitPaths:
     """Return the paths, together with what is named in the configuration of nested repositories.
 
     A whole nested repository is added if it can't be protected more precisely.
     """
     named, included = [*paths.named], [*paths.included]
-    for place in nested[:NESTED_MAX]:
-        git = git_paths(place, is_nested=True)
+    for git in nested:
         inside = [path for path in git.named if root_of(path, (workspace,))]
         if git.is_link or git.problem or any(_resolved(path) != path for path in inside):
-            named.append(place)
+            named.append(git.mark.parent)
         named += git.named
         included += git.included
     return paths._replace(named=tuple(named), included=tuple(included))

@@ -17,8 +17,12 @@ def check_log(path: Path) -> None:
     Copies of lost commits are reported too, because users want to know about them. A log that does
     not exist is no error.
     """
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
         return
+    except OSError as error:
+        raise log_error(error, path) from error
     try:
         check_file_types(path)
         # This fails if the log can't be written, and changes nothing.
@@ -32,7 +36,7 @@ def check_log(path: Path) -> None:
             )
         if wal_of(path).exists() and is_damaged(wal_of(path).read_bytes()):
             raise damaged(path, "the end of the write-ahead log")
-        address = f"file:{quote(str(path))}?mode=ro"
+        address = f"file:{quote(os.fsencode(path))}?mode=ro"
         with closing(sqlite3.connect(address, timeout=0, uri=True)) as connection:
             ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
             if answer != "ok":

@@ -16,7 +16,7 @@ import msgspec
 
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
-from tiller_daemon.store.wal import keep_if_damaged, wal_of
+from tiller_daemon.store.wal import keep_if_damaged
 
 SCHEMA_VERSION = 3
 """The version of the file; files of other versions are refused. It is increased if older releases
@@ -129,7 +129,8 @@ def check_file_types(path: Path) -> None:
 
     Reading a FIFO would block, and what SQLite says about the others helps nobody.
     """
-    for file in (path, wal_of(path)):
+    others = (path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))
+    for file in (path, *others):
         with suppress(FileNotFoundError):
             mode = file.lstat().st_mode
             if not stat.S_ISREG(mode):

@@ -250,8 +250,9 @@ class TurnEnclosures(Struct, frozen=True):
         ):
             new = [path for path in paths if path not in old and self._is_its_own(place, path)]
             # Without its `HEAD`, a new bare repository is none.
-            headless = [one for one in new if one.with_name("HEAD") not in new]
-            new = [one for one in new if one.name == "HEAD" or one in headless]
+            bare = {path.parent for path in new if path.name == "HEAD"}
+            marks = (".git", "head")
+            new = [one for one in new if one.name.casefold() in marks or one.parent not in bare]
             names, disabled = _disabled(place, new)
             if disabled:
                 notes.append(text.format(names=_listed(names), disabled=_listed(disabled)))
