@@ -46,6 +46,7 @@ from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.daemon_registry import register
+from tiller_daemon.sandbox.quarantine import finish_abandoned
 from tiller_daemon.sandbox.temporary_paths import TemporaryPaths, remove_abandoned
 from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_confiner
 from tiller_daemon.search_tools import SearchTools
@@ -99,6 +100,9 @@ JOURNALS_FOLDER = "journals"
 TEMPORARY_PATHS_FOLDER = "temporary-paths"
 """The folder for records of paths that exist in workspaces only while commands need them."""
 
+QUARANTINE_FOLDER = "quarantine"
+"""The folder for records of running commands (see `sandbox.quarantine`)."""
+
 SNAPSHOTS_FOLDER = "snapshots"
 
 LOGINS_FOLDER = "mcp-logins"
@@ -125,6 +129,8 @@ async def serve(
         if not is_new:  # no process can have a new log's mark
             await sweep(opened.log_id)
         _remove_abandoned(options.places.state / TEMPORARY_PATHS_FOLDER)
+        for text in finish_abandoned(options.places.state / QUARANTINE_FOLDER):
+            log.warning("quarantined", text=text)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
@@ -222,7 +228,10 @@ class _LiveParts:
         self.search_tools = SearchTools(os.environ)
         self.search_tools.configure(options.configuration, providers.secret_names)
         temporary_paths = TemporaryPaths(options.places.state / TEMPORARY_PATHS_FOLDER)
-        self.confiner = make_confiner(options.places, options.configuration, temporary_paths)
+        records = options.places.state / QUARANTINE_FOLDER
+        self.confiner = make_confiner(
+            options.places, options.configuration, temporary_paths, records
+        )
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 

@@ -18,7 +18,7 @@ from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
-from tiller_daemon.sandbox.detect import find_quick_sandbox, find_sandbox
+from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_daemon.stamps import failed, look_along, look_into
@@ -33,9 +33,15 @@ NO_SANDBOX = 1
 
 
 def make_confiner(
-    places: Places, configuration: Configuration, temporary_paths: TemporaryPaths
+    places: Places,
+    configuration: Configuration,
+    temporary_paths: TemporaryPaths,
+    records: Path | None = None,
 ) -> Confiner:
-    """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys."""
+    """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys.
+
+    `records` is the directory for records of running commands, which only the daemon may have.
+    """
     confiner = Confiner(
         lambda: find_sandbox(sys.platform, temporary_paths=temporary_paths),
         home(),
@@ -43,7 +49,7 @@ def make_confiner(
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
         protected=lambda: tuple(configuration_places(places.config)),
         current_private=lambda: registered(home()),
-        find_quick=lambda: find_quick_sandbox(sys.platform),
+        records=records,
     )
     confiner.hide(key_files(configuration))
     return confiner

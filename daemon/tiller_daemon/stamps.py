@@ -13,6 +13,7 @@ taken is never trusted, as in git's index.
 import errno
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
@@ -269,10 +270,11 @@ class _Entry(NamedTuple):
 
 
 class StampedCache:
-    """Values read from files, by keys. Only one thread may use it."""
+    """Values read from files, by keys."""
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, _Entry] = {}
+        self._dropping: Final = threading.Lock()
 
     def get(self, key: Hashable, read: Callable[[], T]) -> T:
         """Return the cached value, or call `read` if a path that it named last time has changed.
@@ -280,16 +282,18 @@ class StampedCache:
         `key` contains everything else that the value depends on. The value is shared, so it must
         not be changed. If `read` raises an error, nothing is cached.
         """
-        entry = self._entries.pop(key, None)
+        with self._dropping:
+            entry = self._entries.pop(key, None)
         if entry is None or not entry.stamps.are_current():
             stamps = Stamps()
             entry = _Entry(stamps.record(read), stamps)
         elif recording := _recording.get():
             recording.stamps.include(entry.stamps)
-        # Moved to the end, so that the first entry is the next to drop.
-        self._entries[key] = entry
-        if len(self._entries) > ENTRIES_MAX:
-            del self._entries[next(iter(self._entries))]
+        with self._dropping:
+            # Moved to the end, so that the first entry is the next to drop.
+            self._entries[key] = entry
+            if len(self._entries) > ENTRIES_MAX:
+                del self._entries[next(iter(self._entries))]
         return cast("T", entry.value)
 
 

@@ -12,7 +12,7 @@ from e2e.test_sandbox import DEFAULT, needs_sandbox, read
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_protocol.events import RequestOpened
+from tiller_protocol.events import RequestOpened, WarningRaised
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 
@@ -274,7 +274,7 @@ async def test_what_runs_again_to_write_counts_as_writing_even_if_the_daemon_die
     gate.close()
 
 
-async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
+async def test_a_build_that_wants_to_commit_asks_to_run_outside_the_sandbox(
     frontend: Frontend, workspace: Path
 ) -> None:
     (workspace / "Makefile").write_text(
@@ -283,60 +283,64 @@ async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
     session_id = await begin_unasked(frontend, workspace, "echo new >> greeting.txt", "make test")
     await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
     request = await frontend.request_opened(session_id, 2)
-    assert request.permission == "bash"
-    assert "The sandbox for builds stopped a command" in request.title
+    assert request.permission == "unsandboxed"
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     assert "new" in (await git(workspace, "show", "HEAD:greeting.txt"))
 
 
-async def test_a_repository_that_a_build_makes_is_disabled_and_said(
+async def test_a_repository_that_a_build_makes_is_put_aside_and_the_user_is_told(
     frontend: Frontend, workspace: Path
 ) -> None:
     (workspace / "Makefile").write_text(
-        "test:\n\tgit init -q sub\n\tgit init -q --bare deep/bare.git\n"
-        "\tgit -C sub config core.fsmonitor 'touch ran; true'\n"
+        "test:\n\tgit init -q sub\n\tgit -C sub config core.fsmonitor 'touch ran; true'\n"
     )
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "created a git repository in the workspace" in call.output, call.output
+    said = "what other programs execute by themselves: sub/.git. It was renamed to .git.disabled."
+    assert said in call.output, call.output
+    assert said in warned(frontend, session_id)
     await git(workspace / "sub", "status")
     assert not (workspace / "sub" / "ran").exists()
-    assert not (workspace / "deep" / "bare.git" / "HEAD").exists()
     assert asked(frontend, session_id) == []
+
+
+def warned(frontend: Frontend, session_id: str) -> str:
+    """All warnings of a session."""
+    bodies = [event.body for event in frontend.events(session_id)]
+    return " ".join(body.message for body in bodies if isinstance(body, WarningRaised))
 
 
 async def test_what_editors_and_shells_execute_can_be_made_or_changed_by_no_build(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Neither at the top nor in a subdirectory, as somebody may open that as a project, too."""
-    for name in ("old/.vscode", "old/kept"):
+    for name in (".vscode", "kept"):
         (workspace / name).mkdir(parents=True)
-    (workspace / "old" / ".envrc").write_text("before\n")
-    made = (".envrc", ".mcp.json", "new/.vscode/tasks.json", "new/.idea/x/.envrc", "old/.Zed/a")
-    changed = ("old/.envrc", "old/.vscode/tasks.json")
+    (workspace / ".envrc").write_text("before\n")
+    made = (".zed", ".mcp.json", ".unheard-of", "opencode.json", "a.code-workspace", "mise.toml")
+    changed = (".envrc", ".vscode/tasks.json")
     lines = [
-        "mkdir -p new/.vscode new/.vscode.disabled/full new/.idea/x old/.Zed",
+        "mkdir .zed.disabled",
         *(f"echo evil > {name}" for name in made),
         *(f"- echo evil > {name}" for name in changed),
-        "- mv old moved && mkdir -p old/.vscode && echo evil > old/.vscode/tasks.json",
-        "- rm -rf old/.vscode && echo evil > old/.vscode",
-        "touch old/kept/made",
+        "- mv .vscode moved && mkdir -p .vscode && echo evil > .vscode/tasks.json",
+        "- rm -rf .vscode && echo evil > .vscode",
+        "mkdir .venv .pytest_cache && touch kept/made .venv/made",
     ]
     (workspace / "Makefile").write_text("test:\n" + "".join(f"\t{line}\n" for line in lines))
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "editors, shells or agents would execute" in call.output, call.output
-    assert (workspace / "old" / "kept" / "made").exists(), call.output
-    assert [name for name in made if (workspace / name).exists()] == []
-    for name in (".envrc.disabled", ".mcp.json.disabled", "old/.Zed.disabled/a"):
-        assert (workspace / name).read_text() == "evil\n"
-    assert (workspace / "old" / ".envrc").read_text() == "before\n"
-    assert list((workspace / "old" / ".vscode").iterdir()) == []
-    left = {path.name for path in (workspace / "new").rglob("*")}
-    assert left & {".vscode", ".idea", ".envrc"} == set()
+    assert (workspace / "kept" / "made").exists(), call.output
+    assert (workspace / ".venv" / "made").exists(), call.output
+    for name in made:
+        assert not (workspace / name).exists(), call.output
+        assert name in call.output
+        assert name in warned(frontend, session_id)
+        assert (workspace / f"{name}.disabled").exists()
+    assert (workspace / ".envrc").read_text() == "before\n"
+    assert list((workspace / ".vscode").iterdir()) == []
     assert asked(frontend, session_id) == []
 
 
@@ -369,9 +373,9 @@ async def test_a_question_that_only_the_workspace_causes_says_why(
     (workspace / "Makefile").write_text("test:\n\techo built > built\n")
     config = workspace / ".git" / "config"
     text_before = config.read_text()
-    hooks = "the workspace is in git's directory of hooks"
+    broken_git, hooks = "git can't read the repository", "git executes files in the workspace"
     for broken, command, title in (
-        ("[core", "make test", "Run although git's configuration can't be read: make test"),
+        ("[core", "make test", f"Run although {broken_git}: make test"),
         ("[core", "unknown-program", "Run unknown-program"),
         ("[core]\n\thooksPath = .\n", "make test", f"Run although {hooks}: make test"),
     ):

@@ -5,7 +5,6 @@ Each test lets a build try. Afterwards, the user runs git outside of the sandbox
 
 from pathlib import Path
 
-import pytest
 import trio
 
 from e2e.test_escalation import asked, begin_unasked, frontend
@@ -57,58 +56,3 @@ async def test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace
         await git(place, "commit", "-q", "--allow-empty", "-m", "x")
         assert not (place / "ran").exists(), output
     assert (other / "built").exists(), output
-
-
-async def test_b60_a_build_changes_no_bare_repository(frontend: Frontend, workspace: Path) -> None:
-    """Neither what is there, nor by adding a part that leads git elsewhere."""
-    await git(workspace, "init", "-q", "--bare", "store.git")
-    output = await build(
-        frontend,
-        workspace,
-        "echo 'touch ran' >store.git/hooks/post-update",
-        "chmod +x store.git/hooks/post-update",
-        "git -C store.git config core.fsmonitor 'touch ran; true'",
-        "echo ../evil >store.git/commondir",
-        "mkdir store.git/worktrees",
-        "mv store.git moved",
-    )
-    await git(workspace, "push", "-q", "store.git", "HEAD:refs/heads/x")
-    assert not (workspace / "store.git" / "ran").exists(), output
-    disabled = {path.name for path in (workspace / "store.git").glob("*.disabled")}
-    assert disabled == {"commondir.disabled", "worktrees.disabled"}
-
-
-UNUSUAL = {
-    "links": "ln -s $PWD/elsewhere/refs refs; ln -s $PWD/elsewhere/objects objects",
-    "files": "touch refs objects; chmod +x refs objects",
-    "another directory": "echo ../elsewhere >commondir",
-}
-"""What git accepts in place of the directories of a bare repository."""
-
-
-@pytest.mark.parametrize("kind", UNUSUAL)
-async def test_b60_a_build_creates_no_unusual_bare_repository(
-    frontend: Frontend, workspace: Path, kind: str
-) -> None:
-    output = await build(
-        frontend,
-        workspace,
-        "mkdir -p src elsewhere/refs elsewhere/objects",
-        f"cd src; {UNUSUAL[kind].replace('$', '$$')}",
-        "echo ref: refs/heads/x >src/HEAD; touch src/config elsewhere/config",
-    )
-    assert "workspace, or a part of one: src/HEAD." in output
-    assert (workspace / "src" / "HEAD.disabled").exists()
-    assert (workspace / "src" / "config").exists()
-
-
-async def test_b60_a_repository_beside_the_parts_of_a_bare_one_is_disabled_too(
-    frontend: Frontend, workspace: Path
-) -> None:
-    output = await build(
-        frontend,
-        workspace,
-        "git init -q x; mkdir x/objects x/refs; echo ref: refs/heads/x >x/HEAD",
-    )
-    assert not (workspace / "x" / ".git" / "HEAD").exists(), output
-    assert not (workspace / "x" / "HEAD").exists(), output

@@ -68,25 +68,3 @@ async def test_commands_and_builds_run_in_a_workspace_on_a_read_only_file_system
     assert (build.exit_status, build.output) == (0, "all good\n")
     assert command.exit_status == 0, command.output
     assert "Makefile is read-only: its file system does not allow changes." in edited.output
-
-
-async def test_a_killed_daemons_placeholders_are_removed_by_the_next_one(
-    confined: tuple[Daemon, Frontend], workspace: Path
-) -> None:
-    daemon, frontend = confined
-    before = names(workspace)
-    session_id = await frontend.session(
-        workspace,
-        calls(bash("touch /tmp/x; sleep 1000", background=True)),
-        text("it runs"),
-    )
-    await frontend.say(session_id)
-    await frontend.turn_ended(session_id)
-    placeholders = names(workspace) - before
-    assert ".claude" in placeholders
-    daemon.kill9()
-    (workspace / ".codex" / "config.toml").touch()
-    assert names(workspace) - before == placeholders
-    daemon.start()
-    assert names(workspace) - before == {".codex"}
-    await frontend.reconnect()

@@ -180,11 +180,20 @@ READS_ONLY: Final = {
 
 PROBES: Final = {**NEVER, **EXECUTED, **UNASKED, **READS_ONLY}
 
+OF_HOME: Final = {
+    "read the home", "read another directory", "read through a link", "read by a pattern",
+    "read from where the shell was", "read above", "read recursively", "read with find",
+}  # fmt: skip
+"""Only Landlock shows a home to approved commands."""
+
+PUT_ASIDE: Final = {"the program tiller", "agents", "the editor", "a link for a directory"}
+"""What a command may make, but it does not stay."""
+
 LETS_THROUGH: Final[dict[tuple[Mechanism, Enclosure], set[str]]] = {
     ("bubblewrap", READ_ONLY): set(),
-    ("bubblewrap", BUILD): {*READS_ONLY},
-    # Where a person allowed it, git works on a copy, of which data alone is taken over.
-    ("bubblewrap", SESSION): {*READS_ONLY, *UNASKED, *EXECUTED},
+    # The home is an empty directory, and what is written there is lost.
+    ("bubblewrap", BUILD): {*READS_ONLY, *PUT_ASIDE, "write to the home"} - OF_HOME,
+    ("bubblewrap", SESSION): {*READS_ONLY, *UNASKED, *PUT_ASIDE} - OF_HOME,
     ("landlock", READ_ONLY): set(),
     ("landlock", SESSION): {*READS_ONLY, *UNASKED, *EXECUTED} - {"a socket of its own"},
     ("landlock in a reaper", READ_ONLY): set(),
@@ -193,7 +202,7 @@ LETS_THROUGH: Final[dict[tuple[Mechanism, Enclosure], set[str]]] = {
 """By what a probe says of itself; what is left of it outside is another question."""
 
 LEFT_BY_PERMITTED: Final = re.compile(
-    r"home/w/(?!\.git/|\.tiller|\.claude|\.codex|\.vscode|nested/\.git)"
+    r"home/w/(?!\.git/|(?:\.tiller|\.claude|\.codex|\.vscode)(?!\.disabled)|nested/\.git)"
     r"|home/w/\.git/(?:objects|refs|logs|index|HEAD|COMMIT_EDITMSG|ORIG_HEAD)|home/w/nested/\.git"
 )
 """What may have changed after a command that a person allowed, in bubblewrap."""
@@ -439,7 +448,7 @@ async def test_a_command_does_its_work(jail: Jail, mechanism: Mechanism, who: st
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
     with reapers_of(mechanism, prefix, jail.spill):
-        await jail.run(jail.confined(found, SESSION), WORK)
+        await jail.run(jail.confined(found, SESSION, is_git=True), WORK)
     assert "all of it" in jail.said, jail.said
     assert jail.git("branch", "--show-current") == "two\n"
     assert PYTHON

@@ -19,12 +19,11 @@ from tiller_daemon.sandbox.confinement import (
     CommandSandbox,
     Confinement,
     SandboxSearchResult,
-    may_be_refused,
 )
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.landlock import DENIALS, LAUNCHER, Landlock
+from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock
 from tiller_daemon.sandbox.launcher import Restrictions, version
 from tiller_daemon.sandbox.seccomp import (
     filter_in_namespaces,
@@ -202,7 +201,7 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
         shown=(root / "b" / "secret",),
     )  # fmt: skip
     script = "cat a/x secret/x link/x b/secret/x; echo y >a/y; echo y >new; ls; echo y >b/secret/x"
-    with Landlock().wrap(["sh", "-c", script], may, print) as enclosed:
+    with Landlock().wrap(["sh", "-c", script], may) as enclosed:
         done = subprocess.run(
             enclosed.arguments, cwd=root, capture_output=True, check=False, text=True
         )
@@ -210,12 +209,6 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
     assert (root / "a" / "y").exists()
     assert not (root / "new").exists()
     assert (root / "b" / "secret" / "x").read_text() == "b/secret"
-
-
-@pytest.mark.parametrize("text", DENIALS.pattern.split("|"))
-def test_whatever_shows_a_denial_shows_that_a_quick_attempt_may_have_failed(text: str) -> None:
-    assert may_be_refused(f"x: {text}\n".encode())
-    assert not may_be_refused(b"a permissive operation, permitted\n")
 
 
 @needs_landlock
@@ -245,7 +238,7 @@ async def test_rules_are_kept_until_what_they_are_made_from_has_changed(tmp_path
         return b"".join(said).decode()
 
     def ruleset() -> int:
-        with landlock.wrap(["true"], may, print) as wrapped:
+        with landlock.wrap(["true"], may) as wrapped:
             assert wrapped.restricted
             return wrapped.restricted.ruleset
 
@@ -269,7 +262,6 @@ def test_root_loses_what_would_undo_the_sandbox() -> None:
     with Landlock().wrap(
         ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"],
         Confinement(Path("/"), writable=(Path("/nonexistent"),)),
-        print,
     ) as enclosed:
         done = subprocess.run(enclosed.arguments, capture_output=True, check=True, text=True)
     kept = {line.split()[1] for line in done.stdout.splitlines()}

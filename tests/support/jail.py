@@ -28,6 +28,7 @@ from tiller_daemon.sandbox.confinement import CommandSandbox, SandboxSearchResul
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.scan import ScanResult
 from tiller_protocol.settings import SandboxMode
 
 NOBODY: Final = 65534
@@ -153,6 +154,7 @@ class Jail:
         place: Path | None = None,
         *,
         network: bool = False,
+        is_git: bool = False,
     ) -> CommandSandbox | None:
         """Return the enclosure for a command."""
         confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
@@ -165,7 +167,8 @@ class Jail:
                 place or self.workspace,
                 self.spill,
                 masked=masked if enclosure < Enclosure.SESSION else (),
-                read_only=(self.workspace / "nested/.git",) if enclosure is Enclosure.BUILD else (),
+                found=ScanResult(repositories=(self.workspace / "nested/.git",)),
+                is_git=is_git,
             )
 
     def connected(self) -> set[str]:

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, get_args
@@ -44,9 +44,7 @@ class ConfinesNothing(Sandbox):
         self.loosest_unasked = loosest_unasked
 
     @contextmanager
-    def wrap(
-        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
-    ) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
         raise NotImplementedError
         yield WrappedCommand(arguments)
 
@@ -57,7 +55,10 @@ def eyes_of_ordinary_user() -> Generator[None]:
     own = os.geteuid()
     os.seteuid(NOBODY if own == 0 else own)
     try:
-        yield
+        # The configuration of root, which git would look for, can't be read.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+            yield
     finally:
         os.seteuid(own)
 
@@ -71,12 +72,10 @@ class OrdinaryBubblewrap(Bubblewrap):
         super().__init__(str(script), root=False)
 
     @contextmanager
-    def wrap(
-        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
-    ) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
         with ExitStack() as stack:
             with eyes_of_ordinary_user():
-                wrapped = stack.enter_context(super().wrap(arguments, confinement, report))
+                wrapped = stack.enter_context(super().wrap(arguments, confinement))
             yield wrapped
 
 

@@ -150,8 +150,8 @@ async def run_command(
 
 
 async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
-    """Clean up a sandbox; changes are merged back in a thread, which is never interrupted."""
-    if enclosed.merges_back:
+    """Clean up a sandbox, in a thread if that takes time; this is never interrupted."""
+    if enclosed.ends_slowly:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(stack.close)
     else:

@@ -9,7 +9,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -23,7 +23,6 @@ from tiller_daemon.sandbox.confinement import (
     WrappedCommand,
     paths_made,
 )
-from tiller_daemon.sandbox.git_overlay import git_overlay
 from tiller_daemon.sandbox.known_paths import (
     VISIBLE_IN_RUN,
     between,
@@ -59,11 +58,10 @@ _RUN: Final = Path("/run")
 class Mount(NamedTuple):
     """How a path is mounted.
 
-    `new` mounts another directory, `empty` hides a directory, `hide` hides a file, and `git` mounts
-    an overlay.
+    `new` mounts another directory, `empty` hides a directory, and `hide` hides a file.
     """
 
-    kind: Literal["new", "empty", "hide", "read", "write", "git"]
+    kind: Literal["new", "empty", "hide", "read", "write"]
     options: tuple[str, ...]
 
 
@@ -80,45 +78,37 @@ class Bubblewrap(Sandbox):
         program: str,
         *,
         root: bool | None = None,
-        overlays: bool = True,
         scopes: bool = True,
         temporary_paths: TemporaryPaths | None = None,
     ) -> None:
         """Run commands with the program `bwrap` at this path.
 
-        `root` tells whether the daemon runs as root; None detects it. Without `overlays`
-        (bubblewrap before 0.11) git directories are read-only. `scopes` tells whether Landlock can
-        keep commands from abstract sockets.
+        `root` tells whether the daemon runs as root; None detects it. `scopes` tells whether
+        Landlock can keep commands from abstract sockets.
         """
         super().__init__(temporary_paths)
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
-        self._overlays: Final = overlays
         self._scopes: Final = scopes
         self._options_made: Final = StampedCache()
 
     @contextmanager
-    def wrap(
-        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
-    ) -> Generator[WrappedCommand]:
+    def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended."""
-        absent = list(filter(self._needs_placeholder, confinement.absent))
-        files = list(filter(self._needs_placeholder, confinement.absent_files))
-        above = (one for path in (*absent, *files) for one in between(confinement.workspace, path))
+        absent = tuple(filter(self._needs_placeholder, confinement.absent))
+        above = (one for path in absent for one in between(confinement.workspace, path))
         # If another command removed these, their mounts would disappear from this command as well,
         # and it could not remove a directory that contains a placeholder of this command.
         needed = (*sorted(above), *confinement.read_only)
-        shared = [path for path in needed if path in self.temporary_paths and path not in files]
-        made = paths_made(self.temporary_paths, [*shared, *absent], files)
-        with made, ExitStack() as stack:
-            overlays = self._enter_overlays(stack, confinement, report)
+        shared = [path for path in needed if path in self.temporary_paths]
+        with paths_made(self.temporary_paths, [*shared, *absent]), ExitStack() as stack:
             calls = filter_in_namespaces(
                 platform.machine(),
                 sockets=confinement.writes and (self._scopes or not confinement.network),
             )
             filters = (_readable(stack, calls),) if calls else ()
             status, status_end = _pipe(stack)
-            chosen = [*self._options(confinement, overlays, (*absent, *files))]
+            chosen = [*self._options(confinement, absent)]
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
             scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
@@ -127,7 +117,6 @@ class Bubblewrap(Sandbox):
                 (*filters, status_end),
                 has_started=lambda: b"exit-code" in _read_status(status),
                 helpers=2,
-                merges_back=bool(overlays),
             )
 
     def _needs_placeholder(self, path: Path) -> bool:
@@ -135,32 +124,13 @@ class Bubblewrap(Sandbox):
         is_missing = path in self.temporary_paths or not os.path.lexists(path)
         return is_missing and path.parent.is_dir() and not _is_read_only(path.parent)
 
-    def _options(
-        self,
-        confinement: Confinement,
-        overlays: dict[Path, tuple[str, ...]],
-        absent: tuple[Path, ...],
-    ) -> Sequence[str]:
+    def _options(self, confinement: Confinement, absent: tuple[Path, ...]) -> Sequence[str]:
         sockets = tuple(_sockets(confinement))
 
         def make() -> Sequence[str]:
-            return options(confinement, overlays, absent, sockets, root=self._root)
+            return options(confinement, absent, sockets, root=self._root)
 
-        # Each command has its own overlays, so options with overlays can't be reused.
-        if overlays:
-            return make()
         return self._options_made.get((confinement, absent, sockets), make)
-
-    def _enter_overlays(
-        self, stack: ExitStack, confinement: Confinement, report: Callable[[str], None]
-    ) -> dict[Path, tuple[str, ...]]:
-        """Return the mount options for each git directory."""
-        directory = confinement.temporary and confinement.temporary.parent
-        if not (self._overlays and directory):
-            return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
-        own = confinement.worktree_state
-        entered = ((git, git_overlay(git, own, directory, report)) for git in confinement.git)
-        return {git: stack.enter_context(overlay) for git, overlay in entered}
 
 
 def _is_read_only(directory: Path) -> bool:
@@ -199,7 +169,6 @@ def _read_status(status: int) -> bytes:
 
 def options(
     confinement: Confinement,
-    overlays: dict[Path, tuple[str, ...]],
     absent: Sequence[Path],
     sockets: Sequence[Path] = (),
     *,
@@ -211,7 +180,7 @@ def options(
     depend on (see `stamps`).
     """
     words: list[str] = []
-    mounts = _mounts(confinement, overlays, absent, sockets)
+    mounts = _mounts(confinement, absent, sockets)
     if confinement.visible is None:
         words += ["--ro-bind", "/", "/"]
     words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
@@ -223,7 +192,7 @@ def options(
         # Paths that are shown in a hidden directory are mounted inside it, so it must be
         # accessible. To git, a missing directory must not look as if it could not be read.
         is_entered = mount.kind == "empty" and (
-            path in absent or any(root_of(one, (path,)) for one in mounts)
+            path in (confinement.home, *absent) or any(root_of(one, (path,)) for one in mounts)
         )
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         words += mount.options
@@ -246,7 +215,6 @@ def options(
 
 def _mounts(
     confinement: Confinement,
-    overlays: dict[Path, tuple[str, ...]],
     absent: Sequence[Path],
     sockets: Sequence[Path],
 ) -> dict[Path, Mount]:
@@ -259,6 +227,9 @@ def _mounts(
     if confinement.visible is None and _RUN.is_dir():
         mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
         mounts |= {path: _read(path) for path in map(Path, VISIBLE_IN_RUN) if path.exists()}
+    if home := confinement.home:
+        kind = "new" if confinement.is_home_writable else "empty"
+        mounts[home] = Mount(kind, ("--tmpfs", str(home)))
     if confinement.network:
         shown = confinement.visible is None
         hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts, everything=shown))
@@ -266,15 +237,16 @@ def _mounts(
     mounts[confinement.workspace] = _read(confinement.workspace)
     mounts |= {path: _write(path) for path in confinement.writable}
     mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
-    mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
-    # git could not use a configuration that includes a file which can't be read.
+    mounts |= {path: _hide(path, is_folder=True) for path in absent}
+    shown = (path for path in confinement.shown if path not in confinement.writable)
+    mounts |= {path: mount for name in shown for path, mount in _visible(name)}
     mounts |= {
-        path: _read(path) if path in confinement.absent_files else _hide(path, is_folder=True)
-        for path in absent
+        path: Mount("write", ("--bind", str(place), str(path)))
+        for path, place in confinement.caches
     }
-    mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
     for path in (*confinement.hidden, *sockets):
-        is_shown = path in confinement.shown or path in mounts
+        # A protected file is hidden as well if it is read-only.
+        is_shown = path in confinement.shown or path in mounts.keys() - {*confinement.read_only}
         if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
             mounts[path] = _hide(path, is_folder=path.is_dir())
     return _without_repetitions(_pinned(mounts, confinement.writable))
@@ -331,7 +303,7 @@ def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> b
     """Whether a path has the same content inside the sandbox as outside."""
     for parent in path.parents:
         if mount := mounts.get(parent):
-            return mount.kind in ("read", "write", "git")
+            return mount.kind in ("read", "write")
     return everything
 
 

@@ -65,20 +65,10 @@ HIDDEN_LOGIN: Final = re.compile(
 because the sandbox hides them."""
 
 
-REFUSALS: Final = (
-    b"ermission denied", b"peration not permitted", b"ddress family not supported",
-    b"unction not implemented", b"ad system call", b"ould not resolve host",
-    b"emporary failure in name resolution", b"ame or service not known", b"EACCES", b"EPERM",
-    b"EAFNOSUPPORT", b"ENOSYS",
-)  # fmt: skip
-"""Messages that programs print when Landlock or a system call filter refuses something, without a
-first letter that may be in either case. Searching for these takes a twentieth of the time of a
-pattern that ignores case."""
+PATHS_MAX: Final = 1000
+"""How many paths in the output of a failed command are examined."""
 
-
-def may_be_refused(output: bytes) -> bool:
-    """Whether a command with this output may have met a refusal, however it ended."""
-    return any(text in output for text in REFUSALS)
+_PATH: Final = re.compile(r"(?<![\w.~/-])~?/[\w.@+-][\w.@+/-]*(?<![.])")
 
 
 class NotConfined(Exception):
@@ -97,18 +87,21 @@ class Confinement(Struct, frozen=True):
     read_only: tuple[Path, ...] = ()
     """Paths that the command can't write, move or remove, even in a writable directory."""
     absent: tuple[Path, ...] = ()
-    """Directories that the command can't create, even in a writable directory."""
-    absent_files: tuple[Path, ...] = ()
-    """Files that the command can't create, even in a writable directory."""
+    """Paths that the command can't create, even in a writable directory."""
+    watched: tuple[Path, ...] = ()
+    """Missing paths that the command can create, but that are put aside afterwards."""
     git: tuple[Path, ...] = ()
-    """Git directories that the command changes in a private copy; only data is merged back."""
-    worktree_state: str = ""
-    """The path of this work tree's state in the first git directory, with a trailing slash; empty
-    for the main work tree."""
+    """The git directories in which the command may change data, but not the `read_only` parts."""
     hidden: tuple[Path, ...] = ()
     """Paths that the command can't read, even in visible directories."""
     shown: tuple[Path, ...] = ()
     """Paths that the command can read, even in hidden directories."""
+    home: Path | None = None
+    """The user's home, instead of which the command sees an empty directory."""
+    is_home_writable: bool = False
+    """Whether the command can write to this empty directory, which is lost with the command."""
+    caches: tuple[tuple[Path, Path], ...] = ()
+    """Writable directories: where the command sees each one, and where it is."""
     temporary: Path | None = None
     """The directory that the command sees as `/tmp`; None for a new, empty one."""
     network: bool = False
@@ -149,8 +142,8 @@ class WrappedCommand(NamedTuple):
     """After a failure: whether the command itself was started."""
     helpers: int = 0
     """How many processes the sandbox runs in addition to those of the command."""
-    merges_back: bool = False
-    """Whether leaving the context takes time, because changes are merged back."""
+    ends_slowly: bool = False
+    """Whether leaving the context takes time, because it looks for what the command made."""
     restricted: RestrictedCommand | None = None
     """The command that a reaper may start instead of the program, unless a terminal is needed."""
 
@@ -173,12 +166,11 @@ class Sandbox(ABC):
 
     @abstractmethod
     def wrap(
-        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
+        self, arguments: Sequence[str], confinement: Confinement
     ) -> AbstractContextManager[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended.
 
-        `confinement.temporary` must exist. `report` is called with a sentence for each change that
-        was not merged back. Raises `NotConfined`.
+        `confinement.temporary` must exist. Raises `NotConfined`.
         """
 
 
@@ -202,10 +194,9 @@ class CommandSandbox(NamedTuple):
     enclosure: Enclosure
     """The enclosure from which the confinement was made."""
     notices: list[str]
-    """Sentences about changes that were not merged back, once the command has ended."""
-    first: "CommandSandbox | None" = None
-    """A quicker sandbox to try first, for a command that can safely run twice. If the quicker one
-    may have stopped the command, it runs again in this sandbox."""
+    """Sentences about what the command made and may not stay, once the command has ended."""
+    guard: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None
+    """Puts aside what the command made; see `quarantine`."""
 
     @contextmanager
     def wrap(self, arguments: Sequence[str]) -> Generator[WrappedCommand]:
@@ -213,13 +204,15 @@ class CommandSandbox(NamedTuple):
 
         Raises `NotConfined`.
         """
-        if self.confinement.temporary:
-            make_directory(self.confinement.temporary)
-        with (
-            _missing_made(self.confinement, self.sandbox.temporary_paths),
-            self.sandbox.wrap(arguments, self.confinement, self.notices.append) as wrapped,
-        ):
-            yield wrapped
+        for directory in (self.confinement.temporary, *(one for _, one in self.confinement.caches)):
+            if directory:
+                make_directory(directory)
+        with ExitStack() as stack:
+            if self.guard:
+                stack.enter_context(self.guard(self.notices.append))
+            stack.enter_context(_missing_made(self.confinement, self.sandbox.temporary_paths))
+            wrapped = stack.enter_context(self.sandbox.wrap(arguments, self.confinement))
+            yield wrapped._replace(ends_slowly=self.guard is not None)
 
     def was_denied(self, status: int, output: str) -> str:
         """Return the line of `output` that shows a denial by the sandbox; empty if none does."""
@@ -236,6 +229,19 @@ class CommandSandbox(NamedTuple):
 
     def _denies(self, match: re.Match[str]) -> bool:
         return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
+
+    def missed(self, output: str) -> Path | None:
+        """Return a path in the home that `output` names and that the command could not see."""
+        home = self.confinement.home
+        if home is None:
+            return None
+        shown = (self.confinement.workspace, *self.confinement.shown, *self.confinement.writable)
+        for text in dict.fromkeys(_PATH.findall(output)[:PATHS_MAX]):
+            path = home / text.removeprefix("~/")
+            is_hidden = path != home and not any(map(path.is_relative_to, shown))
+            if path.is_relative_to(home) and is_hidden and os.path.lexists(path):
+                return path
+        return None
 
     def explain(self) -> str:
         """Return sentences that tell the model what the sandbox allowed a failed command to do."""

@@ -7,6 +7,7 @@ the stamp of one of these paths has changed. Every path that is checked must be 
 
 import functools
 import os
+import stat
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,34 +20,30 @@ from tiller_daemon.sandbox.confinement import (
     TEMPORARY,
     CommandSandbox,
     Confinement,
-    Sandbox,
     SandboxSearchResult,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_directories import (
-    GIT_EXECUTED,
-    GitPaths,
-    git_paths,
-    git_paths_around,
-    nested_git_paths,
-    with_nested,
-)
+from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
 from tiller_daemon.sandbox.known_paths import (
-    PROTECTED_FOLDERS,
-    PROTECTED_IF_THERE,
+    EXECUTED_AT_HOME,
     SYSTEM,
     closed_system_files,
+    compiler_caches,
     existing,
     first_missing,
     hidden_paths,
-    in_place,
+    is_executed,
+    is_product,
     is_there,
     root_of,
-    tool_directories,
+    tool_paths,
 )
-from tiller_daemon.sandbox.protected_links import LinkedPaths, linked_paths
-from tiller_daemon.sandbox.scan import Scanner
-from tiller_daemon.stamps import StampedCache, look_along
+from tiller_daemon.sandbox.quarantine import Watch, quarantine
+from tiller_daemon.sandbox.scan import NOTHING_FOUND, Scanner, ScanResult
+from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
+
+LINKED_MAX: Final = 5_000
+"""How many protected files are checked for hard links."""
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -63,13 +60,14 @@ class Confiner:
         private: Sequence[Path] = (),
         protected: Callable[[], Sequence[Path]] = tuple,
         current_private: Callable[[], Sequence[Path]] = tuple,
-        find_quick: Callable[[], Sandbox | None] = lambda: None,
+        records: Path | None = None,
     ) -> None:
-        """Use the sandbox that `find` returns; in `full_access` try `find_quick`'s sandbox first.
+        """Use the sandbox that `find` returns.
 
         Commands can't read `private` and `current_private()`, which belong to daemons, and can't
         write `protected()`. Both functions must record the paths that they check (see `stamps`).
-        `home` and `environ` lead to credentials and to the user's programs.
+        `home` and `environ` lead to credentials and to the user's programs. The quarantine keeps
+        its records in the directory `records`.
         """
         self._find: Final = functools.cache(find)
         self._home: Final = home
@@ -80,11 +78,18 @@ class Confiner:
         self._secret_paths: Final = tuple(hidden_paths(home, environ))
         self._protected: Final = protected
         self._searching: Final = threading.Lock()
-        self._find_quick: Final = functools.cache(find_quick)
-        self._tools: Final = functools.cache(lambda: tuple(tool_directories(home, environ)))
+        self._tools: Final = functools.cache(lambda: tuple(tool_paths(home, environ)))
+        self._path: Final = functools.cache(
+            lambda: [
+                Path(os.path.realpath(entry))
+                for entry in environ.get("PATH", "").split(os.pathsep)
+                if entry.startswith("/")
+            ]
+        )
+        self._records: Final = records
         self._closed: Final = functools.cache(lambda: tuple(closed_system_files()))
         self._confinements: Final = StampedCache()
-        self._links: Final = StampedCache()
+        self._problems: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
 
     def scanner(
@@ -98,6 +103,11 @@ class Confiner:
             self._scanners[known] = Scanner(workspace, is_protected)
         return self._scanners[known]
 
+    def shown_top(self, root: Path) -> Path:
+        """Return the directory that commands in a workspace see: it, or its repository above."""
+        top = find_git(root).top
+        return root if top is None or self._home.is_relative_to(top) else top
+
     def is_own(self, path: Path) -> bool:
         """Whether a path (without links) is inside this daemon's configuration or own paths."""
         return any(path.is_relative_to(place) for place in (*self._protected(), *self.private))
@@ -109,7 +119,6 @@ class Confiner:
     def prepare(self) -> None:
         """Do the work that the first turn and command would otherwise do; call this in a thread."""
         self.search_result()
-        self._find_quick()
         self._closed()
 
     def search_result(self) -> SandboxSearchResult:
@@ -122,35 +131,60 @@ class Confiner:
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        if policy.mode == "read_only" or self.problem_for_builds(policy, workspace):
+        if policy.mode == "read_only" or self.problem_for_builds(workspace):
             return Enclosure.READ_ONLY
         return sandbox.loosest_unasked
 
-    def problem_for_builds(self, policy: SandboxPolicy, workspace: Path) -> str:
+    def problem_for_builds(self, workspace: Path) -> str:
         """Return why builds need approval in this workspace only, as a clause for the user."""
         sandbox, root = self.search_result().sandbox, workspace.resolve()
         if sandbox is None or sandbox.loosest_unasked < Enclosure.BUILD:
             return ""
-        # A shell, a desktop or one of the user's programs may execute any file there.
+        problem = self.problem_of_place(root) or _problem_of_git(find_git(root), root)
+        return problem or self._problems.get(root, lambda: _linked(root))
+
+    def problem_of_place(self, root: Path) -> str:
+        """Return why other programs execute any file in a workspace, as a clause for the user."""
         if self._home.is_relative_to(root):
             return "the workspace contains your home directory"
-        # A mount can't keep a command from replacing such a link, for example `.git`.
-        git = git_paths(root)
-        if not git.problem and self._linked(policy, root, git).is_replaceable:
-            return "the workspace has links that could lead git or editors to other files"
-        return git.problem
+        executed = (self._home / name for name in (*EXECUTED_AT_HOME, ".config"))
+        if any(root.is_relative_to(one) or one.is_relative_to(root) for one in executed):
+            return "your shell or desktop executes files in the workspace"
+        if any(map(root.is_relative_to, self._path())):
+            return "the workspace is in a directory of PATH"
+        return self._problems.get(("home", root), lambda: self._problem_of_links(root))
 
-    def is_executed(self, policy: SandboxPolicy, workspace: Path, path: Path) -> bool:
-        """Whether git, an editor or an agent may execute the file at `path` (without links).
+    def _problem_of_links(self, root: Path) -> str:
+        """Return whether the home has links into a workspace, as people keep dotfiles."""
+        for directory in (self._home, self._home / ".config"):
+            look_into(directory)
+            try:
+                with os.scandir(directory) as entries:
+                    links = [entry.path for entry in entries if entry.is_symlink()]
+            except OSError as error:
+                failed(error)
+                continue
+            for link in links:
+                look_along(link)
+                if Path(os.path.realpath(link)).is_relative_to(root):
+                    return "your home directory has links into the workspace"
+        return ""
 
-        Its own path does not show that: a link or git's configuration leads there.
+    def is_executed(self, workspace: Path, path: Path) -> bool:
+        """Whether another program may execute the file at `path` (without links) by itself.
+
+        Its path in the workspace does not show that.
         """
         root = workspace.resolve()
-        found = [*git_paths_around(root, path)]
-        executed = [*self._linked(policy, root, found[0]).targets]
-        executed += (one for git in found for one in git.named)
-        uses_all = any(git.problem or git.is_bare for git in found)
-        return uses_all or any(map(path.is_relative_to, executed))
+        if path.is_relative_to(self._home):
+            executed = (self._home / name for name in EXECUTED_AT_HOME)
+            if any(map(path.is_relative_to, executed)):
+                return True
+        if path.is_relative_to(root) and self.problem_of_place(root):
+            return True
+        git = find_git(root)
+        places = (*git.directories, *_executed(git), *map(os.path.realpath, _top_level(root)))
+        return bool(git.problem) or any(map(path.is_relative_to, places))
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -190,7 +224,10 @@ class Confiner:
             writes = f"only {' and '.join((*scope, *TEMPORARY[:1]))} can be written, but not .git"
         elif policy.mode == "workspace_write":
             places = " and ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
-            writes = f"only {places} can be written, but not hooks and configuration in .git"
+            writes = (
+                f"only {places} can be written, but not what other programs execute by themselves, "
+                "such as .vscode; only git commands can write to .git, but not hooks and config"
+            )
         network = "network" if policy.network or policy.mode == "full_access" else "no network"
         if asks and policy.mode == "workspace_write" and not policy.network:
             network += ", but the user is asked to allow it for commands such as npm install"
@@ -213,23 +250,23 @@ class Confiner:
         workspace: Path,
         spill: Path,
         *,
+        found: ScanResult = NOTHING_FOUND,
         masked: Sequence[Path] = (),
         revealed: Sequence[Path] = (),
-        read_only: Sequence[Path] = (),
-        background: bool = False,
-        nested: Sequence[Path] = (),
+        is_git: bool = False,
         scope: Sequence[Path] | None = None,
         taken: Sequence[Path] = (),
         network: bool = False,
+        find_nested: Callable[[], Sequence[Path]] = tuple,
     ) -> CommandSandbox | None:
         """Return the sandbox of a command; None if the command runs outside any sandbox.
 
-        The command can read `spill`, which contains its `/tmp`, and the `revealed` paths, but not
-        the `masked` ones. It can't write the `read_only` paths, nor what git's configuration in the
-        `nested` repositories names. It can write only in `scope`, if there is one, and not in the
-        `taken` paths; both limits hold in the mode `full_access` too. A command in the `background`
-        can't write the git directories. With `network` the command can use the network, unless it
-        can't write anywhere.
+        `found` is a scan of the workspace, and `find_nested` finds its repositories again. The
+        command can read `spill`, which contains its `/tmp`, and the `revealed` paths, but not the
+        `masked` ones. If it `is_git`, it can write data to git directories. It can write only in
+        `scope`, if there is one, and not in the `taken` paths; both limits hold in the mode
+        `full_access` too. With `network` the command can use the network, unless it can't write
+        anywhere.
         """
         sandbox, limited = self.search_result().sandbox, scope is not None or bool(taken)
         if sandbox is None or not self.holds(enclosure, policy, limited=limited):
@@ -239,31 +276,30 @@ class Confiner:
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
         places = None if scope is None else tuple(scope)
-        lists = (tuple(masked), tuple(revealed), places, tuple(nested))
+        is_git = is_git and enclosure is Enclosure.SESSION and scope is None
+        lists = (tuple(masked), tuple(revealed), places, found.repositories, is_git)
         arguments = (enclosure, policy, workspace, spill, *lists)
         confinement = self._confinements.get(
             (arguments, self._keys), lambda: self.confinement(*arguments)
         )
-        if background and confinement.git:
-            confinement = structs.replace(
-                confinement, git=(), read_only=(*confinement.read_only, *confinement.git)
-            )
-        if confinement.writes and read_only:
-            confinement = structs.replace(
-                confinement, read_only=(*confinement.read_only, *read_only)
-            )
-        if confinement.writes and taken:
+        if not confinement.writes:
+            return CommandSandbox(sandbox, confinement, enclosure, [])
+        if taken:
             confinement = _without(confinement, taken)
-        if confinement.writes and network:
+        if network:
             confinement = structs.replace(confinement, network=True)
-        confined = CommandSandbox(sandbox, confinement, enclosure, [])
-        # In this mode other commands run outside any sandbox. This command gets one only to prove
-        # that it changed nothing.
-        if policy.mode == "full_access" and enclosure is Enclosure.READ_ONLY and not background:
-            quick = self._find_quick()
-            first = quick and CommandSandbox(quick, confinement, enclosure, [])
-            return confined._replace(first=first)
-        return confined
+        watch = Watch(
+            confinement.workspace,
+            enclosure is Enclosure.BUILD,
+            confinement.git,
+            confinement.writable,
+            (*map(Path, policy.writable), *taken),
+            confinement.watched,
+        )
+        nested = found.repositories if watch.is_build else ()
+        again = find_nested if watch.is_build else tuple
+        guard = functools.partial(quarantine, watch, self._records, nested, again)
+        return CommandSandbox(sandbox, confinement, enclosure, [], guard)
 
     def confinement(
         self,
@@ -275,12 +311,12 @@ class Confiner:
         revealed: Sequence[Path] = (),
         scope: Sequence[Path] | None = None,
         nested: Sequence[Path] = (),
+        is_git: bool = False,  # noqa: FBT001, FBT002 - part of a key
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
         look_along(workspace)
         root = workspace.resolve()
-        # What the user's configuration names may be files that an approved command should change.
-        git = git_paths(root, with_user=enclosure is Enclosure.BUILD)
+        git = find_git(root)
         readable = tuple(existing(map(Path, policy.readable)))
         named = (path for path in existing(self._secret_paths) if path not in readable)
         hidden = (*existing((*self.private, *self._current_private(), *self._keys)), *named)
@@ -290,82 +326,148 @@ class Confiner:
         )
         hidden += tuple(path for path in masked if path not in allowed)
         readable += allowed
+        # The parts of the workspace itself have limits of their own.
+        named = (*self._tools(), self.shown_top(root), *git.directories)
+        tools = tuple(filter(is_there, (one for one in named if not one.is_relative_to(root))))
         shown = (*existing((spill,)), *readable)
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
         if enclosure is Enclosure.READ_ONLY:
+            visible = (*filter(is_there, map(Path, SYSTEM)), *tools, *readable)
             return Confinement(
                 root,
-                visible=self._visible(git, readable),
+                visible=tuple(dict.fromkeys(visible)),
                 hidden=hidden,
                 shown=shown,
                 temporary=spill / "tmp",
                 network=policy.network and policy.mode == "read_only",
             )
-        # Sub-agents that share a workspace do not share its repository.
-        private = git.directories if enclosure is Enclosure.SESSION and scope is None else ()
-        writable = self._writable(policy, root) if scope is None else tuple(in_place(scope))
-        others = nested_git_paths(nested)
-        linked = self._linked(policy, root, git, others).targets
-        git = with_nested(git, root, others)
+        is_build = enclosure is Enclosure.BUILD
+        inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
+        data = _git_data(git, nested) if is_git else ()
+        home = None if self._home.is_relative_to(root) else self._home
+        entries = _kept(root, is_build=is_build, is_git=is_git)
+        kept = [path for path in _inside(entries, inside) if path not in (*inside, *data)]
+        kept += _inside(_git_kept(git, nested, is_git=is_git), inside, data)
+        kept += (*self._protected(), *(() if root in inside else (root,)))
+        there = [path for path in dict.fromkeys(kept) if is_there(path)]
         return Confinement(
             root,
-            writable=writable,
-            read_only=(
-                *self._read_only(root, git, private, writable),
-                *filter(is_there, linked),
-                *(() if root in writable else (root,)),
-            ),
-            absent=tuple(_inside(_absent(root, git, linked), writable)),
-            absent_files=tuple(_inside(_absent_files(root, git), writable)),
-            git=private,
-            worktree_state=git.own,
+            writable=(*inside, *(path for path in data if not root_of(path, inside))),
+            read_only=tuple(there),
+            watched=tuple(path for path in dict.fromkeys(kept) if path not in there),
+            git=data,
             hidden=hidden,
-            shown=shown,
+            shown=(*shown, *(tools if home else ())),
+            home=home,
+            is_home_writable=is_build,
+            caches=tuple(compiler_caches(home, spill)) if home and is_build else (),
             temporary=spill / "tmp",
-            network=policy.network and enclosure is Enclosure.SESSION,
+            network=policy.network and not is_build,
         )
-
-    def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
-        root = (git.root,) if git.root else ()
-        visible = (*map(Path, SYSTEM), *self._tools(), *root, *git.directories, *readable)
-        return tuple(filter(is_there, dict.fromkeys(visible)))
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
         # Paths inside a writable directory are writable already, and a command may have replaced
-        # them with links to anywhere.
-        named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
-        return tuple(path for path in existing((root, *named)) if path != Path("/"))
-
-    def _linked(
-        self, policy: SandboxPolicy, root: Path, git: GitPaths, nested: Sequence[GitPaths] = ()
-    ) -> LinkedPaths:
-        """Return what the links lead to that are among the paths that a workspace protects."""
-        repositories = (git, *nested)
-
-        def read() -> LinkedPaths:
-            directories = (one for paths in repositories for one in paths.directories)
-            parts = (one / name for one in directories for name in GIT_EXECUTED)
-            mark = (git.mark,) if git.is_link else ()
-            named = (one for paths in repositories for one in paths.named)
-            tops = (*mark, *named, *_executed(root), *parts)
-            writable = self._writable(policy, root)
-            return linked_paths(tops, self._read_only(root, git, (), writable), writable)
-
-        return self._links.get((policy.writable, root, repositories), read)
-
-    def _read_only(
-        self, root: Path, git: GitPaths, private: Sequence[Path], writable: Sequence[Path]
-    ) -> tuple[Path, ...]:
-        named = in_place(_inside(git.named, writable))
-        paths = (git.mark, *git.directories, *named, *_executed(root), *self._protected())
-        protected = dict.fromkeys(path for path in paths if path not in private)
-        return tuple(filter(is_there, protected))
+        # them with links to anywhere. But those in the workspace may be protected otherwise.
+        named = [path for path in map(Path, policy.writable) if path != root]
+        outside = existing(path for path in named if not root_of(path, (root,)))
+        inside = _in_place(path for path in named if root_of(path, (root,)))
+        return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
 
 
-def _inside(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the paths inside the roots; the others can't be created anyway."""
-    return (path for path in paths if root_of(path, roots))
+def _top_level(root: Path) -> Iterator[Path]:
+    """Yield the entries of a workspace that programs execute by themselves."""
+    return (path for path in _entries(root) if is_executed(path.name))
+
+
+def _entries(root: Path) -> list[Path]:
+    look_into(root)
+    try:
+        return [root / name for name in os.listdir(root)]  # noqa: PTH208 - only names are needed
+    except OSError as error:
+        failed(error)
+        return []
+
+
+def _kept(root: Path, *, is_build: bool, is_git: bool) -> Iterator[Path]:
+    """Yield the entries of a workspace that a command can't change, and what links lead to."""
+    for path in _entries(root):
+        name = path.name
+        unknown = is_build and name.startswith(".") and not is_product(name)
+        # git writes the files of a commit, among them such as begin with a dot.
+        if name == ".git" or unknown or (is_executed(name) and not is_git):
+            look_along(path)
+            real = Path(os.path.realpath(path))
+            # If the workspace itself could not be written, no command could do anything.
+            if not root.is_relative_to(real):
+                yield from (path, real)
+
+
+def _git_kept(git: GitRepository, nested: Iterable[Path], *, is_git: bool) -> Iterator[Path]:
+    """Yield what a command can't change of git directories, and where git looks for others."""
+    yield from _executed(git)
+    for mark in nested:
+        yield from _executed(find_git(mark.parent))
+    if is_git:
+        yield from (mark for mark in nested if not mark.is_dir())
+    else:
+        yield from (*git.directories, *nested, *read_index(git).links)
+
+
+def _executed(git: GitRepository) -> Iterator[Path]:
+    """Yield the files and directories that make git execute something, and where links lead."""
+    for path in git.executed:
+        hooks = _entries(path) if path.is_dir() else ()
+        for one in (path, *(hook for hook in hooks if hook.is_symlink())):
+            look_along(one)
+            yield from (one, Path(os.path.realpath(one)))
+
+
+def _problem_of_git(git: GitRepository, root: Path) -> str:
+    """Return why git would execute any file in a workspace, as a clause for the user; or empty."""
+    if any(root.is_relative_to(os.path.realpath(path)) for path in git.executed):
+        return "git executes files in the workspace"
+    return git.problem
+
+
+def _git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the git directories that a git command can write."""
+    marks = (mark for mark in nested if mark.is_dir() and not mark.is_symlink())
+    return tuple(dict.fromkeys((*git.directories, *marks)))
+
+
+def _linked(root: Path) -> str:
+    """Return whether protected files have further names, by which a command could change them."""
+    git = find_git(root)
+    waiting = [*_kept(root, is_build=True, is_git=False), *git.executed]
+    waiting += [directory / name for directory in git.directories for name in ("HEAD", "index")]
+    seen = 0
+    while waiting and seen < LINKED_MAX:
+        path = waiting.pop()
+        seen += 1
+        look_along(path)
+        try:
+            state = path.lstat()
+            if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
+                return f"{path.name} has another name (a hard link)"
+            is_folder = stat.S_ISDIR(state.st_mode) and path not in git.directories
+            waiting += _entries(path) if is_folder else ()
+        except OSError as error:
+            failed(error)
+    return ""
+
+
+def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield the paths inside the roots; nothing else can be written anyway."""
+    return (path for path in paths if any(root_of(path, one) for one in roots))
+
+
+def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the paths, except those that are links or lead through one."""
+    for path in paths:
+        look_along(path)
+        if os.path.realpath(path) == str(path):
+            yield path
 
 
 def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
@@ -377,24 +479,3 @@ def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
         read_only=(*confinement.read_only, *there),
         absent=tuple(dict.fromkeys((*confinement.absent, *missing))),
     )
-
-
-def _executed(root: Path) -> Iterator[Path]:
-    """Yield the paths in a workspace that editors and agents execute, whether they exist or not."""
-    return (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-
-
-def _absent(root: Path, git: GitPaths, linked: Sequence[Path]) -> Iterator[Path]:
-    """Yield the missing directories that would make programs execute something."""
-    folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
-    named = (*folders, *in_place(git.named), *linked)
-    missing = dict.fromkeys(first_missing(path) for path in named if not is_there(path))
-    yield from (path for path in missing if path not in git.included)
-
-
-def _absent_files(root: Path, git: GitPaths) -> Iterator[Path]:
-    """Yield the files that would make git execute something, if they are missing."""
-    yield from git.included
-    if not (git.directories or git.is_link or git.is_bare):
-        # Together with a few directories, it would make the workspace itself a bare repository.
-        yield root / "HEAD"

@@ -50,27 +50,14 @@ def find_sandbox(
             return _missing(f"There is no sandbox for {system} that tiller supports.")
 
 
-def find_quick_sandbox(system: str) -> Sandbox | None:
-    """Return a sandbox in which commands that only read start quickly; None if there is none."""
-    return try_out_landlock().sandbox if system == "linux" else None
-
-
 def _missing(problem: str) -> SandboxSearchResult:
     return SandboxSearchResult(None, problem)
 
 
 def _bubblewrap(program: str, temporary_paths: TemporaryPaths | None) -> Bubblewrap:
-    """Return bubblewrap with the features that it and the kernel report."""
+    """Return bubblewrap with the features that the kernel reports."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
-    try:
-        asked = subprocess.run(
-            (program, "--help"), capture_output=True, check=False, text=True, timeout=PROBE_S
-        )
-    except (OSError, subprocess.SubprocessError):
-        overlays = False
-    else:
-        overlays = "--tmp-overlay" in asked.stdout
-    return Bubblewrap(program, overlays=overlays, scopes=scopes, temporary_paths=temporary_paths)
+    return Bubblewrap(program, scopes=scopes, temporary_paths=temporary_paths)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:
@@ -129,7 +116,7 @@ mode are harmless."""
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
     """Run a command in a sandbox; return a sentence about what went wrong, or an empty string."""
     try:
-        with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
+        with sandbox.wrap(command, confinement) as enclosed:
             # In its own process session, so that its orphans are reaped like others.
             completed = subprocess.run(
                 enclosed.arguments,
@@ -147,10 +134,6 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
         return ""
     problem = " ".join(completed.stderr.split()) or f"exit status {completed.returncode}"
     return f"{sandbox.name.capitalize()} does not work here: {problem.rstrip('.')}."
-
-
-def _ignore_report(problem: str) -> None:
-    """Do nothing, as nothing is merged back if nothing can be written."""
 
 
 def bubblewrap_program(path: str | None = None) -> str | None:

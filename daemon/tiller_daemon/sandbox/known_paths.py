@@ -4,7 +4,9 @@ These are lists because a program can't recognise a secret by its content. The s
 (`bubblewrap`, `seatbelt`) hide and protect the paths.
 """
 
+import fnmatch
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,19 +54,47 @@ SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION
 BOUND_SOCKETS: Final = Path("/proc/net/unix")
 """The list of all sockets with a path. Even on a read-only file system they accept connections."""
 
-PROTECTED_FOLDERS: Final = (".tiller", ".claude", ".codex", ".vscode")
-"""Directories that make tiller, other agents and editors execute something. They can't be written,
-nor created if they are missing. `git_directories` finds the paths that git executes."""
-
-PROTECTED_IF_THERE: Final = (
-    ".mcp.json", ".cursor", ".idea", ".zed", ".opencode", ".gemini", ".envrc",
+EXECUTED: Final = (
+    # tiller and other agents
+    ".tiller", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".qwen", ".kiro", ".amazonq",
+    ".roo", ".windsurf", ".junie", ".factory", ".continue", ".cline", ".trae", ".copilot", ".crush",
+    ".goose", ".amp", ".augment", ".aider*", ".mcp.json", "mcp.json", "opencode.json*",
+    ".crush.json", "crush.json", ".goosehints",
+    # editors
+    ".vscode", ".idea", ".zed", ".fleet", ".run", ".devcontainer", ".devcontainer.json", ".helix",
+    "*.code-workspace", "*.sublime-project", ".nvim.lua", ".nvimrc", ".exrc", ".vimrc", "_vimrc",
+    "_exrc", ".dir-locals*.el", ".lvimrc", ".projectile", ".theia",
+    # shells, debuggers, git, desktops
+    ".envrc", ".env.fish", ".autoenv*", ".gdbinit", ".lldbinit", ".radare2rc", ".git", ".husky",
+    ".githooks", "mise.toml", "mise.*.toml", ".mise*", "devbox.json", ".direnv",
+    ".pre-commit-config.yaml", "lefthook.y*ml", ".lefthook*", ".lefthook-local*",
+    "lefthook-local.y*ml", "*.desktop", ".autorun", "autorun.inf",
 )  # fmt: skip
-"""More such files and directories, which get no placeholders because these would disturb other
-programs. If a build creates one, it is renamed when the build has ended."""
+"""Names of files and directories that git, shells, editors, agents or desktops execute when they
+start or open a directory. They are patterns in lower case."""
 
-EXECUTED_NAMES: Final = frozenset((*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-"""All names of `PROTECTED_FOLDERS` and `PROTECTED_IF_THERE`. They count in subdirectories as well,
-because users open those as projects too."""
+PRODUCTS: Final = (
+    # caches, logs and temporary files in general
+    "*cache*", "*.log", "*.tmp", "*.swp", "*.swo", "*.pid", "*.lock", "*.stamp", ".tmp*", ".nfs*",
+    ".ds_store", ".#*", ".~*", ".fuse_hidden*", ".build", ".output", ".dist", ".out", ".temp*",
+    # Python
+    ".venv*", ".virtualenv", ".tox", ".nox", ".eggs", ".coverage*", ".hypothesis", ".pytype",
+    ".ipynb_checkpoints", ".testmondata*", ".benchmarks", ".pdm-build", ".pdm-python", ".pyre",
+    ".ropeproject", ".pixi",
+    # JavaScript
+    ".next", ".nuxt", ".svelte-kit", ".turbo", ".vite*", ".angular", ".astro", ".docusaurus",
+    ".nyc_output", ".expo", ".nx", ".nitro", ".vinxi", ".react-router", ".wrangler",
+    ".contentlayer", ".serverless", ".aws-sam", ".open-next", ".sst", ".pnpm-store", ".swc",
+    ".storybook-static", ".tshy*", ".wireit", ".lage", ".rush", ".netlify",
+    # other languages
+    ".gradle", ".kotlin", ".bloop", ".metals", ".bsp", ".stack-work", ".dart_tool", ".lake",
+    ".elixir_ls", ".clj-kondo", ".lsp", ".cpcache", ".shadow-cljs", ".calva", ".godot", ".import",
+    ".cxx", ".externalnativebuild", ".libs", ".deps", ".objs", ".clang-tidy-cache", ".zig-*",
+    ".phpunit*", ".terraform", ".deno", ".bundle-install", ".sass-*", ".ninja_*",
+    ".jekyll-metadata", ".mono", ".fake", ".paket", ".ionide", ".scannerwork", ".vagrant",
+)  # fmt: skip
+"""Entries with a dot that builds and tests write, and no program executes by itself. They are
+patterns in lower case."""
 
 EXECUTED_AT_HOME: Final = (
     ".ssh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -75,16 +105,32 @@ EXECUTED_AT_HOME: Final = (
 """Files that shells, desktops, git and service managers execute for a user. A workspace may be a
 home, or contain the files for one (dotfiles)."""
 
-_PROTECTED_NAMES: Final = EXECUTED_NAMES | {".git"}
-_EXECUTED: Final = tuple(f"/{name.casefold()}/" for name in EXECUTED_AT_HOME)
+_EXECUTED: Final = re.compile("|".join(fnmatch.translate(name) for name in EXECUTED))
+_PRODUCTS: Final = re.compile("|".join(fnmatch.translate(name) for name in PRODUCTS))
+_AT_HOME: Final = tuple(f"/{name.casefold()}/" for name in EXECUTED_AT_HOME)
+
+
+def is_executed(name: str) -> bool:
+    """Whether a program executes a file or directory with this name by itself.
+
+    `HEAD` at the top of a directory can make it a repository.
+    """
+    folded = name.casefold()
+    return folded == "head" or _EXECUTED.fullmatch(folded) is not None
+
+
+def is_product(name: str) -> bool:
+    """Whether a name with a dot belongs to a product of builds."""
+    folded = name.casefold()
+    return _PRODUCTS.fullmatch(folded) is not None and _EXECUTED.fullmatch(folded) is None
 
 
 def is_protected(path: str) -> bool:
-    """Whether a path contains a protected name, at any depth and in upper or lower case."""
+    """Whether a program executes the file at a path by itself, as far as the path shows."""
     folded = path.casefold()
-    if not _PROTECTED_NAMES.isdisjoint(folded.split("/")):
+    if any(map(_EXECUTED.fullmatch, folded.split("/"))):
         return True
-    return any(name in f"/{folded}/" for name in _EXECUTED)
+    return any(name in f"/{folded}/" for name in _AT_HOME)
 
 
 def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -111,30 +157,75 @@ def bound_sockets() -> Iterator[Path]:
             yield Path("/" + os.fsdecode(path))
 
 
-def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the directories of the user's own programs, from PATH and from this Python.
+def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the paths of the user's own programs and of what they need, existing ones only.
 
-    A directory such as `~/.cargo/bin` is replaced by its parent, which has the libraries. The home
-    itself, its parents and some broad directories are left out.
+    They come from PATH, from this Python and from the usual places in a home. A link is followed by
+    where it leads. Of a directory with a `bin` on PATH, only the parts of an installation count: it
+    may be a project with other files.
     """
     named = [Path(sys.prefix), Path(sys.base_prefix)]
     for text in environ.get("PATH", "").split(os.pathsep):
         if text.startswith("/"):
             path = Path(os.path.realpath(text))
-            named.append(path.parent if path.name in ("bin", "sbin", "shims") else path)
+            named.append(path)
+            if path.name in ("bin", "sbin", "shims"):
+                named += (path.parent / name for name in OF_INSTALLATIONS)
     named += [home / name for name in TOOLS_IN_HOME]
-    closed = {home, *home.parents, home / ".local"}
-    yield from (home / ".local" / name for name in ("bin", "lib"))
-    yield from (path for path in existing(named) if path not in closed)
+    closed = {home, *home.parents}
+    for path in dict.fromkeys(named):
+        if path not in closed and is_there(path):
+            yield path
+            real = Path(os.path.realpath(path))
+            if real != path and real not in closed:
+                yield real
 
+
+def compiler_caches(home: Path, spill: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the caches in a home without which compilers fail, and a private place for each."""
+    for name in COMPILER_CACHES:
+        if is_there(home / name):
+            yield home / name, spill / "caches" / Path(name).name
+
+
+COMPILER_CACHES: Final = (
+    ".cache/go-build", ".ccache", ".cache/ccache", ".cache/zig", ".cache/sccache", ".cache/deno",
+)  # fmt: skip
+"""Caches that compilers write. A command sees the session's own, which the user's programs never
+use."""
+
+OF_INSTALLATIONS: Final = (
+    "lib", "lib64", "libexec", "share", "include", "etc", "pyvenv.cfg", "conda-meta", "ssl", "src",
+    "pkg", "conf", "jmods", "jre", "release", "go.env", "VERSION", "versions", "packages", "cache",
+    "plugins", "toolchains", "installs", "Cellar", "opt", "Frameworks",
+)  # fmt: skip
+"""The entries beside the `bin` of an installation."""
 
 TOOLS_IN_HOME: Final = (
-    ".cargo/bin", ".rustup", ".pyenv", ".nvm/versions", ".rbenv", ".asdf", ".volta", ".bun/bin",
-    ".deno/bin", ".sdkman/candidates", ".local/share/mise", ".local/share/uv", ".local/share/pipx",
-    ".local/share/pnpm", "go/bin", "bin", ".gitconfig", ".config/git/config", ".config/git/ignore",
-    ".ripgreprc", ".config/ripgrep",
+    ".cargo", ".rustup", ".pyenv", ".nvm", ".fnm", ".local/share/fnm", ".rbenv", ".rvm", ".asdf",
+    ".volta", ".bun", ".deno/bin", ".sdkman", ".jabba", ".local/share/mise", ".local/share/rtx",
+    ".local/share/uv", ".local/share/pipx", ".local/pipx", ".local/share/pnpm", ".pnpm-store",
+    ".local/share/virtualenvs", ".virtualenvs", ".local/bin", ".local/lib", "go/bin", "go/pkg",
+    "bin", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda/envs",
+    ".conda/pkgs", ".juliaup", ".julia", ".opam", ".ghcup", ".cabal", ".stack", ".elan", ".mix",
+    ".hex", ".pub-cache", "flutter", ".dotnet", ".nuget/packages", ".m2/repository", ".m2/wrapper",
+    ".gradle/caches", ".gradle/wrapper", ".gradle/jdks", ".ivy2/cache", ".sbt", ".konan",
+    ".gem/ruby", ".bundle/cache", ".local/share/gem", ".composer/vendor", ".config/composer/vendor",
+    ".cpan", "perl5", ".luarocks", ".nimble", ".swiftpm", ".vcpkg", ".conan2/p", ".emsdk",
+    ".platformio", "Android/Sdk", ".krew", ".tfenv", ".tenv", ".terraform.d/plugin-cache",
+    ".terraform.d/plugins", ".foundry", ".nix-profile", ".local/state/nix", ".guix-profile",
+    ".npm/_cacache", ".npm-global", ".yarn/berry", ".cache/pip", ".cache/uv", ".cache/pypoetry",
+    ".cache/pre-commit", ".cache/prek", ".cache/yarn", ".cache/pnpm", ".cache/node", ".cache/bazel",
+    ".cache/bazelisk", ".cache/node-gyp", ".cache/ms-playwright", ".cache/puppeteer",
+    ".cache/Cypress", ".cache/electron", ".cache/golangci-lint", ".cache/coursier",
+    ".cache/hie-bios", ".cache/huggingface/hub", ".cache/torch", ".cache/vcpkg",
+    ".cache/clangd", ".cache/fontconfig", ".fonts", ".local/share/fonts", ".texlive", ".gitconfig",
+    ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".gitignore", ".gitignore_global",
+    ".ripgreprc", ".config/ripgrep", ".editorconfig", "Library/Caches/pip",
+    "Library/Caches/Homebrew", "Library/pnpm", "Library/Python",
 )  # fmt: skip
-"""Programs in the user's home, and the configuration of programs that only read."""
+"""Programs in a home with their libraries and caches, and the configuration of programs that only
+read. `hidden_paths` lists the secrets among them."""
 
 
 def closed_system_files() -> Iterator[Path]:
@@ -169,14 +260,6 @@ def is_there(path: Path) -> bool:
     """Whether a path exists, even as a link that leads nowhere."""
     look_along(path)
     return os.path.lexists(path)
-
-
-def in_place(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths, except those that are links or lead through one."""
-    for path in paths:
-        look_along(path)
-        if os.path.realpath(path) == str(path):
-            yield path
 
 
 def first_missing(path: Path) -> Path:

@@ -30,7 +30,7 @@ import platform
 import re
 import sys
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -118,7 +118,6 @@ class Landlock(Sandbox):
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
         try:

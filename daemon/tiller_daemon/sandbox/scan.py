@@ -1,21 +1,19 @@
 """Scans a workspace before each command, for paths that the confinement must hide or protect.
 
-Files that rules protect are hidden from commands. Commands without approval can't write to other
-repositories in the workspace, nor to files that editors, shells and agents execute. A directory is
-read again only if its timestamps show that it has changed. So a scan costs one `stat` per
-directory, and reads the few that changed.
+Files that rules protect are hidden from commands, and so are directories that can't be listed.
+Commands without approval can't write to other repositories in the workspace. A directory is read
+again only if its timestamps show that it has changed. So a scan costs one `stat` per directory, and
+reads the few that changed.
 """
 
 import os
-import stat
 import time
 from collections.abc import Callable, Mapping
-from errno import EEXIST, EISDIR, ENOTDIR, ENOTEMPTY
+from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Final, NamedTuple
 
-from tiller_daemon.sandbox.known_paths import EXECUTED_NAMES
+from tiller_daemon.sandbox.quarantine import reopen
 
 PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Directories of installed packages, which hold tens of thousands of published files. They are not
@@ -29,32 +27,26 @@ UNSETTLED_NS: Final = 50_000_000
 """A directory that changed within this time before it was read is read again, because timestamps
 are this coarse."""
 
+CLOSED_DEPTH_MAX: Final = 20
+"""How many levels of closed directories are opened again after a command."""
+
 FOLDERS_MAX: Final = 200_000
 """The most directories that a workspace may have; a larger workspace is refused."""
-
-
-DISABLED: Final = ".disabled"
-"""Appended to the names of files that programs would execute or that mark a repository."""
-
-_GIT_PARTS: Final = frozenset(
-    {"head", "commondir", "config", "config.worktree", "hooks", "info", "worktrees"}
-)
-"""The parts of a bare repository that lead git to programs, in lower case."""
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ScanResult(NamedTuple):
     """The paths that a scan has found.
 
-    `protected` are the files that rules protect. `repositories` are the `.git` (directory or file)
-    of other repositories, and `HEAD` and other parts of bare ones. `executed` are paths that make
-    programs execute something (`EXECUTED_NAMES`).
+    `protected` are the files that rules protect, and `repositories` the `.git` (directory or file)
+    of other repositories. `closed` are the directories that could not be listed.
     """
 
     protected: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
-    executed: tuple[Path, ...] = ()
+    closed: tuple[Path, ...] = ()
+
+
+NOTHING_FOUND: Final = ScanResult()
 
 
 class WorkspaceTooLarge(Exception):
@@ -73,9 +65,9 @@ class _Folder(NamedTuple):
     protected: tuple[str, ...]
     """The names of protected files."""
     repositories: tuple[str, ...]
-    """The names of entries that mark a repository."""
-    executed: tuple[str, ...]
-    """The names of entries that make programs execute something."""
+    """The spellings of `.git` that are there."""
+    is_closed: bool = False
+    """Whether the directory can't be listed."""
 
 
 class _Scan(NamedTuple):
@@ -83,43 +75,6 @@ class _Scan(NamedTuple):
 
     folders: Mapping[str, _Folder]
     result: ScanResult
-
-
-def disable(workspace: Path, path: Path) -> str:
-    """Rename a path that a scan has found, so that no program executes it; return the new path.
-
-    For a repository, this renames the file that marks it. Follows no links, because other commands
-    may be changing the workspace. Raises `OSError`.
-    """
-    *folders, mark = path.relative_to(workspace).parts
-    opened = os.open(workspace, _FOLDER)
-    try:
-        for name in folders:
-            deeper = os.open(name, _FOLDER, dir_fd=opened)
-            os.close(opened)
-            opened = deeper
-        state = os.stat(mark, dir_fd=opened, follow_symlinks=False)
-        if mark.casefold() == ".git" and stat.S_ISDIR(state.st_mode):
-            deeper = os.open(mark, _FOLDER, dir_fd=opened)
-            os.close(opened)
-            opened, folders, mark = deeper, [*folders, mark], "HEAD"
-        return "/".join((*folders, _rename(mark, opened)))
-    finally:
-        os.close(opened)
-
-
-def _rename(name: str, folder: int) -> str:
-    """Rename an entry of an open directory; return its new name."""
-    for new in (name + DISABLED, f"{name}{DISABLED}-{token_hex(8)}"):
-        try:
-            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError as error:
-            # The new name is taken by a directory or file. Nobody can foresee the second name.
-            if error.errno not in (EEXIST, ENOTEMPTY, EISDIR, ENOTDIR):
-                raise
-        else:
-            return new
-    raise OSError(EEXIST, "It can't be renamed", name)
 
 
 class Scanner:
@@ -156,12 +111,31 @@ class Scanner:
         result = ScanResult(
             tuple(Path(top, name, one) for name, folder in found for one in folder.protected),
             tuple(Path(top, name, one) for name, folder in found for one in folder.repositories),
-            tuple(Path(top, name, one) for name, folder in found for one in folder.executed),
+            tuple(Path(top, name) for name, folder in found if folder.is_closed),
         )
         # Both are set at once and never changed afterwards, because this runs in a thread.
         self._known = known
         self._last = _Scan(known, result) if is_complete else None
         return result
+
+    def scan_again(self, before: ScanResult) -> tuple[Path, ...]:
+        """Scan after a command; return the repositories, and directories that can't be listed.
+
+        Directories that the command has closed are opened again. Blocks like `scan`.
+        """
+        try:
+            found = self.scan()
+            for _ in range(CLOSED_DEPTH_MAX):
+                closed = [path for path in found.closed if path not in before.closed]
+                if not closed:
+                    break
+                for path in closed:
+                    with suppress(OSError):
+                        reopen(Path(self._workspace), path)
+                found = self.scan()
+        except WorkspaceTooLarge:
+            return before.repositories
+        return (*found.repositories, *(path for path in found.closed if path not in before.closed))
 
     def scan_if_unchanged(self) -> ScanResult | None:
         """Return the result of the last scan if no directory has changed since then; else None.
@@ -172,23 +146,26 @@ class Scanner:
         last = self._last
         if last is None or len(last.folders) > FOLDERS_LOOKED_AT:
             return None
-        unchanged = all(
-            _is_current(known, _signature(f"{self._workspace}/{name}"))
-            for name, known in last.folders.items()
-        )
-        return last.result if unchanged else None
+        with suppress(OSError):
+            if all(
+                _is_current(known, _signature(f"{self._workspace}/{name}"))
+                for name, known in last.folders.items()
+            ):
+                return last.result
+        return None
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:
         path = f"{self._workspace}/{name}"
-        signature = _signature(path)
-        if signature is None:
-            return None
-        if known and _is_current(known, signature):
-            return known
+        signature = (0, 0, 0)
         try:
+            signature = _signature(path)
+            if known and _is_current(known, signature):
+                return known
             return self._read(path, name, signature)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:
+            return _Folder(signature, 0, (), (), (), is_closed=True)
 
     def _read(self, path: str, name: str, signature: tuple[int, int, int]) -> _Folder:
         read_ns = time.time_ns() - UNSETTLED_NS
@@ -198,33 +175,24 @@ class Scanner:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
-        # An empty `name` is the workspace itself, whose own repository is not listed.
+        # An empty `name` is the workspace itself, whose own repository is not listed. A file system
+        # that ignores case has one name for several spellings of `.git`, but others have both.
         names = [*folders, *files] if name else []
-        folded = {one.casefold() for one in names}
-        parts = {".git"}
-        if "head" in folded and ("commondir" in folded or {"objects", "refs"} <= folded):
-            parts |= _GIT_PARTS
-        # A file system that ignores case has one name for several spellings, but others have both.
-        repositories = [one for one in names if one.casefold() in parts]
         return _Folder(
             signature,
             read_ns,
             tuple(one for one in folders if one != ".git" and one not in PRUNED),
             tuple(one for one in files if self._is_protected(name + one)),
-            tuple(repositories),
-            tuple(one for one in (*folders, *files) if one.casefold() in EXECUTED_NAMES),
+            tuple(one for one in names if one.casefold() == ".git"),
         )
 
 
-def _signature(path: str) -> tuple[int, int, int] | None:
-    """Return a directory's inode and its times in nanoseconds; None if it can't be examined."""
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return None
+def _signature(path: str) -> tuple[int, int, int]:
+    """Return a directory's inode and its times in nanoseconds; raises `OSError`."""
+    state = os.lstat(path)
     return state.st_ino, state.st_mtime_ns, state.st_ctime_ns
 
 
-def _is_current(known: _Folder, signature: tuple[int, int, int] | None) -> bool:
+def _is_current(known: _Folder, signature: tuple[int, int, int]) -> bool:
     """Whether a directory has not changed since it was read."""
     return known.signature == signature and known.read_ns > known.signature[2]

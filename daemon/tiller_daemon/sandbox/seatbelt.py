@@ -4,7 +4,7 @@ The profile, in Seatbelt's own language, is generated here and tested as text. I
 matching rule wins.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -42,16 +42,12 @@ class Seatbelt(Sandbox):
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
         temporary = confinement.temporary
         place = ("/usr/bin/env", f"TMPDIR={temporary}") if temporary else ()
         yield WrappedCommand((self._program, "-p", profile(confinement), *place, *arguments))
 
-
-EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
-"""The entries of a git directory that git executes or follows."""
 
 USER_FILES: Final = (
     Path("/Users"),
@@ -64,8 +60,7 @@ USER_FILES: Final = (
 
 def profile(confinement: Confinement) -> str:
     """Return the profile for a confinement."""
-    executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
-    named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
+    named = (*confinement.read_only, *confinement.absent)
     protected = [path for path in named if root_of(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule wins, so deeper paths come later: a protected directory may contain a writable
@@ -88,6 +83,10 @@ def profile(confinement: Confinement) -> str:
     if confinement.visible is not None:
         lines += _rules("deny file-read*", USER_FILES)
         lines += _rules("allow file-read*", (*confinement.visible, confinement.workspace))
+    if home := confinement.home:
+        lines += _rules("deny file-read* file-write*", [home])
+        lines += _rules("allow file-read*", (confinement.workspace, *confinement.writable))
+        lines += [rule for path, operation in writes for rule in _rules(operation, [path])]
     lines += _rules("deny file-read* file-write*", confinement.hidden)
     lines += _rules("allow file-read*", (*confinement.shown, *temporary))
     if confinement.network:

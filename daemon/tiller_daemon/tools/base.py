@@ -99,6 +99,9 @@ class ToolResult(Struct, frozen=True):
     stopped_by: str = ""
     """The line of output that shows that the enclosure stopped the command."""
 
+    missed: str = ""
+    """An existing path that the output names and that the enclosure hid from the command."""
+
 
 class UserAnswer(Struct, frozen=True):
     """The user's answer to a question; `text` is None without one, perhaps for a `reason`."""

@@ -1,5 +1,6 @@
 """Tasks that declare the paths they may change: which run in parallel, and what is refused."""
 
+import os
 from functools import partial
 from itertools import combinations
 from pathlib import Path, PurePath
@@ -183,7 +184,7 @@ async def test_in_the_background_the_paths_are_its_own_until_its_report(
 
 
 async def test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_goes_down(
-    autojump_clock, nursery
+    autojump_clock, nursery, tmp_path
 ) -> None:
     """`store` writes a file: of a task with paths, a task below it, and beside one in the back."""
     stores = Stores()
@@ -202,6 +203,7 @@ async def test_what_belongs_to_others_is_changed_by_none_and_what_is_declared_go
     }
     world = World(scripts)
     world.more_tools = (stores.tool(),)
+    world.workspace = os.fspath(tmp_path)
     await world.boot(nursery)
     world.configuration = structs.replace(
         world.configuration,

@@ -14,12 +14,13 @@ from msgspec import structs
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
 from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.quarantine import QUARANTINED
 from tiller_daemon.session.background.listing import listed_with, next_id
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundReport, BackgroundStart, ToolFailure
 from tiller_daemon.tools.commands.sandbox_notes import NO_SANDBOX_NOTES, SandboxNotes, sandbox_notes
 from tiller_daemon.tools.write_scope import WriteScope
-from tiller_protocol.events import BackgroundChanged
+from tiller_protocol.events import BackgroundChanged, WarningRaised
 from tiller_protocol.items import BackgroundCommand, BackgroundState
 
 ID_PREFIX = "b"
@@ -236,6 +237,8 @@ class Background:
             command.listed = structs.replace(
                 command.listed, state=state, exit_status=status, ended_at=self._time()
             )
+            for text in start.confined.notices if start.confined else ():
+                self._outbox.put(WarningRaised(QUARANTINED, text))
             # The end is news too: a waiting poll must return.
             command.ended.set()
             command.news.set()

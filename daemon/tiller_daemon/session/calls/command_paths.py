@@ -145,6 +145,12 @@ def _path_requirements(
     return (Requirement(permission, paths, always, "path", title),) if paths else ()
 
 
+def path_requirement(permission: str, path: str, title: str) -> Requirement:
+    """Return a permission for one path and everything in it."""
+    always = (globs.escape(path), f"{globs.escape(path)}/*")
+    return Requirement(permission, (path,), always, "path", title)
+
+
 def _shown(lines: Sequence[str]) -> str:
     return " ".join(" ".join(lines).split())
 

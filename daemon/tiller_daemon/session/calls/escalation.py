@@ -5,6 +5,7 @@ to read, but tried to write, it may get the session's enclosure. So may a build 
 enough; any other command may run outside.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
@@ -12,10 +13,10 @@ from msgspec import structs
 from tiller_daemon.policy.rules import BUILT_IN, Verdict
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_paths import unsandboxed_requirement
+from tiller_daemon.session.calls.command_paths import path_requirement, unsandboxed_requirement
 from tiller_daemon.session.calls.permission import Permission, one_line
 from tiller_daemon.session.calls.reasons import by_answer, reasons
-from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
+from tiller_daemon.session.calls.turn_enclosures import OUTSIDE, TurnEnclosures
 from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import Allowed, ToolCall
 
@@ -37,6 +38,8 @@ class Escalated(NamedTuple):
     """Where the command runs again."""
     allowed: Allowed
     """Why it may run there."""
+    seen: tuple[Path, ...] = ()
+    """The paths that it may see in addition."""
 
 
 class Escalation:
@@ -58,6 +61,8 @@ class Escalation:
         if self._declined:
             return result
         (command,) = requirement.subjects
+        if result.missed:
+            return await self._offer_to_show(call, command, tried, result)
         # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
@@ -80,6 +85,20 @@ class Escalation:
         if reply.approves:
             return Escalated(enclosure, by_answer(wanted.permission, command, reply))
         return self._decline(result, what, reply.text)
+
+    async def _offer_to_show(
+        self, call: ToolCall, command: str, tried: Enclosure, result: ToolResult
+    ) -> ToolResult | Escalated:
+        """Ask whether a command that failed may see the path that it missed."""
+        path = result.missed
+        title = one_line(f"Let a command read {path}, which it missed: {command}")
+        wanted = path_requirement(OUTSIDE, path, title)
+        reply = await self._permission.offer(call, wanted)
+        if reply is None:
+            return result
+        if reply.approves:
+            return Escalated(tried, by_answer(OUTSIDE, path, reply), (Path(path),))
+        return self._decline(result, f"read {path}", reply.text)
 
     async def permit_writing(
         self, call: ToolCall, requirement: Requirement, result: ToolResult

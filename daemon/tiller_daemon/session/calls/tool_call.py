@@ -1,7 +1,8 @@
 """Takes one tool call from prepared arguments through permission and execution to its result."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,12 +13,13 @@ from msgspec import structs
 from tiller_daemon.files.paths import Location
 from tiller_daemon.policy.rules import Verdict
 from tiller_daemon.policy.shell.enclosures import NETWORK, UNSANDBOXED
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.quarantine import QUARANTINED
 from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.command_paths import command_lines
 from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE
 from tiller_daemon.session.calls.permission import one_line
-from tiller_daemon.session.calls.turn_enclosures import CallEnclosure
 from tiller_daemon.session.calls.turn_tools import TurnTools, runs_in_background
 from tiller_daemon.tools.base import (
     FileCheck,
@@ -31,6 +33,7 @@ from tiller_daemon.tools.nested_instructions import new_instructions
 from tiller_daemon.tools.path_access import to_be_written, tool_failures
 from tiller_daemon.tools.write_scope import WriteScope
 from tiller_daemon.turn.ports import Output, Refusal
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import Allowed, Effect, ToolCall
 
 log = structlog.get_logger()
@@ -196,20 +199,17 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
-        """Run the tool; append new instructions, notes on disabled files, and new file errors."""
+        """Run the tool; append new instructions and new file errors."""
         turn, tool = self._turn, self._tool
-        enclosed = await self._enclose(enclosure)
-        environment = turn.environments.make(
-            self.call, self._requirements, enclosed.confined, output
-        )
+        confined = await self._enclose(enclosure)
+        environment = turn.environments.make(self.call, self._requirements, confined, output)
         try:
             await self._require_saved()
             check = await self._check_of_changes()
-            async with turn.enclosures.nothing_new_to_execute(enclosed) as notes:
-                result = await self._run_tool(environment)
+            result = await self._run_tool(environment)
             for location in self._written:
                 await environment.files.editors.written(location)
-            added = new_instructions(self._requirements, environment) + "".join(notes)
+            added = new_instructions(self._requirements, environment)
             if check:
                 added += await or_send_result(check.new_errors, result, environment.user.output)
             return structs.replace(
@@ -250,23 +250,31 @@ class PreparedToolCall:
             return offered
         self._note(offered.allowed)
         if offered.enclosure is Enclosure.OUTSIDE:
-            note, looser = RAN_OUTSIDE, CallEnclosure(None)
+            note, looser = RAN_OUTSIDE, None
         else:
             note = RAN_AGAIN
-            looser = await self._enclose(offered.enclosure)
-        commands = structs.replace(environment.commands, confined=looser.confined)
+            looser = await self._enclose(offered.enclosure, offered.seen)
+        commands = structs.replace(environment.commands, confined=looser)
         result = await self._attempt(structs.replace(environment, commands=commands))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
     async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
-        with tool_failures(), trio.fail_after(self._tool.timeout_s):
-            return await self._tool.run(self._arguments, environment)
+        try:
+            with tool_failures(), trio.fail_after(self._tool.timeout_s):
+                return await self._tool.run(self._arguments, environment)
+        finally:
+            confined = environment.commands.confined
+            with trio.CancelScope(shield=True):
+                for text in confined.notices if confined else ():
+                    await self._turn.environments.emit(WarningRaised(QUARANTINED, text))
 
-    async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
+    async def _enclose(
+        self, enclosure: Enclosure | None, seen: Sequence[Path] = ()
+    ) -> CommandSandbox | None:
         """Make the enclosure; none for the user's own commands, or for tools without commands."""
         turn = self._turn
         if self.call.by_user or not command_lines(self._requirements):
-            return CallEnclosure(None)
+            return None
         if enclosure is None:
             enclosure = turn.enclosures.enclosure_of(self._requirements)
             # Rules may allow a command a looser enclosure, but not for a read-only agent.
@@ -275,7 +283,7 @@ class PreparedToolCall:
         background = runs_in_background(self._tool, self._arguments)
         network = any(allowed.permission == NETWORK for allowed in self.call.allowed)
         return await turn.enclosures.enclose(
-            enclosure, self._requirements, network=network, background=background
+            enclosure, self._requirements, network=network, background=background, seen=seen
         )
 
     async def _check_of_changes(self) -> FileCheck | None:

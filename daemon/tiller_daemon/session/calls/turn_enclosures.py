@@ -3,62 +3,33 @@
 The policy makes the decisions, and the package `sandbox` the enclosures. This module connects them.
 """
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import trio
 from msgspec import Struct
 
-from tiller_daemon.files.paths import printable, text_of
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside, only_git_writes
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.scan import (
-    Scanner,
-    ScanResult,
-    WorkspaceTooLarge,
-    disable,
-)
+from tiller_daemon.sandbox.git_repository import find_git
+from tiller_daemon.sandbox.scan import Scanner, ScanResult, WorkspaceTooLarge
 from tiller_daemon.session.calls.command_paths import command_lines, network_requirement
 from tiller_daemon.session.calls.write_limits import NO_SANDBOX, SANDBOX_TOO_WEAK, WriteLimits
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
-from tiller_protocol.settings import Rule
+from tiller_protocol.settings import Action, Rule
 
-REVEALING = ("read", "external_directory")
+OUTSIDE = "external_directory"
+"""The permission to look at a place outside the workspace."""
+
+REVEALING = ("read", OUTSIDE)
 """Permissions that let a command see files that its enclosure hides."""
-
-NEW_REPOSITORY: Final = (
-    "[The command created a git repository in the workspace, or a part of one: {names}. Git would "
-    "run any programs in its configuration, so it was renamed to {disabled}. If it is needed, "
-    "tell the user.]"
-)
-
-
-NEW_EXECUTED: Final = (
-    "[The command created something that editors, shells or agents would execute: {names}. It was "
-    "renamed to {disabled}. If it is needed, tell the user.]"
-)
-
-
-NAMED_MAX: Final = 20
-"""How many files a note for the model names; a build may make any number of files."""
-
-
-class CallEnclosure(NamedTuple):
-    """The enclosure of a call."""
-
-    confined: CommandSandbox | None
-    """The sandbox; None for a call that runs outside it."""
-    before: ScanResult = ScanResult()
-    """The result of a scan of the workspace before the call."""
 
 
 class TurnEnclosures(Struct, frozen=True):
@@ -87,13 +58,13 @@ class TurnEnclosures(Struct, frozen=True):
         sandbox = self.context.permissions.sandbox
         if sandbox.mode == "read_only":
             return ""
-        return self.confiner.problem_for_builds(sandbox, Path(self.context.workspace))
+        return self.confiner.problem_for_builds(Path(self.context.workspace))
 
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
-        sandbox, workspace = self.context.permissions.sandbox, Path(self.context.workspace)
+        workspace = Path(self.context.workspace)
         own = self.confiner.is_own(path)
-        return own or self.confiner.is_executed(sandbox, workspace, path)
+        return own or self.confiner.is_executed(workspace, path)
 
     @property
     def asks(self) -> bool:
@@ -104,7 +75,10 @@ class TurnEnclosures(Struct, frozen=True):
         """Whether the session's enclosure would allow the actions for which a build was stopped."""
         if self.context.permissions.sandbox.network:
             return True
-        return ".git" in result.stopped_by and self.limits.scope is None
+        stopped_by = result.stopped_by
+        # git's own files stay read-only there, too.
+        is_git = "/.git" in stopped_by
+        return self.limits.scope is None and not is_git and "Read-only file" in stopped_by
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
         """Return the enclosure of a permitted call.
@@ -150,11 +124,12 @@ class TurnEnclosures(Struct, frozen=True):
         *,
         network: bool,
         background: bool = False,
-    ) -> CallEnclosure:
-        """Make the enclosure of a call; raises `ToolFailure`.
+        seen: Sequence[Path] = (),
+    ) -> CommandSandbox | None:
+        """Make the sandbox of a call; None if the call runs outside it. Raises `ToolFailure`.
 
-        It has a `network` if that was permitted. With `background`, the enclosure outlives the
-        call, for a background command.
+        It has a `network` if that was permitted, and shows the paths `seen`. With `background`, it
+        outlives the call, for a background command.
         """
         if self.limits.are_set:
             enclosure = min(enclosure, Enclosure.SESSION)
@@ -162,29 +137,31 @@ class TurnEnclosures(Struct, frozen=True):
                 raise ToolFailure(why)
         policy = self.context.permissions.sandbox
         if not self.confiner.holds(enclosure, policy, limited=self.limits.are_set):
-            return CallEnclosure(None)
+            return None
         workspace = Path(self.context.workspace)
-        findings = self._scanner(workspace).scan_if_unchanged()
+        place = self._place
+        scanner = self._scanner()
+        findings = scanner.scan_if_unchanged()
         if findings is None:
             # The scan reads the whole workspace, so it must not block the event loop.
-            findings = await trio.to_thread.run_sync(self._findings, workspace)
-        is_build = enclosure is Enclosure.BUILD
-        confined = self.confiner.confined(
+            findings = await trio.to_thread.run_sync(_scanned, scanner)
+        if place in findings.closed:
+            raise ToolFailure(f"The workspace {place} can't be listed, so no command can run there")
+        lines = command_lines(requirements)
+        return self.confiner.confined(
             enclosure,
             policy,
             workspace,
             self.spill_directory,
+            found=findings,
             masked=tuple(self._masked(findings, enclosure)),
-            revealed=tuple(self._revealed(requirements, findings)),
-            # A build could plant a hook that git later runs outside, or a task for an editor.
-            read_only=_executed(findings) if is_build else (),
-            nested=_nested(findings) if is_build else (),
-            background=background,
+            revealed=(*self._revealed(requirements, findings), *seen),
+            is_git=not background and bool(lines) and all(map(only_git_writes, lines)),
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
+            find_nested=lambda: scanner.scan_again(findings),
         )
-        return CallEnclosure(confined, findings)
 
     def not_enforced(self, enclosure: Enclosure) -> str:
         """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""
@@ -205,102 +182,65 @@ class TurnEnclosures(Struct, frozen=True):
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
     ) -> Iterator[Path]:
-        """Yield the paths that the call may see although enclosures hide them."""
-        workspace = Path(self.context.workspace).resolve()
+        """Yield the paths that the call may see although enclosures hide them.
+
+        These are the paths that it names with the user's permission, and the places outside the
+        workspace that rules allow for every call.
+        """
+        workspace = self._place
         for requirement in requirements:
             for subject in requirement.subjects if requirement.permission in REVEALING else ():
                 path = workspace / subject
                 if requirement.permission != "read" or path in findings.protected:
                     yield path
+        rules = self.rules()
+        for rule in rules:
+            if rule.permission == OUTSIDE and rule.action == "allow":
+                text = rule.pattern.removesuffix("/*")
+                if text.startswith("/") and evaluate(OUTSIDE, text, rules) == "allow":
+                    yield Path(text)
 
     def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
         """Yield the protected files to hide; looser enclosures hide only files that rules deny."""
+        yield from findings.closed
         rules = (*BUILT_IN, *self.rules())
-        place = Path(self.context.workspace).resolve()
+        place = self._place
         for path in findings.protected:
-            name = str(path.relative_to(place))
-            if enclosure < Enclosure.SESSION or evaluate("read", name, rules) == "deny":
+            if enclosure < Enclosure.SESSION or "deny" in _actions(place, path, rules):
                 yield path
 
-    @asynccontextmanager
-    async def nothing_new_to_execute(self, enclosed: CallEnclosure) -> AsyncGenerator[list[str]]:
-        """Run a build inside; afterwards, disable new files that other programs would execute.
+    @property
+    def _place(self) -> Path:
+        return Path(self.context.workspace).resolve()
 
-        They are disabled even if the build is interrupted. The yielded list gets notes for the
-        model.
-        """
-        notes: list[str] = []
-        try:
-            yield notes
-        finally:
-            if enclosed.confined and enclosed.confined.enclosure is Enclosure.BUILD:
-                # An interrupt must not leave behind what the build wanted to be executed.
-                with trio.CancelScope(shield=True):
-                    notes += await trio.to_thread.run_sync(self._disable_new, enclosed.before)
-
-    def _disable_new(self, before: ScanResult) -> list[str]:
-        """Disable new files that other programs would execute; return notes for the model."""
-        workspace = Path(self.context.workspace)
-        place, found = workspace.resolve(), self._findings(workspace)
-        old = {*_executed(before)}
-        notes: list[str] = []
-        for text, paths in (
-            (NEW_REPOSITORY, found.repositories),
-            (NEW_EXECUTED, found.executed),
-        ):
-            new = [path for path in paths if path not in old and self._is_its_own(place, path)]
-            # Without its `HEAD`, a new bare repository is none.
-            bare = {path.parent for path in new if path.name == "HEAD"}
-            marks = (".git", "head")
-            new = [one for one in new if one.name.casefold() in marks or one.parent not in bare]
-            names, disabled = _disabled(place, new)
-            if disabled:
-                notes.append(text.format(names=_listed(names), disabled=_listed(disabled)))
-        return notes
-
-    def _is_its_own(self, workspace: Path, path: Path) -> bool:
-        """Whether this turn could have made the file at a path, and no sub-agent beside it."""
-        if self.limits.scope is not None:
-            return self.limits.scope.covers(text_of(workspace, path))
-        return not any(path.is_relative_to(taken) for taken in self.limits.taken)
-
-    def _scanner(self, workspace: Path) -> Scanner:
+    def _scanner(self) -> Scanner:
+        place = self._place
+        top = self.confiner.shown_top(place)
         rules = tuple(r for r in (*BUILT_IN, *self.rules()) if globs.matches(r.permission, "read"))
         return self.confiner.scanner(
-            workspace.resolve(), rules, lambda path: evaluate("read", path, rules) != "allow"
+            top,
+            (place, rules),
+            lambda name: _actions(place, top / name, rules) != {"allow"},
         )
 
-    def _findings(self, workspace: Path) -> ScanResult:
-        try:
-            return self._scanner(workspace).scan()
-        except WorkspaceTooLarge as problem:
-            raise ToolFailure(
-                f"{problem}, too many to search for protected files. "
-                "Start the session in a subdirectory."
-            ) from None
+
+def _actions(workspace: Path, path: Path, rules: Sequence[Rule]) -> set[Action]:
+    """Return what rules say about reading a file, by each name that the file has in a workspace."""
+    names = [os.path.relpath(path, workspace)]
+    if names[0].startswith("../"):
+        names += [str(path), path.name]
+    return {evaluate("read", name, rules) for name in names}
 
 
-def _executed(findings: ScanResult) -> tuple[Path, ...]:
-    return (*findings.repositories, *findings.executed)
-
-
-def _nested(findings: ScanResult) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(mark.parent for mark in findings.repositories))
-
-
-def _disabled(place: Path, paths: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Disable `paths` by renaming them; return their old names and their new names."""
-    names: list[str] = []
-    disabled: list[str] = []
-    # The deepest paths first, before their directories are renamed.
-    for path in sorted(paths, key=lambda path: -len(path.parts)):
-        # The command's last processes may have removed the file meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            disabled.append(printable(Path(disable(place, path))))
-            names.append(printable(path.relative_to(place)))
-    return names, disabled
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join((*names[:NAMED_MAX], *((f"{more} more",) if more > 0 else ())))
+def _scanned(scanner: Scanner) -> ScanResult:
+    """Scan a workspace; ask git about the repositories there already, as this takes time."""
+    try:
+        found = scanner.scan()
+        for repository in found.repositories:
+            find_git(repository.parent)
+        return found
+    except WorkspaceTooLarge as problem:
+        raise ToolFailure(
+            f"{problem}, too many to search for protected files. "
+            "Start the session in a subdirectory."
+        ) from None

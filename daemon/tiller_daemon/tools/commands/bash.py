@@ -4,17 +4,14 @@
 """
 
 import shutil
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
-import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.processes.command import CommandEnd, CommandInput, CommandProblem, run_command
-from tiller_daemon.sandbox.confinement import CommandSandbox, may_be_refused
+from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.tools.base import (
     BackgroundStart,
     Requirement,
@@ -72,50 +69,17 @@ def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
     if arguments.background:
         return await _start(arguments, environment)
-    confined = environment.commands.confined
-    # The first sandbox has no terminals.
-    if confined and confined.first and not arguments.pty:
-        result = await _try_in(confined.first, arguments, environment)
-        if result is not None:
-            return result
-    return await _run_in(confined, arguments, environment)
-
-
-async def _try_in(
-    first: CommandSandbox, arguments: BashArguments, environment: ToolEnvironment
-) -> ToolResult | None:
-    """Return the result in the first sandbox; None if it failed, or may have stopped the command.
-
-    The command is ended as soon as its output looks like a refusal. It has changed nothing, so
-    another run does no harm.
-    """
-    looked_at = 0
-
-    async def look_at(piece: bytes) -> None:
-        nonlocal looked_at
-        looked_at += len(piece)
-        if looked_at <= LOOKED_AT_BYTES_MAX and may_be_refused(piece):
-            attempt.cancel()
-            await trio.lowlevel.checkpoint()
-
-    with trio.CancelScope() as attempt, suppress(CommandProblem):
-        result = await _run_in(first, arguments, environment, look_at)
-        if not may_be_refused(result.output.encode()):
-            return result
-    return None
+    return await _run_in(environment.commands.confined, arguments, environment)
 
 
 async def _run_in(
     confined: CommandSandbox | None,
     arguments: BashArguments,
     environment: ToolEnvironment,
-    look_at: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> ToolResult:
     capture = Capture(spill_path(environment))
 
     async def receive(piece: bytes) -> None:
-        if look_at:
-            await look_at(piece)
         if shown := await capture.add(piece):
             await environment.user.output(shown)
 
@@ -145,6 +109,7 @@ async def _run_in(
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out or not end.has_run else end.status,
         stopped_by=sandbox.stopped_by,
+        missed=sandbox.missed,
     )
 
 

@@ -6,14 +6,24 @@ from tiller_daemon.sandbox.confinement import CommandSandbox
 
 
 class SandboxNotes(NamedTuple):
-    """Notes for the model, and the line of output that shows that the sandbox stopped a command."""
+    """Notes for the model.
+
+    `stopped_by` is the line of output that shows that the sandbox stopped the command, and `missed`
+    an existing path that the command could not see.
+    """
 
     notes: tuple[str, ...] = ()
     stopped_by: str = ""
+    missed: str = ""
 
 
 NO_SANDBOX_NOTES = SandboxNotes()
 
+
+HIDDEN = (
+    "{path} exists, but the sandbox hides the user's home. The user can add it to "
+    "`sandbox.readable`."
+)
 
 NOT_RUN = "The command did not run, because its sandbox could not be set up. Tell the user."
 
@@ -30,5 +40,9 @@ def sandbox_notes(
     stopped_by = confined.was_denied(status, output)
     if not has_run:
         return SandboxNotes((NOT_RUN,), stopped_by)
+    missed = confined.missed(output) if status else None
     explanation = [confined.explain()] if stopped_by else []
-    return SandboxNotes((*explanation, *confined.notices), stopped_by)
+    if missed:
+        stopped_by = stopped_by or str(missed)
+        explanation = [HIDDEN.format(path=missed)]
+    return SandboxNotes((*explanation, *confined.notices), stopped_by, str(missed or ""))

@@ -1,0 +1,294 @@
+"""Puts aside what a command made and other programs would execute by themselves.
+
+A mount protects what exists, but no mount can keep a command from creating a name in a directory
+where it may write. So the entries that matter are listed before the command and again when all its
+processes are dead. New ones are renamed, and the user is told. Only names that were listed here are
+renamed, through descriptors of their directories, and no link is followed.
+
+A record of the first list is kept while the command runs. If the daemon is killed, the next one
+finishes its work.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EEXIST
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tiller_daemon.private import make_directory
+from tiller_daemon.sandbox.git_repository import find_git, read_index
+from tiller_daemon.sandbox.known_paths import is_executed, is_product
+
+DISABLED: Final = ".disabled"
+"""Appended to the names of entries that are put aside."""
+
+QUARANTINED: Final = "quarantined"
+"""The code of the warning for the user."""
+
+NAMED_MAX: Final = 20
+"""How many entries a message names; a command may make any number."""
+
+PUT_ASIDE: Final = (
+    "The command made what other programs execute by themselves: {names}. It was renamed to "
+    "{renamed}. To let commands create such a name, add its path to `sandbox.writable`."
+)
+
+STAYS: Final = "Other programs may execute {name}, which the command made: {why}. Remove it."
+
+_GIT_DATA: Final = re.compile(
+    r"[A-Z][A-Z_]*|(?:shared)?index(?:\..+)?|packed-refs|shallow|refs|logs|objects|rr-cache|info|lfs"
+    r"|rebase-merge|rebase-apply|sequencer|description|branches|gc\.\w+|fsmonitor--daemon.*"
+    r"|.+\.lock|tmp_.+|next-index-.+|gitk\.cache"
+)
+"""The top-level entries of a git directory in which git executes nothing."""
+
+_NOT_SEARCHED: Final = frozenset(("objects", "modules", "worktrees", "hooks"))
+"""Directories in a git directory that hold no links that git follows, or can't be written."""
+
+DEPTH_MAX: Final = 40
+"""How deep a git directory is searched; the names of branches have a few parts."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER: Final = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Watch(Struct, frozen=True):
+    """What to look for around one command."""
+
+    workspace: Path
+    """The workspace, absolute and without links."""
+    is_build: bool
+    """Whether the command ran without approval. If it did not, less is looked for."""
+    git: tuple[Path, ...] = ()
+    """The git directories that the command may write, whose other parts it can't."""
+    writable: tuple[Path, ...] = ()
+    """The directories in which the command may create something."""
+    exempt: tuple[Path, ...] = ()
+    """Entries that the user lets commands create."""
+    executed: tuple[Path, ...] = ()
+    """Missing paths that git would execute."""
+
+
+class _Record(Struct, frozen=True):
+    watch: Watch
+    before: dict[str, str]
+
+
+@contextmanager
+def quarantine(
+    watch: Watch,
+    records: Path | None,
+    nested: Sequence[Path],
+    find_nested: Callable[[], Sequence[Path]],
+    report: Callable[[str], None],
+) -> Generator[None]:
+    """Run a command in the block; afterwards put aside what it made. Leaving the block takes time.
+
+    `nested` are the repositories in subdirectories; `find_nested` looks for them again. `report` is
+    called with sentences for the user and the model. A record is kept in the directory `records`.
+    """
+    before = _listed(watch, nested)
+    record = records and _write_record(records, _Record(watch, before))
+    try:
+        yield
+    finally:
+        for text in _put_aside_new(watch, before, _listed(watch, find_nested())):
+            report(text)
+        if record:
+            record.unlink(missing_ok=True)
+
+
+def finish_abandoned(records: Path) -> list[str]:
+    """Put aside what the commands of a killed daemon have made; return sentences for the log.
+
+    Call this when no process of the killed daemon is left.
+    """
+    texts: list[str] = []
+    for record in sorted(records.glob("*")):
+        with suppress(OSError, ValueError):
+            data = json.loads(record.read_bytes())
+            found = msgspec.convert(data, _Record, dec_hook=_decode)
+            texts += _put_aside_new(found.watch, found.before, _listed(found.watch, ()))
+        record.unlink(missing_ok=True)
+    return texts
+
+
+def _write_record(records: Path, record: _Record) -> Path:
+    make_directory(records)
+    path = records / token_hex(8)
+    # Unlike msgspec, json encodes names that are not UTF-8.
+    path.write_text(json.dumps(msgspec.to_builtins(record, enc_hook=os.fspath)))
+    return path
+
+
+def _decode(kind: type[Path], value: str) -> Path:
+    return kind(value)
+
+
+def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, str]:
+    """Return the entries that programs execute by themselves, and what each one is.
+
+    Of a link, that is where it leads; a mount can't keep a command from replacing it.
+    """
+    git = find_git(watch.workspace)
+    index = read_index(git)
+    found = [*_top_level(watch), *watch.executed, *nested]
+    found += [link / ".git" for link in index.links]
+    found += [path for directory in watch.git for path in _in_git(directory)]
+    if watch.git and index.is_unsafe:
+        found.append(git.directories[-1] / "index")
+    listed = ((str(path), _kind(path)) for path in found if path not in watch.exempt)
+    return {path: kind for path, kind in listed if kind}
+
+
+def _top_level(watch: Watch) -> Iterator[Path]:
+    for name in _names(watch.workspace):
+        if is_executed(name) if not watch.is_build else _is_unknown(name):
+            yield watch.workspace / name
+
+
+def _is_unknown(name: str) -> bool:
+    """Whether a program may execute an entry of the workspace by itself, as far as is known."""
+    if name.startswith("."):
+        return not is_product(name) and DISABLED not in name
+    return is_executed(name)
+
+
+def _names(directory: Path) -> list[str]:
+    with _folder(directory) as opened:
+        return os.listdir(opened)  # noqa: PTH208 - a descriptor
+
+
+def _in_git(directory: Path) -> Iterator[Path]:
+    """Yield the entries of a git directory that are not data: unknown names, and links."""
+    with _folder(directory) as opened:
+        for name, mode in _entries(opened):
+            if not _GIT_DATA.fullmatch(name):
+                yield directory / name
+            elif stat.S_ISDIR(mode) and name not in _NOT_SEARCHED:
+                with _folder(name, opened) as deeper:
+                    yield from _odd_below(deeper, directory / name, DEPTH_MAX)
+            elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                yield directory / name
+
+
+def _odd_below(opened: int, place: Path, depth: int) -> Iterator[Path]:
+    """Yield what is neither a file nor a directory, and directories below `depth` levels."""
+    for name, mode in _entries(opened):
+        if stat.S_ISDIR(mode) and depth:
+            with _folder(name, opened) as deeper:
+                yield from _odd_below(deeper, place / name, depth - 1)
+        elif not stat.S_ISREG(mode):
+            yield place / name
+
+
+def _entries(opened: int) -> Iterator[tuple[str, int]]:
+    """Yield the names in an open directory, and the modes of the entries."""
+    for name in os.listdir(opened):
+        with suppress(FileNotFoundError):
+            yield name, os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+
+
+@contextmanager
+def _folder(name: str | Path, parent: int | None = None) -> Generator[int]:
+    """Open a directory, even if a command has closed it to its own user. Follows no link."""
+    try:
+        opened = os.open(name, _LISTED, dir_fd=parent)
+    except PermissionError:
+        opened = os.open(name, _FOLDER, dir_fd=parent)
+        try:
+            _reopen(opened)
+        finally:
+            os.close(opened)
+        opened = os.open(name, _LISTED, dir_fd=parent)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _reopen(opened: int) -> None:
+    """Give the owner all rights to an open directory. Raises `OSError`."""
+    # A descriptor of the kind O_PATH can't be used by fchmod.
+    place = f"/proc/self/fd/{opened}"
+    os.chmod(place if hasattr(os, "O_PATH") else opened, stat.S_IRWXU)  # noqa: PTH101
+
+
+def _kind(path: Path) -> str:
+    try:
+        mode = path.lstat().st_mode
+        return os.readlink(path) if stat.S_ISLNK(mode) else f"/{stat.S_IFMT(mode):o}"  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def _put_aside_new(watch: Watch, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+    """Rename the new entries, the deepest first; yield sentences about them."""
+    names: list[str] = []
+    renamed: list[str] = []
+    new = [Path(path) for path, kind in after.items() if before.get(path) != kind]
+    for path in sorted(new, key=lambda path: -len(path.parts)):
+        root = next((one for one in watch.writable if path.is_relative_to(one)), None)
+        if root is None:
+            continue  # Another command has made it.
+        name = str(path.relative_to(root)) if root == watch.workspace else str(path)
+        try:
+            renamed.append(put_aside(root, path))
+            names.append(name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield STAYS.format(name=name, why=f"it can't be renamed ({error.strerror})")
+    if names:
+        yield PUT_ASIDE.format(names=_shown(names), renamed=_shown(renamed))
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join((*names[:NAMED_MAX], *((f"{more} more",) if more > 0 else ())))
+
+
+def reopen(root: Path, path: Path) -> None:
+    """Give the owner all rights to a directory below `root`; follows no link. Raises `OSError`."""
+    with ExitStack() as stack:
+        opened = stack.enter_context(_folder(root))
+        for name in path.relative_to(root).parts:
+            opened = stack.enter_context(_folder(name, opened))
+
+
+def put_aside(root: Path, path: Path) -> str:
+    """Rename an entry below `root`, so that no program executes it; return its new name.
+
+    Follows no links below `root`. Raises `OSError`.
+    """
+    *folders, name = path.relative_to(root).parts
+    with ExitStack() as stack:
+        opened = stack.enter_context(_folder(root))
+        for folder in folders:
+            opened = stack.enter_context(_folder(folder, opened))
+        try:
+            return _rename(name, opened)
+        except PermissionError:
+            # The command may have closed the directory to its own user.
+            _reopen(opened)
+            return _rename(name, opened)
+
+
+def _rename(name: str, folder: int) -> str:
+    """Rename an entry of an open directory; return its new name."""
+    for new in (name + DISABLED, f"{name}{DISABLED}-{token_hex(8)}"):
+        try:
+            # A link or file must not replace what has the name already.
+            os.stat(new, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+            return new
+    raise FileExistsError(EEXIST, os.strerror(EEXIST), name)
