@@ -45,9 +45,7 @@ from tiller_daemon.processes.environment import (
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
-from tiller_daemon.sandbox.daemon_registry import register
 from tiller_daemon.sandbox.quarantine import finish_abandoned
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths, remove_abandoned
 from tiller_daemon.sandbox_setup import home, key_files, key_variables, make_confiner
 from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
@@ -97,9 +95,6 @@ SPILL_FOLDER = "spill"
 JOURNALS_FOLDER = "journals"
 """The folder for journals of unfinished changes of several files."""
 
-TEMPORARY_PATHS_FOLDER = "temporary-paths"
-"""The folder for records of paths that exist in workspaces only while commands need them."""
-
 QUARANTINE_FOLDER = "quarantine"
 """The folder for records of running commands (see `sandbox.quarantine`)."""
 
@@ -121,14 +116,12 @@ async def serve(
     async with AsyncExitStack() as stack:
         _make_private(options.places.state)
         held = stack.enter_context(hold_directories(options.places, options.after_crash))
-        register(home(), (options.places.runtime, options.places.state))
         file = options.places.state / LOG_FILE
         is_new = not file.exists()
         opened = await stack.enter_async_context(open_log(file))
         forbid_tracing()
         if not is_new:  # no process can have a new log's mark
             await sweep(opened.log_id)
-        _remove_abandoned(options.places.state / TEMPORARY_PATHS_FOLDER)
         for text in finish_abandoned(options.places.state / QUARANTINE_FOLDER):
             log.warning("quarantined", text=text)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
@@ -163,12 +156,6 @@ async def serve(
             await _serve_sessions(services, supervisor, held, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
-
-
-def _remove_abandoned(records: Path) -> None:
-    """Remove the placeholders in workspaces that a killed daemon has left there."""
-    if removed := remove_abandoned(records):
-        log.warning("placeholders_removed", paths=[*map(str, removed)])
 
 
 async def _restore_files(journals: Path) -> None:
@@ -227,11 +214,8 @@ class _LiveParts:
         self.languages = languages
         self.search_tools = SearchTools(os.environ)
         self.search_tools.configure(options.configuration, providers.secret_names)
-        temporary_paths = TemporaryPaths(options.places.state / TEMPORARY_PATHS_FOLDER)
         records = options.places.state / QUARANTINE_FOLDER
-        self.confiner = make_confiner(
-            options.places, options.configuration, temporary_paths, records
-        )
+        self.confiner = make_confiner(options.places, options.configuration, records)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 
@@ -399,7 +383,7 @@ def _make_private(state: Path) -> None:
     """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
     folders = (
-        SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER, TEMPORARY_PATHS_FOLDER
+        SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER, QUARANTINE_FOLDER
     )  # fmt: skip
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))

@@ -17,10 +17,8 @@ from tiller_daemon.config import Configuration, KeyPlaces
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
@@ -33,22 +31,18 @@ NO_SANDBOX = 1
 
 
 def make_confiner(
-    places: Places,
-    configuration: Configuration,
-    temporary_paths: TemporaryPaths,
-    records: Path | None = None,
+    places: Places, configuration: Configuration, records: Path | None = None
 ) -> Confiner:
     """Return the confiner, which hides the daemons' own files: logs, sockets, tokens, keys.
 
     `records` is the directory for records of running commands, which only the daemon may have.
     """
     confiner = Confiner(
-        lambda: find_sandbox(sys.platform, temporary_paths=temporary_paths),
+        lambda: find_sandbox(sys.platform),
         home(),
         os.environ,
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
         protected=lambda: tuple(configuration_places(places.config)),
-        current_private=lambda: registered(home()),
         records=records,
     )
     confiner.hide(key_files(configuration))
@@ -111,7 +105,7 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     Returns the exit status, as a shell would.
     """
     # No records, which only the daemon may have.
-    confiner = make_confiner(places, configuration, TemporaryPaths())
+    confiner = make_confiner(places, configuration)
     if problem := _problem(configuration, confiner):
         sys.stderr.write(f"tillerd: {problem}\n")
         return NO_SANDBOX

@@ -16,9 +16,6 @@ from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
 from support.survivors import READY, SHAPES, Escape
 from tiller_daemon.processes.command import CommandEnd, run_command
 from tiller_daemon.processes.fork_server import running_fork_server
-from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement
-from tiller_daemon.sandbox.detect import try_out_landlock
-from tiller_daemon.sandbox.enclosure import Enclosure
 
 FORGED = f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x {STAY} & )"
 
@@ -99,43 +96,6 @@ async def test_a_command_that_makes_its_reaper_stand_still_is_ended(play: Play):
     assert len(play.pids) == 1
     assert all(gone(pid, timeout_s=10) for pid in play.pids)
     assert (await play.run("exit 7")).status == 7
-
-
-STOP_THREADS = """
-until [ $(ls /proc/$PPID/task | wc -l) = 2 ]; do sleep 0.01; done
-for thread in $(ls /proc/$PPID/task); do kill -STOP $thread; done; sleep 1000
-"""
-
-
-async def test_a_restricted_command_that_stops_a_thread_of_its_reaper_is_ended(play: Play):
-    """It has the same rights as the one that started it, so Landlock allows that."""
-    await _run_restricted(play, "bash", "-c", STOP_THREADS, status=-signal.SIGKILL)
-    await _run_restricted(play, "bash", "-c", "exit 7", status=7)
-
-
-async def test_t2_a_restricted_command_does_not_die_with_the_thread_that_started_it(play: Play):
-    for _ in range(40):
-        await _run_restricted(play, "setpriv", "--pdeathsig", "KILL", "sleep", "0.01", status=0)
-
-
-async def _run_restricted(play: Play, *words: str, status: int) -> None:
-    found = try_out_landlock()
-    if found.sandbox is None:
-        pytest.skip(found.problem)
-    end = await run_command(
-        words,
-        directory=play.directory,
-        variables={"PATH": os.environ["PATH"]},
-        receive=play.receive,
-        timeout_s=60,
-        confined=CommandSandbox(
-            found.sandbox,
-            Confinement(play.directory, writable=(play.directory,)),
-            Enclosure.SESSION,
-            [],
-        ),
-    )
-    assert (end.status, end.timed_out) == (status, False), play.printed
 
 
 async def test_a_command_that_signals_its_parent_does_no_harm(play: Play):

@@ -12,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.file_clock import wait_for_tick
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox.confinement import (
-    CommandSandbox,
     Confinement,
     SandboxSearchResult,
 )
@@ -209,51 +206,6 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
     assert (root / "a" / "y").exists()
     assert not (root / "new").exists()
     assert (root / "b" / "secret" / "x").read_text() == "b/secret"
-
-
-@needs_landlock
-async def test_rules_are_kept_until_what_they_are_made_from_has_changed(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    for name in ("secret", "plain"):
-        (root / name).write_text(name)
-    tools = root.parent / "tools"
-    tools.mkdir()
-    landlock = Landlock()
-    visible = (Path("/usr"), Path("/lib"), tools)
-    may = Confinement(root, visible=visible, hidden=(root / "secret",))
-    confined = CommandSandbox(landlock, may, Enclosure.READ_ONLY, [])
-
-    async def read(name: str) -> str:
-        said: list[bytes] = []
-
-        async def receive(piece: bytes) -> None:
-            said.append(piece)
-
-        wait_for_tick(tmp_path)
-        await run_command(
-            ["cat", str(root / name)], directory=Path("/"), variables={"PATH": "/usr/bin"},
-            receive=receive, timeout_s=30, confined=confined,
-        )  # fmt: skip
-        return b"".join(said).decode()
-
-    def ruleset() -> int:
-        with landlock.wrap(["true"], may) as wrapped:
-            assert wrapped.restricted
-            return wrapped.restricted.ruleset
-
-    assert await read("plain") == "plain"
-    kept = ruleset()
-    assert "Permission denied" in await read("secret")
-    assert ruleset() == kept
-    (root / "new").write_text("new")
-    assert await read("new") == "new"
-    (root / "plain").rename(root / "secret")
-    assert "Permission denied" in await read("secret")
-    tools.rename(tmp_path / "moved")
-    tools.mkdir()
-    (tools / "tool").write_text("another")
-    assert await read("../tools/tool") == "another"
 
 
 @needs_landlock

@@ -21,7 +21,6 @@ import pytest
 from support.sandboxes import OrdinaryBubblewrap, eyes_of_ordinary_user
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.processes.fork_server import PROGRAM, running_fork_server
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import CommandSandbox, SandboxSearchResult
@@ -37,7 +36,7 @@ SECRET: Final = "the-secret-of-the-user"
 NOTES: Final = "what-the-user-noted"
 WHO: Final = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
 
-Mechanism = Literal["bubblewrap", "landlock", "landlock in a reaper"]
+Mechanism = Literal["bubblewrap", "landlock"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
 
 TIMEOUT_S: Final = 60
@@ -221,22 +220,9 @@ def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> San
             found = bubblewrap_for(prefix, place)
         case "landlock":
             found = landlock_for(prefix, place)
-        case "landlock in a reaper":
-            found = try_out_landlock()
     if found.sandbox is None:
         pytest.skip(found.problem)
     return found
-
-
-@contextmanager
-def reapers_of(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Generator[None]:
-    """Run reapers as that user in this block, if it is the reapers that restrict commands."""
-    if mechanism != "landlock in a reaper" or not prefix:
-        yield
-        return
-    files = [str(shutil.copy(one, place)) for one in PROGRAM[-2:]]
-    with running_fork_server("", program=(*prefix, PYTHON, "-I", "-S", *files)):
-        yield
 
 
 def landlock_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:

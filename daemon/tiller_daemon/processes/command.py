@@ -257,11 +257,8 @@ def _spawn(
     output: int,
 ) -> ProcessTree:
     descriptors = {0: stdin, 1: output, 2: output} | {one: one for one in enclosed.descriptors}
-    arguments = enclosed.arguments
-    if restricted := enclosed.restricted:
-        arguments, variables = restricted.arguments, {**variables, **restricted.variables}
     try:
-        return ProcessTree(arguments, directory, variables, descriptors, restricted)
+        return ProcessTree(enclosed.arguments, directory, variables, descriptors)
     except (OSError, ValueError) as error:
         message = f"The command could not be started in {directory}: {error}."
         raise CommandProblem(message) from error

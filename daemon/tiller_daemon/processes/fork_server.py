@@ -19,8 +19,6 @@ from typing import Final
 import trio
 
 from tiller_daemon.processes import reaper
-from tiller_daemon.sandbox import launcher
-from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 START_S: Final = 5.0
 """How long a start may take before it counts as failed; usually a thousandth of that is enough."""
@@ -37,7 +35,7 @@ KILLED: Final = -9
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
-PROGRAM: Final = (sys.executable, "-I", "-S", "-B", reaper.__file__, launcher.__file__)
+PROGRAM: Final = (sys.executable, "-I", "-S", "-B", reaper.__file__)
 """The command line of the fork server: a Python, three options for it, and two of our files.
 
 `-B` is given because `-I` hides the user's choice about writing bytecode. The daemon has imported
@@ -195,17 +193,16 @@ class ForkServer:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
-        restricted: RestrictedCommand | None = None,
     ) -> RunningProgram:
         """Start a program in its own process session; raises `OSError` and `ValueError`.
 
         `descriptors` maps the program's numbers for inherited descriptors to the daemon's numbers.
-        With `restricted`, the program has given up rights. Blocks for a millisecond.
+        Blocks for a millisecond.
         """
-        request = _encode_request(arguments, variables, descriptors, restricted)
+        request = _encode_request(arguments, variables, descriptors)
         # Opened here, because the path may refer to a descriptor of this process.
         opened = os.open(directory, _OPEN_PATH)
-        passed = [opened, *descriptors.values(), *([restricted.ruleset] if restricted else ())]
+        passed = [opened, *descriptors.values()]
         try:
             self.begin()  # If the fork server has died, so have its reapers.
             while self._idle:
@@ -306,7 +303,6 @@ def _encode_request(
     arguments: Sequence[str],
     variables: Mapping[str, str],
     descriptors: Mapping[int, int],
-    restricted: RestrictedCommand | None,
 ) -> bytes:
     if any("\0" in text for text in (*arguments, *variables, *variables.values())):
         raise ValueError("embedded null byte")
@@ -316,7 +312,6 @@ def _encode_request(
         tuple(map(os.fsencode, arguments)),
         {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
         tuple(descriptors),
-        (restricted.capabilities, restricted.calls) if restricted else None,
     )
     request = dumps(start_request)
     return reaper.SIZE.pack(len(request)) + request

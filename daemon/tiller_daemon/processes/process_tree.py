@@ -24,7 +24,6 @@ import trio
 from tiller_daemon.processes.environment import DAEMON_MARKER
 from tiller_daemon.processes.fork_server import RunningProgram, current_fork_server
 from tiller_daemon.processes.process_table import ProcessEntry, choose_table, descendants_in
-from tiller_daemon.sandbox.confinement import RestrictedCommand
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
 """The variable with a token for each run of a command, on systems without subreapers."""
@@ -70,7 +69,6 @@ class ProcessTree:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
-        restricted: RestrictedCommand | None = None,
     ) -> None:
         """Start the command; see `ForkServer.start`."""
         token = secrets.token_hex(8)
@@ -78,7 +76,7 @@ class ProcessTree:
         self._mark: Final = f"{COMMAND_MARKER}={token}".encode()
         marked = variables if self._adopts else {**variables, COMMAND_MARKER: token}
         self.running: Final[RunningProgram] = current_fork_server().start(
-            arguments, directory, marked, descriptors, restricted
+            arguments, directory, marked, descriptors
         )
         self._sessions: set[int] = {self.running.pid}
         self._known: dict[int, int] = {}

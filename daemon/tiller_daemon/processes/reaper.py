@@ -1,6 +1,6 @@
 """A separate program that starts commands and can end all processes that they start.
 
-The fork server runs once per daemon, as `python -I -S reaper.py LAUNCHER MARK` with a socket as its
+The fork server runs once per daemon, as `python -I -S reaper.py MARK` with a socket as its
 standard input; the mark identifies it. For a command, the fork server forks a reaper. The reaper is
 a subreaper: the kernel makes every orphan below it its child. So a command's processes are the
 descendants of its reaper, whatever session, name or environment they choose. If the reaper has no
@@ -17,16 +17,10 @@ not do that, so the fork server kills it. Outside a sandbox, a command escapes o
 reaper and the fork server at the same moment; but it could kill the daemon as well. The command can
 also change the limits and priorities of its reaper, and so of the reaper's next command.
 
-A command may have to give up rights before it starts. Processes inherit rights from the thread that
-starts them. So a thread of the reaper gives up the rights, starts the command, and waits for its
-end. The reaper keeps its own rights.
-
-The program must start quickly, so it imports only LAUNCHER (`sandbox.launcher`) from tiller. No key
-has ever been in its memory. Without subreapers (macOS) orphans escape, and `process_tree` has other
-ways to find them.
+The program must start quickly, so it imports nothing of tiller. No key has ever been in its memory.
+Without subreapers (macOS) orphans escape, and `process_tree` has other ways to find them.
 """
 
-import _thread  # The module `threading` takes 2 ms to import.
 import ctypes
 import errno
 import fcntl
@@ -79,24 +73,14 @@ _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signa
 """Signals that a command must not inherit as ignored. Python ignores the last two; `nohup` and `&`
 ignore the others."""
 
-StartsRestricted = Callable[[Callable[[], int], _thread.LockType, int, int, bytes], int]
-"""The type of `launcher.start_restricted`."""
-
-StartRequest = tuple[
-    tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...], tuple[int, bytes] | None
-]
-"""The arguments, the variables, the command's numbers for the descriptors that come with the
-request, and the capabilities and filter of a restricted command. Two descriptors have no number:
-the first, which is the directory to start in, and the last of a restricted command, which is its
-ruleset."""
+StartRequest = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
+"""The arguments, the variables, and the command's numbers for the descriptors that come with the
+request. The first descriptor has no number: it is the directory to start in."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
     adopt = _adopt if WITHOUT_ADOPTION not in arguments else lambda: None
-    # Imported as a top-level module, so that its packages are not imported too.
-    sys.path.append(arguments[0].rpartition("/")[0])
-    start_restricted: StartsRestricted = __import__("launcher").start_restricted
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     gc.disable()  # A collection would touch all memory that forks share.
@@ -118,15 +102,10 @@ def main(arguments: Sequence[str]) -> None:
         if strays:
             strays = _kill_below(reapers)
         if requests in ready:
-            accepting = _fork_reaper(requests, reapers, adopt, start_restricted)
+            accepting = _fork_reaper(requests, reapers, adopt)
 
 
-def _fork_reaper(
-    requests: Socket,
-    reapers: set[int],
-    adopt: Callable[[], None],
-    start_restricted: StartsRestricted,
-) -> bool:
+def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None]) -> bool:
     """Fork a reaper for a request's socket; return False if no more requests can come."""
     try:
         message, passed = _receive_with(requests, 1)
@@ -147,7 +126,7 @@ def _fork_reaper(
             requests.close()
             os.setsid()
             adopt()
-            _supervise(Socket(fileno=control), fork_server_pid, start_restricted)
+            _supervise(Socket(fileno=control), fork_server_pid)
             status = 0
         finally:
             os._exit(status)
@@ -157,27 +136,24 @@ def _fork_reaper(
     return True
 
 
-def _supervise(control: Socket, fork_server_pid: int, start_restricted: StartsRestricted) -> None:
+def _supervise(control: Socket, fork_server_pid: int) -> None:
     """Run as a reaper until the daemon closes the socket, or a command has left processes."""
     changed = _child_signal_pipe()
-    command, over = 0, _thread.allocate_lock()
+    command = 0
     while os.getppid() == fork_server_pid:
         if control in select.select([control, changed], [], [])[0]:
             # While a command runs the daemon sends nothing, so the socket was closed.
             request = None if command else _next_request(control)
             if request is None:
                 break
-            over = _thread.allocate_lock()
-            over.acquire()
             _send(control, ACCEPTED.pack(os.getpid()))
-            command, wrong = _start(*request, start_restricted, over)
+            command, wrong = _start(*request)
             _send(control, STARTED.pack(command, wrong))
             continue
         _drain(changed)
         ended = [status for pid, status in _reap_dead() if pid == command]
         empty = not _has_children()
         for status in ended:
-            over.release()
             _send(control, ENDED.pack(status, empty))
         if empty and ended:
             command = 0
@@ -198,33 +174,22 @@ def _next_request(control: Socket) -> tuple[StartRequest, Sequence[int]] | None:
     return marshal.loads(request_bytes), passed  # noqa: S302 - it comes from the daemon
 
 
-def _start(
-    request: StartRequest,
-    passed: Sequence[int],
-    start_restricted: StartsRestricted,
-    over: _thread.LockType,
-) -> tuple[int, int]:
-    """Start a command and close the passed descriptors; return its pid and the errno of a failure.
-
-    `over` must be released when the command has ended.
-    """
-    words, variables, numbers, gives_up = request
+def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
+    """Start a command and close the passed descriptors; return its pid and an errno, or 0."""
+    words, variables, numbers = request
     directory, *given = passed
     # Moved aside first, because another descriptor may have a wanted number.
     above = max(numbers, default=-1) + 1
     aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=False)]
 
-    def spawn() -> int:
-        return os.posix_spawnp(
-            words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
-        )
-
     try:
         os.fchdir(directory)
         # `posix_spawnp` searches the PATH of this process, so the command's PATH is set here.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
-        command = start_restricted(spawn, over, aside[-1], *gives_up) if gives_up else spawn()
+        command = os.posix_spawnp(
+            words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
+        )
     except OSError as error:
         return 0, error.errno or errno.EINVAL
     finally:

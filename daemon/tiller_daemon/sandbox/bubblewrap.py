@@ -21,17 +21,9 @@ from tiller_daemon.sandbox.confinement import (
     Confinement,
     Sandbox,
     WrappedCommand,
-    paths_made,
 )
-from tiller_daemon.sandbox.known_paths import (
-    VISIBLE_IN_RUN,
-    between,
-    bound_sockets,
-    root_of,
-)
+from tiller_daemon.sandbox.known_paths import between, bound_sockets, root_of
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
-from tiller_daemon.stamps import StampedCache, look_along
 
 NULL_DEVICE: Final = "/dev/null"
 """Mounted over hidden files: opening such a file fails, because the mount allows no devices."""
@@ -52,7 +44,7 @@ sandbox's own process; the seccomp filter forbids tracing that process."""
 
 STATUS_BYTES_MAX: Final = 4096
 
-_RUN: Final = Path("/run")
+_ROOT: Final = Path("/")
 
 
 class Mount(NamedTuple):
@@ -66,10 +58,7 @@ class Mount(NamedTuple):
 
 
 class Bubblewrap(Sandbox):
-    """The sandbox on Linux.
-
-    Paths that must not be created get a placeholder while the command runs.
-    """
+    """The sandbox on Linux."""
 
     name = "bubblewrap"
 
@@ -79,36 +68,28 @@ class Bubblewrap(Sandbox):
         *,
         root: bool | None = None,
         scopes: bool = True,
-        temporary_paths: TemporaryPaths | None = None,
     ) -> None:
         """Run commands with the program `bwrap` at this path.
 
         `root` tells whether the daemon runs as root; None detects it. `scopes` tells whether
         Landlock can keep commands from abstract sockets.
         """
-        super().__init__(temporary_paths)
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._scopes: Final = scopes
-        self._options_made: Final = StampedCache()
 
     @contextmanager
     def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`; leave the context when it has ended."""
-        absent = tuple(filter(self._needs_placeholder, confinement.absent))
-        above = (one for path in absent for one in between(confinement.workspace, path))
-        # If another command removed these, their mounts would disappear from this command as well,
-        # and it could not remove a directory that contains a placeholder of this command.
-        needed = (*sorted(above), *confinement.read_only)
-        shared = [path for path in needed if path in self.temporary_paths]
-        with paths_made(self.temporary_paths, [*shared, *absent]), ExitStack() as stack:
+        with ExitStack() as stack:
             calls = filter_in_namespaces(
                 platform.machine(),
                 sockets=confinement.writes and (self._scopes or not confinement.network),
             )
             filters = (_readable(stack, calls),) if calls else ()
             status, status_end = _pipe(stack)
-            chosen = [*self._options(confinement, absent)]
+            sockets = tuple(_sockets(confinement))
+            chosen = options(confinement, sockets, root=self._root)
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
             scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
@@ -118,24 +99,6 @@ class Bubblewrap(Sandbox):
                 has_started=lambda: b"exit-code" in _read_status(status),
                 helpers=2,
             )
-
-    def _needs_placeholder(self, path: Path) -> bool:
-        """Whether a command could create the path, which is missing or a placeholder already."""
-        is_missing = path in self.temporary_paths or not os.path.lexists(path)
-        return is_missing and path.parent.is_dir() and not _is_read_only(path.parent)
-
-    def _options(self, confinement: Confinement, absent: tuple[Path, ...]) -> Sequence[str]:
-        sockets = tuple(_sockets(confinement))
-
-        def make() -> Sequence[str]:
-            return options(confinement, absent, sockets, root=self._root)
-
-        return self._options_made.get((confinement, absent, sockets), make)
-
-
-def _is_read_only(directory: Path) -> bool:
-    """Whether nobody can write to the directory, because of its file system."""
-    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
 
 
 def _readable(stack: ExitStack, data: bytes) -> int:
@@ -169,38 +132,31 @@ def _read_status(status: int) -> bytes:
 
 def options(
     confinement: Confinement,
-    absent: Sequence[Path],
     sockets: Sequence[Path] = (),
     *,
     root: bool,
 ) -> list[str]:
     """Return the options for `bwrap`, which applies them in this order.
 
-    `sockets` are hidden like the confinement's hidden paths. Records the paths that the options
-    depend on (see `stamps`).
+    `sockets` are hidden like the confinement's hidden paths.
     """
-    words: list[str] = []
-    mounts = _mounts(confinement, absent, sockets)
-    if confinement.visible is None:
-        words += ["--ro-bind", "/", "/"]
-    words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
+    mounts = _mounts(confinement, sockets)
+    whole = mounts.pop(_ROOT, None)
+    words = [*(whole.options if whole else ()), "--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
         # Otherwise root could change every kernel setting in `/proc`.
         words += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
-        # Paths that are shown in a hidden directory are mounted inside it, so it must be
-        # accessible. To git, a missing directory must not look as if it could not be read.
-        is_entered = mount.kind == "empty" and (
-            path in (confinement.home, *absent) or any(root_of(one, (path,)) for one in mounts)
-        )
+        # Paths that are shown in a hidden directory are mounted inside it, so it must be open.
+        is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         words += mount.options
     for path, mount in mounts.items():
         # Made read-only only now, after everything inside is mounted.
         if mount.kind == "empty":
             words += ["--remount-ro", str(path)]
-    if confinement.visible is not None:
+    if whole is None:
         words += ["--remount-ro", "/"]
     # TMPDIR may name a directory that can't be written here; `/tmp` can.
     words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
@@ -215,29 +171,20 @@ def options(
 
 def _mounts(
     confinement: Confinement,
-    absent: Sequence[Path],
     sockets: Sequence[Path],
 ) -> dict[Path, Mount]:
     """Return how each path is mounted, parents before children."""
-    for path in (_RUN, *map(Path, VISIBLE_IN_RUN), *confinement.read_only, *confinement.hidden):
-        look_along(path)
-    mounts = {path: mount for name in confinement.visible or () for path, mount in _visible(name)}
+    mounts = {path: mount for name in confinement.visible for path, mount in _visible(name)}
     for name in TEMPORARY:
         mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
-    if confinement.visible is None and _RUN.is_dir():
-        mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
-        mounts |= {path: _read(path) for path in map(Path, VISIBLE_IN_RUN) if path.exists()}
     if home := confinement.home:
-        kind = "new" if confinement.is_home_writable else "empty"
-        mounts[home] = Mount(kind, ("--tmpfs", str(home)))
+        mounts[home] = Mount("new", ("--tmpfs", str(home)))
     if confinement.network:
-        shown = confinement.visible is None
-        hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts, everything=shown))
+        hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts))
         mounts |= {path: _read(path) for path in hidden}
     mounts[confinement.workspace] = _read(confinement.workspace)
     mounts |= {path: _write(path) for path in confinement.writable}
     mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
-    mounts |= {path: _hide(path, is_folder=True) for path in absent}
     shown = (path for path in confinement.shown if path not in confinement.writable)
     mounts |= {path: mount for name in shown for path, mount in _visible(name)}
     mounts |= {
@@ -247,14 +194,13 @@ def _mounts(
     for path in (*confinement.hidden, *sockets):
         # A protected file is hidden as well if it is read-only.
         is_shown = path in confinement.shown or path in mounts.keys() - {*confinement.read_only}
-        if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
+        if not is_shown and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
     return _without_repetitions(_pinned(mounts, confinement.writable))
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
     """Return the mounts for a system path; a link stays a link, and its target is visible too."""
-    look_along(path)
     if not path.is_symlink():
         return ((path, _read(path)),)
     real = Path(os.path.realpath(path))
@@ -299,12 +245,12 @@ def _is_socket(path: Path) -> bool:
         return False
 
 
-def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
+def _is_visible(path: Path, mounts: dict[Path, Mount]) -> bool:
     """Whether a path has the same content inside the sandbox as outside."""
     for parent in path.parents:
         if mount := mounts.get(parent):
             return mount.kind in ("read", "write")
-    return everything
+    return False
 
 
 def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:

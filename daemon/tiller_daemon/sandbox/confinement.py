@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import between, root_of
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -80,14 +78,12 @@ class Confinement(Struct, frozen=True):
 
     workspace: Path
     """The directory that the command starts in, without links."""
-    visible: tuple[Path, ...] | None = None
-    """The paths that the command can see besides the workspace; None for the whole file system."""
+    visible: tuple[Path, ...] = (Path("/"),)
+    """The paths that the command can see besides the workspace."""
     writable: tuple[Path, ...] = ()
     """Directories that the command can write to."""
     read_only: tuple[Path, ...] = ()
     """Paths that the command can't write, move or remove, even in a writable directory."""
-    absent: tuple[Path, ...] = ()
-    """Paths that the command can't create, even in a writable directory."""
     watched: tuple[Path, ...] = ()
     """Missing paths that the command can create, but that are put aside afterwards."""
     git: tuple[Path, ...] = ()
@@ -97,9 +93,7 @@ class Confinement(Struct, frozen=True):
     shown: tuple[Path, ...] = ()
     """Paths that the command can read, even in hidden directories."""
     home: Path | None = None
-    """The user's home, instead of which the command sees an empty directory."""
-    is_home_writable: bool = False
-    """Whether the command can write to this empty directory, which is lost with the command."""
+    """The directory that the command can write to as its home; it is empty, and is not kept."""
     caches: tuple[tuple[Path, Path], ...] = ()
     """Writable directories: where the command sees each one, and where it is."""
     temporary: Path | None = None
@@ -111,24 +105,6 @@ class Confinement(Struct, frozen=True):
     def writes(self) -> bool:
         """Whether the command can write anywhere but to `/tmp`."""
         return bool(self.writable)
-
-
-class RestrictedCommand(NamedTuple):
-    """A command for a reaper, which gives up rights (see `launcher.restrict`) before starting it.
-
-    This is quicker than a separate program that gives up the rights.
-    """
-
-    arguments: Sequence[str]
-    """The command itself."""
-    variables: Mapping[str, str]
-    """Variables in addition to those of the command."""
-    ruleset: int
-    """The descriptor of Landlock's rules."""
-    capabilities: int
-    """The capabilities that the command keeps if it runs as root, as bits."""
-    calls: bytes
-    """The system call filter."""
 
 
 class WrappedCommand(NamedTuple):
@@ -144,8 +120,6 @@ class WrappedCommand(NamedTuple):
     """How many processes the sandbox runs in addition to those of the command."""
     ends_slowly: bool = False
     """Whether leaving the context takes time, because it looks for what the command made."""
-    restricted: RestrictedCommand | None = None
-    """The command that a reaper may start instead of the program, unless a terminal is needed."""
 
 
 class Sandbox(ABC):
@@ -159,10 +133,6 @@ class Sandbox(ABC):
     """What the sandbox fails to enforce, and what it breaks; empty if nothing."""
     loosest_unasked: Enclosure = Enclosure.BUILD
     """The loosest enclosure that the sandbox can enforce for commands without approval."""
-
-    def __init__(self, temporary_paths: TemporaryPaths | None = None) -> None:
-        self.temporary_paths: Final = temporary_paths or TemporaryPaths()
-        """The paths that exist only while commands in this sandbox need them."""
 
     @abstractmethod
     def wrap(
@@ -210,7 +180,6 @@ class CommandSandbox(NamedTuple):
         with ExitStack() as stack:
             if self.guard:
                 stack.enter_context(self.guard(self.notices.append))
-            stack.enter_context(_missing_made(self.confinement, self.sandbox.temporary_paths))
             wrapped = stack.enter_context(self.sandbox.wrap(arguments, self.confinement))
             yield wrapped._replace(ends_slowly=self.guard is not None)
 
@@ -231,15 +200,14 @@ class CommandSandbox(NamedTuple):
         return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
 
     def missed(self, output: str) -> Path | None:
-        """Return a path in the home that `output` names and that the command could not see."""
-        home = self.confinement.home
-        if home is None:
-            return None
-        shown = (self.confinement.workspace, *self.confinement.shown, *self.confinement.writable)
+        """Return a path that `output` names and that the command could not see."""
+        may = self.confinement
+        known = (may.workspace, *may.visible, *may.shown, *may.writable, *may.hidden)
+        places = (*known, *map(Path, (*TEMPORARY, "/dev", "/proc")))
         for text in dict.fromkeys(_PATH.findall(output)[:PATHS_MAX]):
-            path = home / text.removeprefix("~/")
-            is_hidden = path != home and not any(map(path.is_relative_to, shown))
-            if path.is_relative_to(home) and is_hidden and os.path.lexists(path):
+            path = Path(os.path.normpath(os.path.expanduser(text)))  # noqa: PTH111 - "~x" is no path
+            is_above = any(place.is_relative_to(path) for place in known)
+            if not (is_above or any(map(path.is_relative_to, places))) and path.exists():
                 return path
         return None
 
@@ -261,35 +229,6 @@ class CommandSandbox(NamedTuple):
         if workspace in writable:
             return "the workspace"
         return ", ".join(str(path.relative_to(workspace)) for path in writable)
-
-
-@contextmanager
-def _missing_made(confinement: Confinement, temporary: TemporaryPaths) -> Generator[None]:
-    """Make the missing writable directories in the workspace, because only those can be mounted."""
-    missing = [
-        path
-        for place in confinement.writable
-        if root_of(place, (confinement.workspace,))
-        and (place in temporary or not os.path.lexists(place))
-        for path in (*[*between(confinement.workspace, place)][::-1], place)
-        if path in temporary or not path.is_dir()
-    ]
-    with paths_made(temporary, missing):
-        yield
-
-
-@contextmanager
-def paths_made(
-    temporary: TemporaryPaths, directories: Sequence[Path], files: Sequence[Path] = ()
-) -> Generator[None]:
-    """Make the missing paths, parents first, for the time of the block. Raises `NotConfined`."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(temporary.used(directories, files))
-        except OSError as error:
-            problem = f"Its sandbox needs {error.filename}, which can't be created"
-            raise NotConfined(f"The command did not run. {problem}: {error.strerror}.") from error
-        yield
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:

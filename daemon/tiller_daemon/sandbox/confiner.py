@@ -1,15 +1,11 @@
-"""Makes the confinement of a command from its enclosure and the configuration.
-
-This requires checks of about a hundred paths. So a confinement is reused for later commands until
-the stamp of one of these paths has changed. Every path that is checked must be recorded (see
-`stamps`).
-"""
+"""Makes the confinement of a command from its enclosure and the configuration."""
 
 import functools
 import os
 import stat
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,15 +22,13 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
 from tiller_daemon.sandbox.known_paths import (
     EXECUTED_AT_HOME,
+    HIDDEN_IN_HOME,
     SYSTEM,
     closed_system_files,
     compiler_caches,
     existing,
-    first_missing,
-    hidden_paths,
     is_executed,
     is_product,
-    is_there,
     root_of,
     tool_paths,
 )
@@ -59,23 +53,20 @@ class Confiner:
         environ: Mapping[str, str],
         private: Sequence[Path] = (),
         protected: Callable[[], Sequence[Path]] = tuple,
-        current_private: Callable[[], Sequence[Path]] = tuple,
         records: Path | None = None,
     ) -> None:
         """Use the sandbox that `find` returns.
 
-        Commands can't read `private` and `current_private()`, which belong to daemons, and can't
-        write `protected()`. Both functions must record the paths that they check (see `stamps`).
-        `home` and `environ` lead to credentials and to the user's programs. The quarantine keeps
-        its records in the directory `records`.
+        Commands can't read `private`, which belongs to the daemon, and can't write `protected()`.
+        `home` and `environ` lead to the user's programs and credentials. The quarantine keeps its
+        records in the directory `records`.
         """
         self._find: Final = functools.cache(find)
         self._home: Final = home
         self.private: Final = tuple(private)
         """This daemon's own paths, which no command can read."""
-        self._current_private: Final = current_private
         self._keys: tuple[Path, ...] = ()
-        self._secret_paths: Final = tuple(hidden_paths(home, environ))
+        self._secret_paths: Final = tuple(home / name for name in HIDDEN_IN_HOME)
         self._protected: Final = protected
         self._searching: Final = threading.Lock()
         self._tools: Final = functools.cache(lambda: tuple(tool_paths(home, environ)))
@@ -88,7 +79,6 @@ class Confiner:
         )
         self._records: Final = records
         self._closed: Final = functools.cache(lambda: tuple(closed_system_files()))
-        self._confinements: Final = StampedCache()
         self._problems: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
 
@@ -276,12 +266,11 @@ class Confiner:
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
         places = None if scope is None else tuple(scope)
+        _make_owned((*(places or ()), *taken))
         is_git = is_git and enclosure is Enclosure.SESSION and scope is None
         lists = (tuple(masked), tuple(revealed), places, found.repositories, is_git)
         arguments = (enclosure, policy, workspace, spill, *lists)
-        confinement = self._confinements.get(
-            (arguments, self._keys), lambda: self.confinement(*arguments)
-        )
+        confinement = self.confinement(*arguments)
         if not confinement.writes:
             return CommandSandbox(sandbox, confinement, enclosure, [])
         if taken:
@@ -311,15 +300,14 @@ class Confiner:
         revealed: Sequence[Path] = (),
         scope: Sequence[Path] | None = None,
         nested: Sequence[Path] = (),
-        is_git: bool = False,  # noqa: FBT001, FBT002 - part of a key
+        is_git: bool = False,  # noqa: FBT001, FBT002
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
-        look_along(workspace)
         root = workspace.resolve()
         git = find_git(root)
         readable = tuple(existing(map(Path, policy.readable)))
         named = (path for path in existing(self._secret_paths) if path not in readable)
-        hidden = (*existing((*self.private, *self._current_private(), *self._keys)), *named)
+        hidden = (*existing((*self.private, *self._keys)), *named)
         # Secrets and private files stay hidden, even if they were revealed.
         allowed = tuple(
             path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
@@ -328,15 +316,16 @@ class Confiner:
         readable += allowed
         # The parts of the workspace itself have limits of their own.
         named = (*self._tools(), self.shown_top(root), *git.directories)
-        tools = tuple(filter(is_there, (one for one in named if not one.is_relative_to(root))))
+        tools = [one for one in named if not one.is_relative_to(root) and os.path.lexists(one)]
+        system = (path for path in map(Path, SYSTEM) if os.path.lexists(path))
         shown = (*existing((spill,)), *readable)
+        visible = tuple(dict.fromkeys((*system, *tools, *readable)))
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
         if enclosure is Enclosure.READ_ONLY:
-            visible = (*filter(is_there, map(Path, SYSTEM)), *tools, *readable)
             return Confinement(
                 root,
-                visible=tuple(dict.fromkeys(visible)),
+                visible=visible,
                 hidden=hidden,
                 shown=shown,
                 temporary=spill / "tmp",
@@ -345,23 +334,23 @@ class Confiner:
         is_build = enclosure is Enclosure.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         data = _git_data(git, nested) if is_git else ()
-        home = None if self._home.is_relative_to(root) else self._home
+        home = self._home if is_build and not self._home.is_relative_to(root) else None
         entries = _kept(root, is_build=is_build, is_git=is_git)
         kept = [path for path in _inside(entries, inside) if path not in (*inside, *data)]
         kept += _inside(_git_kept(git, nested, is_git=is_git), inside, data)
         kept += (*self._protected(), *(() if root in inside else (root,)))
-        there = [path for path in dict.fromkeys(kept) if is_there(path)]
+        there = [path for path in dict.fromkeys(kept) if os.path.lexists(path)]
         return Confinement(
             root,
+            visible=visible,
             writable=(*inside, *(path for path in data if not root_of(path, inside))),
             read_only=tuple(there),
             watched=tuple(path for path in dict.fromkeys(kept) if path not in there),
             git=data,
             hidden=hidden,
-            shown=(*shown, *(tools if home else ())),
+            shown=shown,
             home=home,
-            is_home_writable=is_build,
-            caches=tuple(compiler_caches(home, spill)) if home and is_build else (),
+            caches=tuple(compiler_caches(home, spill)) if home else (),
             temporary=spill / "tmp",
             network=policy.network and not is_build,
         )
@@ -470,12 +459,19 @@ def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
+def _make_owned(paths: Iterable[Path]) -> None:
+    """Make the missing directories that sub-agents own; without a suffix it is a directory."""
+    for path in paths:
+        if not path.suffix and os.path.realpath(path) == str(path):
+            with suppress(OSError):
+                path.mkdir(parents=True, exist_ok=True)
+
+
 def _without(confinement: Confinement, taken: Sequence[Path]) -> Confinement:
-    """Return a confinement in which the `taken` paths can't be written, nor created if missing."""
-    there = [path for path in taken if os.path.lexists(path)]
-    missing = [first_missing(path) for path in taken if path not in there]
-    return structs.replace(
-        confinement,
-        read_only=(*confinement.read_only, *there),
-        absent=tuple(dict.fromkeys((*confinement.absent, *missing))),
-    )
+    """Return a confinement in which the `taken` paths can't be written.
+
+    A missing file can't be created if its directory is not one that the command may write to.
+    """
+    there = {next(one for one in (path, *path.parents) if os.path.lexists(one)) for path in taken}
+    read_only = (*confinement.read_only, *sorted(there.difference(confinement.writable)))
+    return structs.replace(confinement, read_only=read_only)

@@ -15,7 +15,6 @@ from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
 from tiller_daemon.sandbox.launcher import version as landlock_version
 from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
 from tiller_daemon.sandbox.seccomp import ARCHITECTURES
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 PROBE_S: Final = 5.0
 """How long a sandbox may take to prove that it works; it takes a hundredth of a second."""
@@ -26,18 +25,16 @@ NO_BUBBLEWRAP: Final = (
 NO_NAMESPACES: Final = "Perhaps the system does not let this user create namespaces."
 
 
-def find_sandbox(
-    system: str, path: str | None = None, temporary_paths: TemporaryPaths | None = None
-) -> SandboxSearchResult:
+def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
     """Return the sandbox for `system` (`sys.platform`); programs are searched for in `path`."""
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            made = _bubblewrap(program, temporary_paths) if program else None
+            made = _bubblewrap(program) if program else None
             first = try_out(made) if made else _missing(NO_BUBBLEWRAP)
             if first.sandbox:
                 return first
-            second = try_out_landlock(temporary_paths=temporary_paths)
+            second = try_out_landlock()
             if second.sandbox is None:
                 return _missing(f"{first.problem} {second.problem}")
             return SandboxSearchResult(second.sandbox, instead=first.problem)
@@ -45,7 +42,7 @@ def find_sandbox(
             program = shutil.which(PROGRAM, path=path)
             if program is None:
                 return _missing(f"There is no {PROGRAM}.")
-            return try_out(Seatbelt(program, temporary_paths))
+            return try_out(Seatbelt(program))
         case _:
             return _missing(f"There is no sandbox for {system} that tiller supports.")
 
@@ -54,10 +51,10 @@ def _missing(problem: str) -> SandboxSearchResult:
     return SandboxSearchResult(None, problem)
 
 
-def _bubblewrap(program: str, temporary_paths: TemporaryPaths | None) -> Bubblewrap:
+def _bubblewrap(program: str) -> Bubblewrap:
     """Return bubblewrap with the features that the kernel reports."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
-    return Bubblewrap(program, scopes=scopes, temporary_paths=temporary_paths)
+    return Bubblewrap(program, scopes=scopes)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:
@@ -69,9 +66,7 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
-def try_out_landlock(
-    launcher: Sequence[str] = LAUNCHER, temporary_paths: TemporaryPaths | None = None
-) -> SandboxSearchResult:
+def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
     """Return Landlock if it denies what it must; its version alone proves nothing.
 
     `launcher` ends with a Python, two options for it, and the launcher program.
@@ -86,7 +81,7 @@ def try_out_landlock(
             f"tiller needs version {VERSION_NEEDED} of Landlock (Linux 6.12), but the kernel has "
             f"{present}."
         )
-    sandbox = Landlock(launcher, temporary_paths)
+    sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
     confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))

@@ -14,8 +14,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.stamps import look_along
-
 HIDDEN_IN_HOME: Final = (
     ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf",
     ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli",
@@ -34,22 +32,11 @@ HIDDEN_IN_HOME: Final = (
 
 SYSTEM: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/sys", "/nix",
-    "/gnu", "/snap", "/run/current-system", "/run/opengl-driver",
+    "/gnu", "/snap", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
+    "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/var/lib/dpkg",
+    "/var/lib/rpm", "/var/lib/pacman", "/var/lib/texmf", "/var/cache/fontconfig",
 )  # fmt: skip
 """The system: programs, libraries and their configuration."""
-
-VISIBLE_IN_RUN: Final = (
-    "/run/systemd/resolve", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
-    "/run/resolvconf", "/run/NetworkManager/resolv.conf",
-)  # fmt: skip
-"""The parts of `/run` that every confinement shows: name resolution, and NixOS's programs. The rest
-are sockets and secrets of services."""
-
-HIDDEN_OF_SYSTEM: Final = ("/var/lib/docker", "/var/lib/containerd", "/private/var/run/docker.sock")
-"""Services' data and sockets outside `/run`."""
-
-SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS")
-"""Variables with the path of a socket through which a command could make others execute code."""
 
 BOUND_SOCKETS: Final = Path("/proc/net/unix")
 """The list of all sockets with a path. Even on a read-only file system they accept connections."""
@@ -133,18 +120,6 @@ def is_protected(path: str) -> bool:
     return any(name in f"/{folded}/" for name in _AT_HOME)
 
 
-def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the paths to hide in every confinement, whether they exist or not."""
-    yield from (home / name for name in HIDDEN_IN_HOME)
-    yield from map(Path, HIDDEN_OF_SYSTEM)
-    for name in SOCKET_VARIABLES:
-        # `unix:path=/run/user/1000/bus`, `unix:///run/docker.sock`, `/tmp/tmux-1000/default,1,0`
-        text = environ.get(name, "").split(",")[0]
-        path = "/" + text.partition("/")[2].lstrip("/")
-        if text.startswith(("/", "unix:")) and len(path) > 1:
-            yield Path(path)
-
-
 def bound_sockets() -> Iterator[Path]:
     """Yield the paths of listening sockets, as the kernel lists them."""
     try:
@@ -174,7 +149,7 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents}
     for path in dict.fromkeys(named):
-        if path not in closed and is_there(path):
+        if path not in closed and os.path.lexists(path):
             yield path
             real = Path(os.path.realpath(path))
             if real != path and real not in closed:
@@ -184,7 +159,7 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 def compiler_caches(home: Path, spill: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the caches in a home without which compilers fail, and a private place for each."""
     for name in COMPILER_CACHES:
-        if is_there(home / name):
+        if os.path.lexists(home / name):
             yield home / name, spill / "caches" / Path(name).name
 
 
@@ -220,12 +195,12 @@ TOOLS_IN_HOME: Final = (
     ".cache/Cypress", ".cache/electron", ".cache/golangci-lint", ".cache/coursier",
     ".cache/hie-bios", ".cache/huggingface/hub", ".cache/torch", ".cache/vcpkg",
     ".cache/clangd", ".cache/fontconfig", ".fonts", ".local/share/fonts", ".texlive", ".gitconfig",
-    ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".gitignore", ".gitignore_global",
-    ".ripgreprc", ".config/ripgrep", ".editorconfig", "Library/Caches/pip",
+    ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".gitignore",
+    ".gitignore_global", ".ripgreprc", ".config/ripgrep", ".editorconfig", "Library/Caches/pip",
     "Library/Caches/Homebrew", "Library/pnpm", "Library/Python",
 )  # fmt: skip
 """Programs in a home with their libraries and caches, and the configuration of programs that only
-read. `hidden_paths` lists the secrets among them."""
+read. `HIDDEN_IN_HOME` lists the secrets among them."""
 
 
 def closed_system_files() -> Iterator[Path]:
@@ -247,26 +222,9 @@ def _is_closed(path: Path) -> bool:
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the paths that exist, with links resolved and without duplicates."""
-    seen: set[str] = set()
-    for path in paths:
-        if is_there(path):
-            real = os.path.realpath(path)
-            if real not in seen and os.path.lexists(real):
-                seen.add(real)
-                yield Path(real)
-
-
-def is_there(path: Path) -> bool:
-    """Whether a path exists, even as a link that leads nowhere."""
-    look_along(path)
-    return os.path.lexists(path)
-
-
-def first_missing(path: Path) -> Path:
-    """Return the topmost missing directory on the way to a missing path, or the path itself."""
-    while not os.path.lexists(path.parent):
-        path = path.parent
-    return path
+    return (
+        Path(real) for real in dict.fromkeys(map(os.path.realpath, paths)) if os.path.lexists(real)
+    )
 
 
 def root_of(path: Path, roots: Iterable[Path]) -> Path | None:

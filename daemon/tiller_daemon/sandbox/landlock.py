@@ -1,10 +1,7 @@
 """Landlock: a command gives up rights before it begins. For machines without namespaces.
 
 Before the command starts, its process gets a Landlock domain for files and signals and a seccomp
-filter for the rest (see `seccomp`). A reaper does this in a thread, from which it starts the
-command. For commands with a terminal or without a reaper, `launcher` does it and becomes the
-command. The rules are reused for later commands until the stamp of a path that they depend on has
-changed.
+filter for the rest (see `seccomp`): `launcher` does this and becomes the command.
 
 Landlock rules can only allow, and a rule for a directory covers everything in it. Therefore:
 
@@ -25,11 +22,9 @@ before version 6, signals reach all processes of the user; before 5, any device 
 before 3, files can be truncated; before 2, files can't be moved between directories.
 """
 
-import os
 import platform
 import re
 import sys
-import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,17 +34,12 @@ from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.confinement import (
     ROOT_CAPABILITIES,
     Confinement,
-    NotConfined,
-    RestrictedCommand,
     Sandbox,
     WrappedCommand,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import root_of
-from tiller_daemon.sandbox.launcher import Restrictions, make_ruleset
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
-from tiller_daemon.stamps import StampedCache, look_along, look_into
 
 VERSION_NEEDED: Final = 6
 
@@ -84,19 +74,6 @@ LIMITS: Final = (
 """How Landlock falls short of bubblewrap, in sentences for users."""
 
 
-class _Made:
-    """A confinement as options for the launcher, and as the rules that these describe."""
-
-    def __init__(self, options: Sequence[str]) -> None:
-        """Make the rules that the options describe. Raises `OSError`."""
-        self.options: Final = options
-        self.restrictions: Final = Restrictions(options)
-        for path in (*self.restrictions.readable, *self.restrictions.writable):
-            look_along(path)
-        self.ruleset: Final = make_ruleset(self.restrictions, look_into)
-        weakref.finalize(self, os.close, self.ruleset)
-
-
 class Landlock(Sandbox):
     """The sandbox on Linux without namespaces."""
 
@@ -105,13 +82,9 @@ class Landlock(Sandbox):
     limits = LIMITS
     loosest_unasked = Enclosure.READ_ONLY
 
-    def __init__(
-        self, launcher: Sequence[str] = LAUNCHER, temporary_paths: TemporaryPaths | None = None
-    ) -> None:
-        """Use `launcher`. If it is the default, reapers restrict commands without running it."""
-        super().__init__(temporary_paths)
+    def __init__(self, launcher: Sequence[str] = LAUNCHER) -> None:
+        """Confine commands with `launcher`."""
         self._launcher: Final = tuple(launcher)
-        self._made: Final = StampedCache()
 
     @contextmanager
     def wrap(
@@ -120,25 +93,8 @@ class Landlock(Sandbox):
         confinement: Confinement,
     ) -> Generator[WrappedCommand]:
         """Yield the command to run instead of `arguments`."""
-        try:
-            made = self._made.get(
-                confinement, lambda: _Made(tuple(_options(confinement, platform.machine())))
-            )
-        except OSError as error:
-            raise NotConfined(f"Landlock can't be set up: {error}.") from error
-        gives_up = made.restrictions
-        yield WrappedCommand(
-            (*self._launcher, *made.options, "--", *arguments),
-            restricted=None
-            if self._launcher != LAUNCHER
-            else RestrictedCommand(
-                arguments,
-                {"TMPDIR": gives_up.temporary} if gives_up.temporary else {},
-                made.ruleset,
-                gives_up.capabilities,
-                gives_up.calls,
-            ),
-        )
+        options = _options(confinement, platform.machine())
+        yield WrappedCommand((*self._launcher, *options, "--", *arguments))
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:
@@ -148,13 +104,11 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
     )
     numbers = ROOT_CAPABILITIES.values() if confinement.writes else ()
     capabilities = sum(1 << number for number in numbers)
-    if confinement.visible is None:
-        readable: Sequence[Path] = (Path("/"),)
-        writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
-    else:
-        # Programs need their own entries in `/proc`.
-        readable = (*confinement.visible, PROCESSES)
-        writable = (confinement.temporary,) if confinement.temporary else ()
+    # Programs need their own entries in `/proc`.
+    readable = (*confinement.visible, PROCESSES)
+    temporary = (confinement.temporary,) if confinement.temporary else ()
+    writable = confinement.writable and (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
+    writable = writable or temporary
     # A writable directory inside another one could be moved away and replaced by a link.
     roots = [root for root in writable if root_of(root, writable)]
     # Nothing inside the workspace can be protected (see the module).
@@ -167,7 +121,7 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
         ("--keep", (*roots, *unwritable)),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(capabilities))
-    if confinement.visible is not None and confinement.temporary:
+    if temporary and not confinement.writable:
         yield from ("--temporary", str(confinement.temporary))
     for name, paths in named:
         for path in paths:

@@ -3,19 +3,14 @@
 `landlock` starts it as `python -I -S launcher.py OPTION VALUE … -- COMMAND …`. The program imports
 nothing of tiller, because each import adds a millisecond to every command. If it can't give up a
 right, it reports that and does not run the command.
-
-A reaper saves the start of this program by calling its functions: the daemon makes the ruleset
-(`make_ruleset`), and a thread of the reaper gives up the rights (`start_restricted`).
 """
 
-import _thread  # The module `threading` takes 2 ms to import.
 import ctypes
 import os
 import stat
 import struct
 import sys
-from collections.abc import Callable, Sequence
-from errno import EINVAL
+from collections.abc import Sequence
 
 EXIT_NOT_CONFINED = 126
 """The exit status of a shell for a command that it can't run."""
@@ -129,47 +124,34 @@ def version() -> int:
 
 def confine(restrictions: Restrictions) -> None:
     """Limit this process and its descendants to what the restrictions allow."""
-    ruleset = make_ruleset(restrictions)
+    ruleset = _make_ruleset(restrictions)
     for descriptor in range(3):
         # The command inherits this terminal.
         if os.isatty(descriptor):
-            _grant(ruleset, os.ttyname(descriptor), DEVICE, (), _ignore)
-    restrict(ruleset, restrictions.capabilities, restrictions.calls)
-    os.close(ruleset)
+            _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
+    _restrict(ruleset, restrictions.capabilities, restrictions.calls)
 
 
-def make_ruleset(restrictions: Restrictions, listing: Callable[[str], None] | None = None) -> int:
-    """Return a descriptor of Landlock's rules for reading and writing.
-
-    `listing` is called with each directory whose entries get separate rules, before it is listed.
-    """
-    note = listing or _ignore
+def _make_ruleset(restrictions: Restrictions) -> int:
+    """Return a descriptor of Landlock's rules for reading and writing."""
     rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
-    try:
-        hidden = restrictions.hidden
-        folders = [path for path in hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
-        for root in restrictions.readable:
-            _grant(ruleset, root, READS, hidden, note)
-            # Directories with hidden files can still be listed; hidden directories can't.
-            _grant(ruleset, root, LISTS, folders, note)
-        for root in restrictions.writable:
-            _grant(ruleset, root, READS, hidden, note)
-            _grant(ruleset, root, WRITES, [*hidden, *restrictions.unwritable], note)
-        for name in _DEVICES:
-            _grant(ruleset, f"/dev/{name}", DEVICE, (), note)
-    except BaseException:
-        os.close(ruleset)
-        raise
+    hidden = restrictions.hidden
+    folders = [path for path in hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
+    for root in restrictions.readable:
+        _grant(ruleset, root, READS, hidden)
+        # Directories with hidden files can still be listed; hidden directories can't.
+        _grant(ruleset, root, LISTS, folders)
+    for root in restrictions.writable:
+        _grant(ruleset, root, READS, hidden)
+        _grant(ruleset, root, WRITES, [*hidden, *restrictions.unwritable])
+    for name in _DEVICES:
+        _grant(ruleset, f"/dev/{name}", DEVICE, ())
     return ruleset
 
 
-def restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
-    """Limit this thread to the ruleset, and its system calls to those that the filter allows.
-
-    This applies to the processes that the thread starts, too. `calls` is the filter. Root keeps
-    only the `capabilities` (bits).
-    """
+def _restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
+    """Limit this process to the ruleset, and its system calls to those that the filter allows."""
     _give_up_capabilities(capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _call(_RESTRICT_SELF, ruleset, 0)
@@ -179,45 +161,8 @@ def restrict(ruleset: int, capabilities: int, calls: bytes) -> None:
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(filters))
 
 
-def start_restricted(
-    start: Callable[[], int], over: _thread.LockType, ruleset: int, capabilities: int, calls: bytes
-) -> int:
-    """Call `restrict` and `start` in a new thread; return the pid, or raise their `OSError`.
-
-    The thread lives until `over` is released. The started program may have asked for a signal when
-    its parent ends (`setpriv --pdeathsig`), and to the kernel this thread is the parent.
-    """
-    done = _thread.allocate_lock()
-    done.acquire()
-    results: list[int | OSError] = []
-
-    def run() -> None:
-        try:
-            restrict(ruleset, capabilities, calls)
-            results.append(start())
-        except OSError as error:
-            results.append(error)
-            over.release()
-        finally:
-            done.release()
-        over.acquire()
-
-    _thread.start_new_thread(run, ())
-    done.acquire()
-    # The list is empty only after a bug, whose traceback Python has printed.
-    result = results[0] if results else OSError(EINVAL, "")
-    if isinstance(result, OSError):
-        raise result
-    return result
-
-
 def _grant(
-    ruleset: int,
-    path: str,
-    rights: int,
-    holes: Sequence[str],
-    listing: Callable[[str], None],
-    above: int | None = None,
+    ruleset: int, path: str, rights: int, holes: Sequence[str], above: int | None = None
 ) -> None:
     """Allow `rights` for a directory or file, except for `holes`; ignore a missing path.
 
@@ -233,11 +178,10 @@ def _grant(
     try:
         inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
         if inner:
-            listing(path)
             for entry in _names(opened):
                 child = f"{path.rstrip('/')}/{entry}"
                 if child not in inner:
-                    _grant(ruleset, child, rights, inner, listing, opened)
+                    _grant(ruleset, child, rights, inner, opened)
             return
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             rights &= _OF_FILES
@@ -246,10 +190,6 @@ def _grant(
             _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
     finally:
         os.close(opened)
-
-
-def _ignore(path: str) -> None:
-    """Do nothing."""
 
 
 def _names(directory: int) -> list[str]:

@@ -256,14 +256,6 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join((*names[:NAMED_MAX], *((f"{more} more",) if more > 0 else ())))
 
 
-def reopen(root: Path, path: Path) -> None:
-    """Give the owner all rights to a directory below `root`; follows no link. Raises `OSError`."""
-    with ExitStack() as stack:
-        opened = stack.enter_context(_folder(root))
-        for name in path.relative_to(root).parts:
-            opened = stack.enter_context(_folder(name, opened))
-
-
 def put_aside(root: Path, path: Path) -> str:
     """Rename an entry below `root`, so that no program executes it; return its new name.
 

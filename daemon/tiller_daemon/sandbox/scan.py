@@ -8,27 +8,17 @@ reads the few that changed.
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
-
-from tiller_daemon.sandbox.quarantine import reopen
 
 PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Directories of installed packages, which hold tens of thousands of published files. They are not
 scanned."""
 
-FOLDERS_LOOKED_AT: Final = 100
-"""The most directories that are checked on the event loop. This takes 0.2 ms, while a thread costs
-0.1 ms, and much more if the loop is busy."""
-
 UNSETTLED_NS: Final = 50_000_000
 """A directory that changed within this time before it was read is read again, because timestamps
 are this coarse."""
-
-CLOSED_DEPTH_MAX: Final = 20
-"""How many levels of closed directories are opened again after a command."""
 
 FOLDERS_MAX: Final = 200_000
 """The most directories that a workspace may have; a larger workspace is refused."""
@@ -70,13 +60,6 @@ class _Folder(NamedTuple):
     """Whether the directory can't be listed."""
 
 
-class _Scan(NamedTuple):
-    """A scan in which every directory could be read."""
-
-    folders: Mapping[str, _Folder]
-    result: ScanResult
-
-
 class Scanner:
     """Scans one workspace (absolute, without links) repeatedly.
 
@@ -87,19 +70,16 @@ class Scanner:
         self._workspace: Final = os.fspath(workspace)
         self._is_protected: Final = is_protected
         self._known: dict[str, _Folder] = {}
-        self._last: _Scan | None = None
 
     def scan(self) -> ScanResult:
         """Scan the workspace; raises `WorkspaceTooLarge`. Blocks for as long as the disk takes."""
         before = self._known
         known: dict[str, _Folder] = {}
-        is_complete = True
         waiting = [""]
         while waiting:
             name = waiting.pop()
             folder = self._folder(name, before.get(name))
             if folder is None:
-                is_complete = False
                 continue
             known[name] = folder
             if len(known) > FOLDERS_MAX:
@@ -108,51 +88,24 @@ class Scanner:
                 )
             waiting += [f"{name}{inner}/" for inner in folder.folders]
         top, found = self._workspace, known.items()
-        result = ScanResult(
+        # Replaced at once and never changed afterwards, because this runs in a thread.
+        self._known = known
+        return ScanResult(
             tuple(Path(top, name, one) for name, folder in found for one in folder.protected),
             tuple(Path(top, name, one) for name, folder in found for one in folder.repositories),
             tuple(Path(top, name) for name, folder in found if folder.is_closed),
         )
-        # Both are set at once and never changed afterwards, because this runs in a thread.
-        self._known = known
-        self._last = _Scan(known, result) if is_complete else None
-        return result
 
     def scan_again(self, before: ScanResult) -> tuple[Path, ...]:
-        """Scan after a command; return the repositories, and directories that can't be listed.
+        """Scan after a command; return the repositories, and directories that it has closed.
 
-        Directories that the command has closed are opened again. Blocks like `scan`.
+        Blocks like `scan`.
         """
         try:
             found = self.scan()
-            for _ in range(CLOSED_DEPTH_MAX):
-                closed = [path for path in found.closed if path not in before.closed]
-                if not closed:
-                    break
-                for path in closed:
-                    with suppress(OSError):
-                        reopen(Path(self._workspace), path)
-                found = self.scan()
         except WorkspaceTooLarge:
             return before.repositories
         return (*found.repositories, *(path for path in found.closed if path not in before.closed))
-
-    def scan_if_unchanged(self) -> ScanResult | None:
-        """Return the result of the last scan if no directory has changed since then; else None.
-
-        Also returns None if that scan could not read a directory, or found more than
-        `FOLDERS_LOOKED_AT`, so that this call never takes long.
-        """
-        last = self._last
-        if last is None or len(last.folders) > FOLDERS_LOOKED_AT:
-            return None
-        with suppress(OSError):
-            if all(
-                _is_current(known, _signature(f"{self._workspace}/{name}"))
-                for name, known in last.folders.items()
-            ):
-                return last.result
-        return None
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:
         path = f"{self._workspace}/{name}"

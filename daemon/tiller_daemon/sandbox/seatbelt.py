@@ -11,7 +11,6 @@ from typing import Final
 
 from tiller_daemon.sandbox.confinement import Confinement, Sandbox, WrappedCommand
 from tiller_daemon.sandbox.known_paths import between, root_of
-from tiller_daemon.sandbox.temporary_paths import TemporaryPaths
 
 PROGRAM: Final = "sandbox-exec"
 
@@ -33,8 +32,7 @@ class Seatbelt(Sandbox):
 
     name = PROGRAM
 
-    def __init__(self, program: str, temporary_paths: TemporaryPaths | None = None) -> None:
-        super().__init__(temporary_paths)
+    def __init__(self, program: str) -> None:
         self._program: Final = program
 
     @contextmanager
@@ -55,13 +53,12 @@ USER_FILES: Final = (
     Path("/private/tmp"),
     Path("/private/var/tmp"),
 )
-"""Where users keep files. A command that only reads sees just the workspace there."""
+"""Where users keep files. A command sees just the workspace there, and what else is visible."""
 
 
 def profile(confinement: Confinement) -> str:
     """Return the profile for a confinement."""
-    named = (*confinement.read_only, *confinement.absent)
-    protected = [path for path in named if root_of(path, confinement.writable)]
+    protected = [path for path in confinement.read_only if root_of(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule wins, so deeper paths come later: a protected directory may contain a writable
     # directory.
@@ -80,13 +77,9 @@ def profile(confinement: Confinement) -> str:
         *(rule for path, operation in writes for rule in _rules(operation, [path])),
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
     ]
-    if confinement.visible is not None:
-        lines += _rules("deny file-read*", USER_FILES)
-        lines += _rules("allow file-read*", (*confinement.visible, confinement.workspace))
-    if home := confinement.home:
-        lines += _rules("deny file-read* file-write*", [home])
-        lines += _rules("allow file-read*", (confinement.workspace, *confinement.writable))
-        lines += [rule for path, operation in writes for rule in _rules(operation, [path])]
+    lines += _rules("deny file-read*", USER_FILES)
+    visible = (*confinement.visible, confinement.workspace, *confinement.writable)
+    lines += _rules("allow file-read*", visible)
     lines += _rules("deny file-read* file-write*", confinement.hidden)
     lines += _rules("allow file-read*", (*confinement.shown, *temporary))
     if confinement.network:

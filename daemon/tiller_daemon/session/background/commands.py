@@ -261,7 +261,7 @@ def _may_write(confined: CommandSandbox | None, scope: WriteScope) -> bool:
     if confined is None:
         return True
     confinement = confined.confinement
-    protected = (*confinement.read_only, *confinement.absent)
+    protected = confinement.read_only
     open_roots = (
         root for root in scope.roots if not any(root.is_relative_to(one) for one in protected)
     )

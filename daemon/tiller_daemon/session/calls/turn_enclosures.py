@@ -141,10 +141,7 @@ class TurnEnclosures(Struct, frozen=True):
         workspace = Path(self.context.workspace)
         place = self._place
         scanner = self._scanner()
-        findings = scanner.scan_if_unchanged()
-        if findings is None:
-            # The scan reads the whole workspace, so it must not block the event loop.
-            findings = await trio.to_thread.run_sync(_scanned, scanner)
+        findings = await trio.to_thread.run_sync(_scanned, scanner)
         if place in findings.closed:
             raise ToolFailure(f"The workspace {place} can't be listed, so no command can run there")
         lines = command_lines(requirements)
