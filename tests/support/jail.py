@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -159,7 +159,7 @@ class Jail:
         confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
-        with eyes_of_ordinary_user() if self._is_of_ordinary_user else nullcontext():
+        with self.eyes():
             return confiner.confined(
                 enclosure,
                 policy,
@@ -169,6 +169,10 @@ class Jail:
                 found=ScanResult(repositories=(self.workspace / "nested/.git",)),
                 is_git=is_git,
             )
+
+    def eyes(self) -> AbstractContextManager[None]:
+        """Access files as the user of the files does."""
+        return eyes_of_ordinary_user() if self._is_of_ordinary_user else nullcontext()
 
     def connected(self) -> set[str]:
         """Return the listeners that somebody has connected to since the last call."""

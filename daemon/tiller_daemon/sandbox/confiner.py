@@ -399,8 +399,11 @@ def _git_kept(git: GitRepository, nested: Iterable[Path], *, is_git: bool) -> It
         yield from _executed(find_git(mark.parent))
     if is_git:
         yield from (mark for mark in nested if not mark.is_dir())
-    else:
-        yield from (*git.directories, *nested, *read_index(git).links)
+        return
+    yield from (*git.directories, *nested)
+    for link in read_index(git).links:
+        mark = link / ".git"
+        yield mark if os.path.lexists(mark) else link
 
 
 def _executed(git: GitRepository) -> Iterator[Path]:

@@ -144,7 +144,8 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
         if text.startswith("/"):
             path = Path(os.path.realpath(text))
             named.append(path)
-            if path.name in ("bin", "sbin", "shims"):
+            is_project = os.path.lexists(path.parent / ".git")
+            if path.name in ("bin", "sbin", "shims") and not is_project:
                 named += (path.parent / name for name in OF_INSTALLATIONS)
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents}

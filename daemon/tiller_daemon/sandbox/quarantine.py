@@ -41,6 +41,8 @@ PUT_ASIDE: Final = (
     "{renamed}. To let commands create such a name, add its path to `sandbox.writable`."
 )
 
+CLOSED: Final = "The command closed {name} to you. Run `chmod u+rwx {name}` and look what is there."
+
 STAYS: Final = "Other programs may execute {name}, which the command made: {why}. Remove it."
 
 _GIT_DATA: Final = re.compile(
@@ -100,6 +102,8 @@ def quarantine(
     try:
         yield
     finally:
+        with suppress(OSError), _folder(watch.workspace):
+            pass  # Opened, if the command has closed it to its own user.
         for text in _put_aside_new(watch, before, _listed(watch, find_nested())):
             report(text)
         if record:
@@ -240,6 +244,9 @@ def _put_aside_new(watch: Watch, before: dict[str, str], after: dict[str, str]) 
         if root is None:
             continue  # Another command has made it.
         name = str(path.relative_to(root)) if root == watch.workspace else str(path)
+        if path == root:
+            yield CLOSED.format(name=path)
+            continue
         try:
             renamed.append(put_aside(root, path))
             names.append(name)

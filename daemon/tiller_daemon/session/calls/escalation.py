@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.policy.rules import BUILT_IN, Verdict
-from tiller_daemon.policy.shell.enclosures import judge_line
+from tiller_daemon.policy.shell.enclosures import judge_line, may_run_outside
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import path_requirement, unsandboxed_requirement
 from tiller_daemon.session.calls.permission import Permission, one_line
@@ -119,6 +119,10 @@ class Escalation:
             return result
         if self._enclosures.not_enforced(Enclosure.SESSION):
             return result
+        # Where nothing enforces the mode, a rule for the command is not enough; see `must_ask`.
+        if self._enclosures.asks and not may_run_outside(command, rules):
+            requirement = unsandboxed_requirement(command, requirement.title)
+            verdict = structs.replace(verdict, action="ask")
         if verdict.action == "allow" or self._permission.approve == "always":
             by_rules = structs.replace(verdict, parts=(verdict,))
             return reasons(by_rules, self._permission.granted())[0]
