@@ -355,38 +355,6 @@ async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
     await nothing_outlives_an_interrupt(landlocked[1], workspace)
 
 
-async def test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap(
-    new_daemon: NewDaemon, nursery: trio.Nursery, workspace: Path
-) -> None:
-    """Landlock is tried first. A command that it may have stopped runs again in bubblewrap."""
-    found = find_sandbox(sys.platform).sandbox
-    if try_out_landlock().sandbox is None or found is None or found.limits:
-        pytest.skip("both are needed")
-    daemon = new_daemon()
-    daemon.start()
-    frontend = await Frontend.connect(daemon, nursery)
-    settings: dict[str, Any] = {"approve": "always"}
-    # In bubblewrap, TMPDIR would be removed, because `/tmp` is another directory there.
-    assert "spill" in (await run(frontend, workspace, "echo $TMPDIR", **settings)).output
-    token = daemon.places.runtime / TOKEN_FILE
-    for line in (f"cat {token}", f"cat {token}; true"):
-        call = await run(frontend, workspace, line, **settings)
-        assert "No such file" in call.output, call.output
-    there = Path("/tmp", f"tiller-test-{os.getpid()}")
-    call = await run(frontend, workspace, f"ls >{there}; cat {there}", **settings)
-    assert "greeting.txt" in call.output
-    assert read(there) is None
-    for number, line in enumerate(("sort -o {} greeting.txt", "sort -o {} greeting.txt; true")):
-        name = f"sorted{number}"
-        call = await run(frontend, workspace, line.format(name), approve="never")
-        assert "Read-only file system" in call.output
-        assert read(workspace / name) is None
-        call = await run(frontend, workspace, line.format(name), **settings)
-        assert "it ran again with more access" in call.output
-        assert read(workspace / name)
-    await frontend.close()
-
-
 @pytest.fixture
 async def without(
     new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path

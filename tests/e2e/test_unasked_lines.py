@@ -77,4 +77,4 @@ async def test_the_tools_of_the_hostile_workspace_do_get_out_where_nothing_holds
         watch = Watch(jail, found)
         await jail.run(jail.confined(found, Enclosure.SESSION), "tools/evil")
         got_out = await watch.run(Line("true", Enclosure.READ_ONLY))
-    assert {"changed home/w/copied", "changed home/w/nested/.git/config"} <= {*got_out}
+    assert "changed home/w/copied" in got_out

@@ -126,13 +126,9 @@ def needed_enclosure(line: str) -> Enclosure:
     return max(needed, default=Enclosure.READ_ONLY)
 
 
-def only_git_writes(line: str) -> bool:
-    """Whether git is the only program in a line that seems to do more than read."""
-    parsed = parse(line)
-    return not (parsed.problem or parsed.changes) and all(
-        command.name == "git" or purpose_of(command, parsed.functions) in ("reads", "passes_on")
-        for command in parsed.commands
-    )
+def runs_git(line: str) -> bool:
+    """Whether a line names git."""
+    return any(command.name == "git" for command in parse(line).commands)
 
 
 def judge_line(

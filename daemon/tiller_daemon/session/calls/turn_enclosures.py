@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside, only_git_writes
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside, runs_git
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
@@ -153,7 +153,7 @@ class TurnEnclosures(Struct, frozen=True):
             found=findings,
             masked=tuple(self._masked(findings, enclosure)),
             revealed=(*self._revealed(requirements, findings), *seen),
-            is_git=not background and bool(lines) and all(map(only_git_writes, lines)),
+            is_git=not background and any(map(runs_git, lines)),
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
