@@ -444,7 +444,7 @@ async def test_a_command_does_its_work(jail: Jail, mechanism: Mechanism, who: st
     """What honest commands need: devices, pipes, signals, priorities, moves, modes, git."""
     prefix = jail.as_user(who)
     found = sandbox_for(mechanism, prefix, jail.root)
-    await jail.run(jail.confined(found, SESSION, is_git=True), WORK)
+    await jail.run(jail.confined(found, SESSION, git_use="data"), WORK)
     assert "all of it" in jail.said, jail.said
     assert jail.git("branch", "--show-current") == "two\n"
     assert PYTHON

@@ -14,7 +14,7 @@ import pytest
 
 from support.jail import WHO, Jail, jail_of, sandbox_for
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.quarantine import Watch, finish_abandoned, put_aside, quarantine
@@ -36,6 +36,7 @@ class Runner:
         self._found = sandbox_for("bubblewrap", self._prefix, jail.root)
         self._scanner = Scanner(jail.workspace, lambda name: name.endswith(".env"))
         self.records = jail.runtime / "quarantine"
+        self.git_use: GitUse = "data"
 
     async def run(self, script: str, enclosure: Enclosure = Enclosure.BUILD) -> str:
         """Run a script; return what the user is told."""
@@ -58,7 +59,7 @@ class Runner:
             self.jail.spill,
             found=found,
             masked=(*found.protected, *found.closed),
-            is_git=enclosure is Enclosure.SESSION,
+            git_use=self.git_use if enclosure is Enclosure.SESSION else "",
             find_nested=lambda: self._scanner.scan_again(found),
         )
         assert confined
@@ -249,6 +250,33 @@ def _outside(jail: Jail) -> dict[str, str]:
     """What is outside the workspace, except for what the daemon keeps itself."""
     found = jail.state().items()
     return {path: text for path, text in found if not path.startswith(("home/w", "runtime"))}
+
+
+async def test_what_a_commit_contains_is_checked_out_and_a_commit_itself_changes_nothing(
+    runner: Callable[[str], Runner], jail: Jail
+) -> None:
+    jail.git("checkout", "-qb", "other")
+    for name in (".vscode/tasks.json", "mise.toml", ".github/x"):
+        (jail.workspace / name).parent.mkdir(exist_ok=True)
+        (jail.workspace / name).write_text("committed\n")
+    jail.git("add", "-f", ".vscode", "mise.toml", ".github")
+    jail.git("commit", "-qm", "two")
+    jail.git("checkout", "-q", "main")
+    run = runner("root")
+    assert "mise.toml" in await run.run("echo evil >mise.toml; git commit --allow-empty", SESSION)
+    assert not (jail.workspace / "mise.toml").exists()
+    run.git_use = "work_tree"
+    assert await run.run("git checkout -q other", SESSION) == ""
+    assert (jail.workspace / ".vscode" / "tasks.json").read_text() == "committed\n"
+    assert await run.run("git checkout -q main && git merge -q other", SESSION) == ""
+    assert (jail.workspace / "mise.toml").exists()
+    run.git_use = "data"
+    await run.run("echo evil >mise.toml; echo evil >.vscode/tasks.json", SESSION)
+    assert (jail.workspace / "mise.toml").read_text() == "committed\n"
+    assert (jail.workspace / ".vscode" / "tasks.json").read_text() == "committed\n"
+
+
+SESSION: Final = Enclosure.SESSION
 
 
 async def test_an_index_that_would_write_hooks_is_put_aside(

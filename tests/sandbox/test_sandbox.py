@@ -160,7 +160,7 @@ def test_only_a_git_command_that_a_person_allowed_writes_to_git_directories(home
         assert git in found.read_only
         assert found.git == ()
     made = confiner(home).confined(
-        Enclosure.SESSION, SandboxPolicy(), home / "work", NO_PLACE, is_git=True
+        Enclosure.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data"
     )
     assert made
     assert git not in made.confinement.read_only

@@ -23,7 +23,7 @@ from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import CommandSandbox, SandboxSearchResult
+from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse, SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -153,7 +153,7 @@ class Jail:
         place: Path | None = None,
         *,
         network: bool = False,
-        is_git: bool = False,
+        git_use: GitUse = "",
     ) -> CommandSandbox | None:
         """Return the enclosure for a command."""
         confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
@@ -167,7 +167,7 @@ class Jail:
                 self.spill,
                 masked=masked if enclosure < Enclosure.SESSION else (),
                 found=ScanResult(repositories=(self.workspace / "nested/.git",)),
-                is_git=is_git,
+                git_use=git_use,
             )
 
     def eyes(self) -> AbstractContextManager[None]:

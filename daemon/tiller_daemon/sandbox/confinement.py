@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -22,6 +22,10 @@ from tiller_protocol.settings import SandboxMode
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
 """Directories that every program expects to be writable. Commands see the session's own directory
 there."""
+
+GitUse = Literal["", "data", "work_tree"]
+"""What a command may do as git does: nothing, write data to git directories, or also change all
+files of the work tree."""
 
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""

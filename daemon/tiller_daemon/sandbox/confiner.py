@@ -16,6 +16,7 @@ from tiller_daemon.sandbox.confinement import (
     TEMPORARY,
     CommandSandbox,
     Confinement,
+    GitUse,
     SandboxSearchResult,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -243,7 +244,7 @@ class Confiner:
         found: ScanResult = NOTHING_FOUND,
         masked: Sequence[Path] = (),
         revealed: Sequence[Path] = (),
-        is_git: bool = False,
+        git_use: GitUse = "",
         scope: Sequence[Path] | None = None,
         taken: Sequence[Path] = (),
         network: bool = False,
@@ -253,7 +254,7 @@ class Confiner:
 
         `found` is a scan of the workspace, and `find_nested` finds its repositories again. The
         command can read `spill`, which contains its `/tmp`, and the `revealed` paths, but not the
-        `masked` ones. If it `is_git`, it can write data to git directories. It can write only in
+        `masked` ones. `git_use` is what an approved command may do as git. It can write only in
         `scope`, if there is one, and not in the `taken` paths; both limits hold in the mode
         `full_access` too. With `network` the command can use the network, unless it can't write
         anywhere.
@@ -267,8 +268,9 @@ class Confiner:
             enclosure = Enclosure.READ_ONLY
         places = None if scope is None else tuple(scope)
         _make_owned((*(places or ()), *taken))
-        is_git = is_git and enclosure is Enclosure.SESSION and scope is None
-        lists = (tuple(masked), tuple(revealed), places, found.repositories, is_git)
+        if enclosure is not Enclosure.SESSION or scope is not None:
+            git_use = ""
+        lists = (tuple(masked), tuple(revealed), places, found.repositories, git_use)
         arguments = (enclosure, policy, workspace, spill, *lists)
         confinement = self.confinement(*arguments)
         if not confinement.writes:
@@ -284,6 +286,7 @@ class Confiner:
             confinement.writable,
             (*map(Path, policy.writable), *taken),
             confinement.watched,
+            git_use,
         )
         nested = found.repositories if watch.is_build else ()
         again = find_nested if watch.is_build else tuple
@@ -300,7 +303,7 @@ class Confiner:
         revealed: Sequence[Path] = (),
         scope: Sequence[Path] | None = None,
         nested: Sequence[Path] = (),
-        is_git: bool = False,  # noqa: FBT001, FBT002
+        git_use: GitUse = "",
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
         root = workspace.resolve()
@@ -333,11 +336,11 @@ class Confiner:
             )
         is_build = enclosure is Enclosure.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
-        data = _git_data(git, nested) if is_git else ()
+        data = _git_data(git, nested) if git_use else ()
         home = self._home if is_build and not self._home.is_relative_to(root) else None
-        entries = _kept(root, is_build=is_build, is_git=is_git)
+        entries = _kept(root, is_build=is_build, git_use=git_use)
         kept = [path for path in _inside(entries, inside) if path not in (*inside, *data)]
-        kept += _inside(_git_kept(git, nested, is_git=is_git), inside, data)
+        kept += _inside(_git_kept(git, nested, git_use), inside, data)
         kept += (*self._protected(), *(() if root in inside else (root,)))
         there = [path for path in dict.fromkeys(kept) if os.path.lexists(path)]
         return Confinement(
@@ -378,13 +381,13 @@ def _entries(root: Path) -> list[Path]:
         return []
 
 
-def _kept(root: Path, *, is_build: bool, is_git: bool) -> Iterator[Path]:
+def _kept(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterator[Path]:
     """Yield the entries of a workspace that a command can't change, and what links lead to."""
     for path in _entries(root):
         name = path.name
         unknown = is_build and name.startswith(".") and not is_product(name)
         # git writes the files of a commit, among them such as begin with a dot.
-        if name == ".git" or unknown or (is_executed(name) and not is_git):
+        if name == ".git" or unknown or (is_executed(name) and git_use != "work_tree"):
             look_along(path)
             real = Path(os.path.realpath(path))
             # If the workspace itself could not be written, no command could do anything.
@@ -392,12 +395,12 @@ def _kept(root: Path, *, is_build: bool, is_git: bool) -> Iterator[Path]:
                 yield from (path, real)
 
 
-def _git_kept(git: GitRepository, nested: Iterable[Path], *, is_git: bool) -> Iterator[Path]:
+def _git_kept(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:
     """Yield what a command can't change of git directories, and where git looks for others."""
     yield from _executed(git)
     for mark in nested:
         yield from _executed(find_git(mark.parent))
-    if is_git:
+    if git_use:
         yield from (mark for mark in nested if not mark.is_dir())
         return
     yield from (*git.directories, *nested)
@@ -431,7 +434,7 @@ def _git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
 def _linked(root: Path) -> str:
     """Return whether protected files have further names, by which a command could change them."""
     git = find_git(root)
-    waiting = [*_kept(root, is_build=True, is_git=False), *git.executed]
+    waiting = [*_kept(root, is_build=True), *git.executed]
     waiting += [directory / name for directory in git.directories for name in ("HEAD", "index")]
     seen = 0
     while waiting and seen < LINKED_MAX:

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from tiller_daemon.private import make_directory
+from tiller_daemon.sandbox.confinement import GitUse
 from tiller_daemon.sandbox.git_repository import find_git, read_index
 from tiller_daemon.sandbox.known_paths import is_executed, is_product
 
@@ -55,6 +56,10 @@ _GIT_DATA: Final = re.compile(
 _NOT_SEARCHED: Final = frozenset(("objects", "modules", "worktrees", "hooks"))
 """Directories in a git directory that hold no links that git follows, or can't be written."""
 
+MAKE_REPOSITORIES: Final = frozenset((".git", "head"))
+"""The names by which git recognizes a repository, in lower case. Commits have files with any other
+name."""
+
 DEPTH_MAX: Final = 40
 """How deep a git directory is searched; the names of branches have a few parts."""
 
@@ -77,6 +82,8 @@ class Watch(Struct, frozen=True):
     """Entries that the user lets commands create."""
     executed: tuple[Path, ...] = ()
     """Missing paths that git would execute."""
+    git_use: GitUse = ""
+    """What the command may do as git."""
 
 
 class _Record(Struct, frozen=True):
@@ -155,7 +162,11 @@ def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, str]:
 
 def _top_level(watch: Watch) -> Iterator[Path]:
     for name in _names(watch.workspace):
-        if is_executed(name) if not watch.is_build else _is_unknown(name):
+        if watch.git_use == "work_tree":
+            is_watched = name.casefold() in MAKE_REPOSITORIES
+        else:
+            is_watched = _is_unknown(name) if watch.is_build else is_executed(name)
+        if is_watched:
             yield watch.workspace / name
 
 

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
-from tiller_daemon.policy.shell.purposes import Purpose, purpose_of
+from tiller_daemon.policy.shell.programs import word_set
+from tiller_daemon.policy.shell.purposes import Purpose, purpose_of, subcommands
+from tiller_daemon.sandbox.confinement import GitUse
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Action, Rule
 
@@ -81,6 +83,15 @@ _UNASKED: Final[dict[Enclosure, str]] = {
 }
 """Why a command that no rule allows runs without a question, by the enclosure of its line."""
 
+_GIT_DATA_COMMANDS: Final = word_set(
+    """add annotate archive blame branch cat-file check-ignore commit commit-tree config
+    count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc grep
+    hash-object help init log ls-files ls-remote ls-tree maintenance merge-base mktree notes push
+    reflog remote repack rev-list rev-parse shortlog show show-ref status symbolic-ref tag
+    update-index update-ref var verify-commit version write-tree"""
+)
+"""Subcommands of git that change no files of the work tree themselves."""
+
 _NOT_ENFORCED: Final = "no sandbox here can ensure that it does only what it seems to do"
 
 
@@ -126,9 +137,13 @@ def needed_enclosure(line: str) -> Enclosure:
     return max(needed, default=Enclosure.READ_ONLY)
 
 
-def runs_git(line: str) -> bool:
-    """Whether a line names git."""
-    return any(command.name == "git" for command in parse(line).commands)
+def git_use(line: str) -> GitUse:
+    """Return what the git commands of a line write, as far as the line shows."""
+    commands = [command for command in parse(line).commands if command.name == "git"]
+    named = {name for command in commands for name, _ in subcommands(command.words[1:])}
+    if named <= _GIT_DATA_COMMANDS | {""}:
+        return "data" if commands else ""
+    return "work_tree"
 
 
 def judge_line(

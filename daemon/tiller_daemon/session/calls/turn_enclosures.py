@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside, runs_git
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, git_use, may_run_outside
 from tiller_daemon.policy.shell.network import judge_network
-from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_repository import find_git
@@ -27,6 +27,9 @@ from tiller_protocol.settings import Action, Rule
 
 OUTSIDE = "external_directory"
 """The permission to look at a place outside the workspace."""
+
+GIT_USES: Sequence[GitUse] = ("work_tree", "data", "")
+"""From the most to the least."""
 
 REVEALING = ("read", OUTSIDE)
 """Permissions that let a command see files that its enclosure hides."""
@@ -144,7 +147,8 @@ class TurnEnclosures(Struct, frozen=True):
         findings = await trio.to_thread.run_sync(_scanned, scanner)
         if place in findings.closed:
             raise ToolFailure(f"The workspace {place} can't be listed, so no command can run there")
-        lines = command_lines(requirements)
+        lines = () if background else command_lines(requirements)
+        uses = {git_use(line) for line in lines}
         return self.confiner.confined(
             enclosure,
             policy,
@@ -153,7 +157,7 @@ class TurnEnclosures(Struct, frozen=True):
             found=findings,
             masked=tuple(self._masked(findings, enclosure)),
             revealed=(*self._revealed(requirements, findings), *seen),
-            is_git=not background and any(map(runs_git, lines)),
+            git_use=next((use for use in GIT_USES if use in uses), ""),
             scope=self.limits.scope and self.limits.scope.roots,
             taken=self.limits.taken,
             network=network,
