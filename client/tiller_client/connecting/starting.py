@@ -33,8 +33,12 @@ SPAWN_AGAIN_S = 1.0
 OUTPUT_LINES_SHOWN = 8
 OUTPUT_TAIL_BYTES = 16 * 1024
 
-DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
-"""`-P` keeps Python from running a directory `tiller_daemon` in the current directory instead."""
+DAEMON_COMMAND = (
+    *(sys.executable, "-E", "-P", *(("-B",) if sys.dont_write_bytecode else ())),
+    *("-m", "tiller_daemon"),
+)
+"""Python's options `-E` and `-P` keep the daemon from importing modules that PYTHONPATH or the
+current directory has. They hide the user's choice about writing bytecode, too."""
 
 STOPPED_SINCE = "no daemon is running: one crashed, and the daemon that replaced it has ended, too"
 

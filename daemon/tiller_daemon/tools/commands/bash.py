@@ -3,7 +3,6 @@
 `processes.command` starts and ends the processes; `policy` decides what may run.
 """
 
-import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
+from tiller_daemon.isolation import find_program
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, CommandProblem, run_command
 from tiller_daemon.sandbox.confinement import CommandSandbox, may_be_refused
@@ -189,7 +189,7 @@ BASH: Final = Tool(
 
 
 def _shell() -> str:
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash") or "/bin/sh"
 
 
 def _title(command: str) -> str:
