@@ -11,7 +11,8 @@ The daemon's program imports this module before anything else.
 
 import os
 import re
-import site
+import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import translate
@@ -19,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import tiller_protocol
+from tiller_protocol.places import SET_ASIDE
 
 SYSTEM: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/opt", "/opt/homebrew", "/nix", "/gnu",
@@ -44,14 +45,12 @@ LOADING: Final = """
     DOTNET_STARTUP_HOOKS ENV BASH_ENV BASH_FUNC_*"""
 """Patterns for the variables that make programs load code or run other programs."""
 
-SET_ASIDE: Final = "TILLERD_SET_ASIDE_"
-"""The prefix of the variables that carry the commands' environment through a restart."""
-
 LINKING: Final = ("LD_", "DYLD_", "GCONV_")
 """Prefixes of the variables that also make the programs of a sandbox load code."""
 
-OPTIONS: Final = ("-E", "-P")
-"""Options for a Python that ignores PYTHON* and the current directory."""
+OPTIONS: Final = ("-E", "-P", *(("-B",) if sys.dont_write_bytecode else ()))
+"""Options for a Python that ignores PYTHON* and the current directory. `-E` hides the user's choice
+about writing bytecode, too."""
 
 _LOADING: Final = re.compile("|".join(map(translate, LOADING.split())))
 _set_aside: Final[dict[str, str]] = {}
@@ -67,8 +66,9 @@ def isolate() -> None:
     started = given | {name.removeprefix(SET_ASIDE): value for name, value in carried.items()}
     own = isolated(started)
     aside = {name: value for name, value in started.items() if own.get(name) != value}
-    linked = {name: value for name, value in given.items() if name.startswith(LINKING)}
-    if not (sys.flags.ignore_environment and sys.flags.safe_path and linked.items() <= own.items()):
+    # `-E` does not hide PYTHONUSERBASE.
+    read = {name: given[name] for name in given if name.startswith((*LINKING, "PYTHON"))}
+    if not (sys.flags.ignore_environment and sys.flags.safe_path and read.items() <= own.items()):
         carried = {f"{SET_ASIDE}{name}": value for name, value in aside.items()}
         command = (sys.executable, *OPTIONS, *sys.orig_argv[1:])
         os.execve(sys.executable, command, own | carried)  # noqa: S606 - no shell is wanted
@@ -125,18 +125,35 @@ def find_program(name: str, path: str | None = None) -> str | None:
     return None
 
 
+def why_missing(name: str) -> str:
+    """Return a sentence about a program that `find_program` does not find."""
+    entries = environment_of_commands().get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(filter(os.path.isabs, entries))
+    if found := path and shutil.which(name, path=path):
+        return (
+            f"The program {name} was found only as {found}, which commands may be able to change. "
+            "Move it to ~/.local/bin, or configure its absolute path."
+        )
+    return f"The program {name} was not found."
+
+
 def is_program(path: str) -> bool:
     """Whether a path leads to a file that this user can execute."""
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113 - five times quicker
 
 
 def installation_paths() -> tuple[Path, ...]:
-    """Return the directories from which the daemon runs code: this installation, and PATH's."""
+    """Return the existing paths from which the daemon runs code, which no command may write.
+
+    They are this Python's modules and programs, and the trusted directories of PATH. The paths are
+    absolute, without links, and none is below another.
+    """
+    environment = sys.prefix if sys.prefix != sys.base_prefix else ""
+    programs = map(os.path.dirname, (sys.executable, os.path.realpath(sys.executable)))
     entries = _trusted_entries(os.environ.get("PATH", os.defpath)).split(os.pathsep)
-    packages = (*site.getsitepackages(), site.getusersitepackages(), *tiller_protocol.__path__)
-    own = (*_prefixes(), *packages, Path(__file__).parent)
-    named = {Path(os.path.realpath(one)) for one in (*own, *filter(None, entries))}
-    return tuple(path for path in sorted(named) if named.isdisjoint(path.parents))
+    named = (environment, *programs, *filter(os.path.isabs, sys.path), *entries)
+    paths = {Path(os.path.realpath(one)) for one in named if one and Path(one).exists()}
+    return tuple(path for path in sorted(paths) if paths.isdisjoint(path.parents))
 
 
 @cache
@@ -151,9 +168,17 @@ def _trusted_entries(value: str) -> str:
 def _trusted(entries: list[str]) -> Iterator[str]:
     for entry in entries:
         real = Path(os.path.realpath(entry))
-        if entry.startswith("/") and real.is_dir() and is_trusted(real):
+        if entry.startswith("/") and _is_for_programs(real):
             # A link that itself is in a trusted place, such as a profile of Nix, may be changed.
             yield entry if is_trusted(Path(os.path.normpath(entry))) else str(real)
+
+
+def _is_for_programs(directory: Path) -> bool:
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH and is_trusted(directory)
 
 
 def is_trusted(directory: Path) -> bool:

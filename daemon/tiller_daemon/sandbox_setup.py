@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from tiller_daemon.config import Configuration, KeyPlaces
-from tiller_daemon.isolation import installation_paths, environment_of_commands, set_inside
+from tiller_daemon.isolation import environment_of_commands, installation_paths, set_inside
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner

@@ -1,7 +1,7 @@
 """Lists the language servers and finds those that handle a file. Does not start servers.
 
-A program inside a repository may be hostile, and is found only if the user's configuration has its
-absolute path (see `isolation`). Servers that would run such programs are never chosen automatically.
+A program inside a repository may be hostile, and is used only if the user's configuration has its
+absolute path (see `isolation`). Servers that would run such programs must be configured.
 """
 
 from collections.abc import Iterable, Mapping
