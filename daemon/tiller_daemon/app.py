@@ -282,10 +282,8 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
 def _server_environment(
     configuration: Configuration, log_id: str, providers: Providers, logins: LoginStore
 ) -> ServerEnvironment:
-    hidden, started = (
-        providers.secret_names | key_variables(configuration),
-        environment_of_commands(),
-    )
+    hidden, started = providers.secret_names, environment_of_commands()
+    hidden |= key_variables(configuration)
     return ServerEnvironment(
         inherited=child_environment(started, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,

@@ -70,12 +70,12 @@ def test_no_program_of_the_repository_is_taken(workspace: Path, tools: Path, pla
 
 
 def test_neither_a_link_into_the_repository_nor_one_out_of_it_is_taken(
-    workspace: Path, tmp_path: Path, tools: Path
+    workspace: Path, tools: Path
 ) -> None:
     outside = install(tools, "real")
     install(workspace, "evil")
-    (tmp_path / "bin" / "ty").symlink_to(workspace / "evil")
-    (workspace / "ruff").symlink_to(tmp_path / "bin" / "real")
+    (tools / "ty").symlink_to(workspace / "evil")
+    (workspace / "ruff").symlink_to(tools / "real")
     assert names(workspace / "a.py", workspace, f"{outside}:{workspace}") == []
 
 
