@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.installation import make_installation
-from tiller_client.connecting.starting import DAEMON_COMMAND, DaemonStart
+from tiller_client.connecting import starting
+from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_daemon.isolation import find_program, installation_paths, isolated, set_inside
 from tiller_protocol.places import CONFIG_FILE, find_places
 
@@ -135,33 +136,44 @@ def plant(directory: Path, mark: Path, *modules: str) -> str:
     return str(directory)
 
 
-def start(place: Path, **variables: str) -> None:
-    """Start `tillerd` as the client does, with a configuration that ends it after its imports."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(place), "TILLER_HOME": str(place / "t")}
-    places = find_places(environ, sys.platform, os.getuid())
-    places.config.mkdir(parents=True)
-    (places.config / CONFIG_FILE).write_text("nonsense = 1\n")
-    begun = DaemonStart(places, environ | variables)
-    assert begun.process.wait() == 2
-
-
 @pytest.mark.parametrize("module", MODULES.split())
 def test_tillerd_imports_no_module_of_the_pythonpath(
     tmp_path: Path, mark: Path, module: str
 ) -> None:
-    start(tmp_path, PYTHONPATH=plant(tmp_path / "planted", mark, module))
+    planted = plant(tmp_path / "planted", mark, module)
+    done = subprocess.run(
+        [*DAEMON_COMMAND, "--check-config"],
+        cwd=planted,
+        env={"PATH": os.defpath, "HOME": str(tmp_path), "PYTHONPATH": planted},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["PYTHONUSERBASE", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONPLATLIBDIR"]
-)
-def test_tillerd_obeys_no_variable_of_python(tmp_path: Path, mark: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["PYTHONUSERBASE", "PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR"])
+def test_tillerd_obeys_no_variable_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path, name: str
+) -> None:
+    """It is started as `tiller` does, by a Python that also has the user's packages."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = tmp_path / "planted" / "lib" / version / "site-packages"
     plant(packages, mark, *MODULES.split())
     (packages / "planted.pth").write_text("import sitecustomize\n")
-    start(tmp_path, **{name: str(tmp_path / "planted")})
+    python = make_installation(tmp_path / "python")
+    settings = tmp_path / "python" / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("packages = false", "packages = true"))
+    monkeypatch.setattr(starting, "DAEMON_COMMAND", (python, *DAEMON_COMMAND[1:]))
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path), "TILLER_HOME": str(tmp_path / "t")}
+    places = find_places(environ, sys.platform, os.getuid())
+    places.config.mkdir(parents=True)
+    # With this configuration, the daemon ends after its imports.
+    (places.config / CONFIG_FILE).write_text("nonsense = 1\n")
+    value = packages if name == "PYTHONPATH" else tmp_path / "planted"
+    begun = starting.DaemonStart(places, {**environ, name: str(value)})
+    assert begun.process.wait() == 2
     assert not mark.exists()
 
 
