@@ -2,7 +2,6 @@
 
 from fault import SESSION, Fault
 
-ISOLATION = "daemon/tiller_daemon/isolation.py"
 NETWORK = "daemon/tiller_daemon/policy/shell/network.py"
 GIT_DIRECTORIES = "daemon/tiller_daemon/sandbox/git_directories.py"
 GIT_ELSEWHERE = "tests/sandbox/test_git_elsewhere.py::"
@@ -384,21 +383,5 @@ FAULTS = (
         "A",
         "tests/sandbox/test_temporary_paths.py"
         "::test_a_directory_is_there_until_the_last_command_that_needs_it_has_ended",
-    ),
-    Fault(
-        "B60 a directory that everybody can write is not trusted",
-        ISOLATION,
-        "_is_for_programs",
-        "not mode & stat.S_IWOTH",
-        "True",
-        "tests/test_isolation.py::test_the_daemon_finds_no_program_where_commands_may_write",
-    ),
-    Fault(
-        "B60 a link to a program that commands may write is not followed",
-        ISOLATION,
-        "find_program",
-        "is_program(program) and is_trusted(real.parent)",
-        "is_program(program)",
-        "tests/test_isolation.py::test_a_link_to_a_program_that_commands_may_write_is_not_found",
     ),
 )
