@@ -26,6 +26,7 @@ from tiller_daemon.config.lasting_rules import RULES_FILE
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.idle_imports import import_when_idle
+from tiller_daemon.isolation import environment_of_commands
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
@@ -274,9 +275,10 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
 def _server_environment(
     configuration: Configuration, log_id: str, providers: Providers, logins: LoginStore
 ) -> ServerEnvironment:
-    hidden = providers.secret_names | key_variables(configuration)
+    hidden, started = providers.secret_names, environment_of_commands()
+    hidden |= key_variables(configuration)
     return ServerEnvironment(
-        inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
+        inherited=child_environment(started, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,
         provider_key_names=providers.secret_names,
         provider_keys=providers.secret_values,

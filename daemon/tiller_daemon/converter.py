@@ -11,6 +11,8 @@ from typing import Final
 
 import trio
 
+from tiller_daemon.isolation import isolated
+
 CONVERT_S: Final = 15.0
 """How long a script may run. The largest page takes 2 s, and a PDF with 1,000 pages takes 10 s."""
 
@@ -19,7 +21,7 @@ async def convert(script: str, data: bytes, variables: Mapping[str, str]) -> byt
     """Run the script at a path with `data` as its input; return its output, or None if it failed.
 
     The script runs by its path, so it imports nothing of the daemon. It limits its own memory.
-    `variables` are its environment.
+    It gets the `variables` that make no program load code.
     """
     with trio.move_on_after(CONVERT_S):
         done = await trio.run_process(
@@ -30,7 +32,7 @@ async def convert(script: str, data: bytes, variables: Mapping[str, str]) -> byt
             stderr=subprocess.DEVNULL,
             check=False,
             deliver_cancel=_kill,
-            env=dict(variables),
+            env=isolated(variables),
         )
         return done.stdout if done.returncode == 0 else None
     return None

@@ -15,6 +15,7 @@ import trio
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.isolation import untrusted_entries
 from tiller_daemon.options import Options
 from tiller_daemon.sandbox_setup import run_confined
 from tiller_daemon.service_manager import EXIT_TAKEN, has_service_manager
@@ -64,6 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         return run_confined(places, configuration, parsed.sandboxed)
     log_format = parsed.log_format or ("console" if sys.stderr.isatty() else "json")
     _set_up_logging(configuration, console=log_format == "console")
+    if left_out := untrusted_entries():
+        structlog.get_logger().info("path_entries_not_trusted", entries=left_out)
     try:
         trio.run(serve, Options(places, configuration, load, load, stamps, parsed.after_crash))
     except (AlreadyRunning, NotNeeded) as error:

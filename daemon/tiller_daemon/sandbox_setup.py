@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from tiller_daemon.config import Configuration, KeyPlaces
+from tiller_daemon.isolation import environment_of_commands, installation_paths, set_inside
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
@@ -40,9 +41,9 @@ def make_confiner(
     confiner = Confiner(
         lambda: find_sandbox(sys.platform),
         home(),
-        os.environ,
+        environment_of_commands(),
         private=(places.runtime, places.state, places.config / ENVIRONMENT_FILE),
-        protected=lambda: tuple(configuration_places(places.config)),
+        protected=lambda: (*configuration_places(places.config), *installation_paths()),
         records=records,
     )
     confiner.hide(key_files(configuration))
@@ -114,7 +115,7 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
         return 0
     here = Path.cwd()
     hidden = key_variables(configuration)
-    variables = child_environment(os.environ, hidden, "", "", configuration.env_keep)
+    variables = child_environment(environment_of_commands(), hidden, "", "", configuration.env_keep)
     # Checked here, because the sandbox's program would report it in its own name and with another
     # status.
     if not shutil.which(command[0], path=variables.get("PATH")):
@@ -130,9 +131,10 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
                 Enclosure.SESSION, configuration.sandbox, here, Path(spill)
             )
             assert confined
-            with confined.wrap(command) as enclosed:
+            arguments, outside = set_inside(command, variables)
+            with confined.wrap(arguments) as enclosed:
                 status = subprocess.run(
-                    enclosed.arguments, check=False, env=variables, pass_fds=enclosed.descriptors
+                    enclosed.arguments, check=False, env=outside, pass_fds=enclosed.descriptors
                 ).returncode
     except (NotConfined, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")

@@ -22,6 +22,9 @@ CONFIG_FILE = "config.toml"
 ENVIRONMENT_FILE = "environment"
 """File next to `CONFIG_FILE`: variables, such as keys, for a daemon that runs as a service."""
 
+SET_ASIDE = "TILLERD_SET_ASIDE_"
+"""Prefix of variables that the daemon itself must not see, and that its commands get without it."""
+
 LOG_FILE = "tiller.db"
 DAEMON_OUTPUT_FILE = "daemon.log"
 

@@ -20,7 +20,7 @@ import trio
 from table import Row, print_rows
 
 from tiller_daemon.config.language_servers import KNOWN
-from tiller_daemon.lsp.definitions import ServerDefinition, find_program
+from tiller_daemon.lsp.definitions import ServerDefinition, server_program
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.processes.environment import DAEMON_MARKER, child_environment
 
@@ -52,7 +52,7 @@ def main() -> None:
             settings=known.settings,
             configured=True,
         )
-        if find_program(definition, search):
+        if server_program(definition, search):
             with tempfile.TemporaryDirectory() as place:
                 workspace = Path(place).resolve()
                 rows += trio.run(partial(measure, definition, search, workspace, arguments.changes))

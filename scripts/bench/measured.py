@@ -150,7 +150,7 @@ class Daemon:
             ready.bind(str(self._notify))
             begun = time.monotonic()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tiller_daemon"],
+                [sys.executable, "-E", "-P", "-m", "tiller_daemon"],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

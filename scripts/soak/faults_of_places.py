@@ -1,7 +1,8 @@
-"""Faults in how frontends find the daemon."""
+"""Faults in how frontends find the daemon, and the daemon its programs."""
 
 from fault import Fault
 
+ISOLATION = "daemon/tiller_daemon/isolation.py"
 RUNTIME = "client/tiller_client/connecting/runtime.py"
 TESTS = "tests/e2e/test_finding_the_daemon.py"
 
@@ -37,5 +38,21 @@ FAULTS = (
         "return A(B, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "return None",
         f"{TESTS}::test_a_second_daemon_in_another_runtime_directory_leaves_at_once",
+    ),
+    Fault(
+        "B60 a directory that everybody can write is not trusted",
+        ISOLATION,
+        "_is_for_programs",
+        "not mode & stat.S_IWOTH",
+        "True",
+        "tests/test_isolation.py::test_the_daemon_finds_no_program_where_commands_may_write",
+    ),
+    Fault(
+        "B60 a link to a program that commands may write is not followed",
+        ISOLATION,
+        "find_program",
+        "is_program(program) and is_trusted(real.parent)",
+        "is_program(program)",
+        "tests/test_isolation.py::test_a_link_to_a_program_that_commands_may_write_is_not_found",
     ),
 )

@@ -13,8 +13,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+import venv
 from pathlib import Path
 
 import faults_of_chat
@@ -32,6 +34,7 @@ from fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("daemon", "protocol", "client")
+PYTHON = Path(".venv", "bin", "python")
 
 FAULTS = (
     faults_of_chat.FAULTS
@@ -69,6 +72,7 @@ def main(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tiller-planted-") as directory:
         tree = Path(directory)
         copy_tree(tree)
+        install(tree)
         named = tuple(sorted({fault.found_by for fault in chosen} - {""}))
         if named and (failing := first_failure(tree, named)):
             print(f"{failing} fails without a fault, so it would seem to find every one")
@@ -102,6 +106,17 @@ def copy_tree(into: Path) -> None:
             shutil.copy2(ROOT / name, into / name)
 
 
+def install(tree: Path) -> None:
+    """Make a Python that imports the tree. The daemon ignores PYTHONPATH, which is for `tiller`."""
+    venv.create(tree / ".venv", symlinks=True)
+    packages = sysconfig.get_path("purelib", "venv", {"base": str(tree / ".venv")})
+    lines = [*(str(tree / room) for room in ROOMS), sysconfig.get_path("purelib")]
+    Path(packages, "tree.pth").write_text("\n".join(lines))
+    for program in Path(sys.executable).parent.iterdir():
+        if not (tree / PYTHON).with_name(program.name).exists():
+            (tree / PYTHON).with_name(program.name).symlink_to(program)
+
+
 def try_fault(tree: Path, fault: Fault) -> tuple[str, str]:
     """Return the test that finds the fault, and a problem with this result; either may be empty.
 
@@ -129,7 +144,7 @@ def first_failure(tree: Path, where: tuple[str, ...]) -> str:
     Raise `LookupError` when no test ran.
     """
     path = os.pathsep.join(str(tree / room) for room in ROOMS)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
+    command = [str(tree / PYTHON), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
     command += [f"--timeout={TEST_S_MAX}", "--no-header", "--tb=no", *where]
     try:
         done = subprocess.run(

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from support.event_bodies import Tiller
+from support.installation import make_installation
 from tiller_client.__main__ import main
+from tiller_client.connecting import starting
 from tiller_client.connecting.runtime import my_places
 from tiller_protocol.places import Places
 
@@ -26,7 +28,8 @@ def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "__init__.py").touch()
     module = package / "__main__.py"
     module.touch()
-    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{Path(__file__).parent.parent}")
+    python = make_installation(tmp_path / "python", package.parent, Path(__file__).parent.parent)
+    monkeypatch.setattr(starting, "DAEMON_COMMAND", (python, *starting.DAEMON_COMMAND[1:]))
     return module
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.event_bodies import Tiller
+from tiller_client.connecting.starting import DAEMON_COMMAND
 from tiller_client.service import find_service, start_command
 from tiller_client.service.definition import Definition, define
 from tiller_client.service.systemd import _path, _quoted
@@ -161,7 +162,8 @@ def test_install_print_writes_nothing(
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     status, out, _ = tiller("daemon", "install", "--print")
     assert status == 0
-    assert f'ExecStart="{sys.executable}" "-P" "-m" "tiller_daemon"\n' in out
+    words = " ".join(f'"{word}"' for word in DAEMON_COMMAND)
+    assert f"ExecStart={words}\n" in out
     assert list(tmp_path.iterdir()) == []
 
 

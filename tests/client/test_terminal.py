@@ -11,6 +11,7 @@ from msgspec import structs
 
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import TURN, FakeDaemon
+from support.installation import make_installation
 from support.terminal import TILLER, TIMEOUT_S, Terminal
 from tiller_protocol.events import (
     ItemCompleted,
@@ -311,23 +312,24 @@ def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: P
 
 
 @pytest.fixture
-def no_real_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m tiller_daemon` exits at once, like one that lost the race to start."""
+def without_daemon(tmp_path: Path) -> tuple[str, ...]:
+    """A `tiller` whose `tillerd` exits at once, like one that lost the race to start."""
     package = tmp_path / "path" / "tiller_daemon"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "__main__.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    return (make_installation(tmp_path / "python", package.parent), *TILLER[1:])
 
 
-@pytest.mark.usefixtures("no_real_daemon")
-def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(places: Places) -> None:
+def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(
+    places: Places, without_daemon: tuple[str, ...]
+) -> None:
     def begin(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), *text_item("i1", "before")])
 
     first = FakeDaemon(places.runtime, begin, token="old")
     with first:
-        command = [*TILLER, "exec", "--json", "x"]
+        command = [*without_daemon, "exec", "--json", "x"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
@@ -340,11 +342,12 @@ def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(places:
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 10))
 
 
-@pytest.mark.usefixtures("no_real_daemon")
-def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places: Places) -> None:
+def test_another_log_under_a_follower_is_said_and_followed_from_its_start(
+    places: Places, without_daemon: tuple[str, ...]
+) -> None:
     with FakeDaemon(places.runtime) as first:
         first.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i1", "old")])
-        command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
+        command = [*without_daemon, "attach", "--json", "--until-idle", SESSION]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         )

@@ -1,6 +1,5 @@
 """Commands that are known to need the network ask first, and get nothing but the network."""
 
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -263,13 +262,12 @@ async def test_landlock_opens_it_once_too(
     nursery: trio.Nursery,
     project: Path,
     site: Site,
-    tmp_path: Path,
 ) -> None:
     if problem := try_out_landlock().problem:
         pytest.skip(problem)
-    path = f"{no_bubblewrap(tmp_path)}:{os.environ['PATH']}"
+    daemon = new_daemon(DEFAULT)
     line = f"./curl {site.port}"
-    async with connected(new_daemon(DEFAULT), nursery, PATH=path) as frontend:
+    async with connected(daemon, nursery, PATH=no_bubblewrap(daemon)) as frontend:
         session_id = await begin(frontend, project, bash(line), approve="always")
         (closed,) = await done(frontend, session_id)
         assert (closed.exit_status, site.visits) == (7, 0)

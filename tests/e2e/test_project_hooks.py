@@ -222,11 +222,11 @@ def _command_line(process: Path) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandboxes are for Linux")
 async def test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once(
-    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path, tmp_path: Path
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
 ) -> None:
     daemon = new_daemon(DEFAULT)
     daemon.prefix = (sys.executable, "-c", NO_LANDLOCK)
-    daemon.start(PATH=f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}")
+    daemon.start(PATH=no_bubblewrap(daemon))
     frontend = await Frontend.connect(daemon, nursery)
     strict = '[[hooks]]\non = "tool_before"\ntool = "ls"\non_failure = "deny"\ncommand = "true"\n'
     bring(workspace, f"{HOOKS}\n{strict}")

@@ -3,7 +3,6 @@
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import tiller_daemon
 import tiller_protocol
 from support.daemon import CONFIG, Daemon
+from support.installation import make_installation
 from support.terminal import Terminal
 
 PROVIDER = (
@@ -33,7 +33,7 @@ def daemon(new_daemon: Callable[..., Daemon]) -> Generator[Daemon]:
 
 def tiller(daemon: Daemon, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "tiller_client", *words],
+        [daemon.python, "-P", "-m", "tiller_client", *words],
         check=False,
         capture_output=True,
         text=True,
@@ -77,7 +77,8 @@ def test_a_restart_with_a_program_that_can_not_be_imported_stops_nothing(
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text("import a_package_that_nobody_installed\n")
-    done = tiller(daemon, "daemon", "restart", PYTHONPATH=str(tmp_path))
+    daemon.python = make_installation(tmp_path / "python", tmp_path)
+    done = tiller(daemon, "daemon", "restart")
     assert done.returncode == 1
     assert "nothing was stopped" in done.stderr
     assert "a_package_that_nobody_installed" in done.stderr
@@ -123,7 +124,8 @@ def test_a_daemon_whose_program_was_replaced_is_named(
         source = Path(package.__file__ or "").parent
         shutil.copytree(source, tmp_path / source.name)
     daemon = new_daemon()
-    daemon.start(PYTHONPATH=str(tmp_path))
+    daemon.python = make_installation(tmp_path / "python", tmp_path)
+    daemon.start()
     assert "restart" not in on_terminal(daemon, monkeypatch, "ls")
     file = tmp_path / "tiller_protocol" / "__init__.py"
     new = file.with_suffix(".new")
@@ -134,7 +136,7 @@ def test_a_daemon_whose_program_was_replaced_is_named(
     daemon.kill9()
     text = file.read_text().replace(f'"{tiller_protocol.VERSION}"', '"0.0.9"')
     file.write_text(text)
-    daemon.start(PYTHONPATH=str(tmp_path))
+    daemon.start()
     said = on_terminal(daemon, monkeypatch, "ls")
     assert f"tillerd 0.0.9, but this is tiller {tiller_protocol.VERSION}" in said
     assert "reinstalled" not in said

@@ -283,24 +283,24 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Runs a program for which the kernel seems to have no Landlock."""
 
 
-def no_bubblewrap(tmp_path: Path) -> str:
-    """Return a directory to put first in PATH, so that bubblewrap does not work."""
-    program = tmp_path / "bin" / "bwrap"
-    program.parent.mkdir()
+def no_bubblewrap(daemon: Daemon) -> str:
+    """Return a PATH for a daemon, with which bubblewrap does not work."""
+    program = daemon.home / ".local" / "bin" / "bwrap"
+    program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho 'No permissions to make a namespace' >&2\nexit 1\n")
     program.chmod(0o755)
-    return str(program.parent)
+    return f"{program.parent}:{daemon.variables['PATH']}"
 
 
 @pytest.fixture
 async def landlocked(
-    new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
+    new_daemon: NewDaemon, nursery: trio.Nursery
 ) -> AsyncGenerator[tuple[Daemon, Frontend]]:
     """A daemon on a system that allows no namespaces."""
     if problem := try_out_landlock().problem:
         pytest.skip(problem)
     daemon = new_daemon(DEFAULT)
-    daemon.start(PATH=f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}")
+    daemon.start(PATH=no_bubblewrap(daemon))
     frontend = await Frontend.connect(daemon, nursery)
     yield daemon, frontend
     await frontend.close()
@@ -356,13 +356,11 @@ async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
 
 
 @pytest.fixture
-async def without(
-    new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
-) -> AsyncGenerator[Frontend]:
+async def without(new_daemon: NewDaemon, nursery: trio.Nursery) -> AsyncGenerator[Frontend]:
     """A daemon on a system where no sandbox works."""
     daemon = new_daemon(DEFAULT)
     daemon.prefix = (sys.executable, "-c", NO_LANDLOCK)
-    daemon.start(PATH=f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}")
+    daemon.start(PATH=no_bubblewrap(daemon))
     frontend = await Frontend.connect(daemon, nursery)
     yield frontend
     await frontend.close()
@@ -447,10 +445,10 @@ async def test_a_command_that_can_not_run_has_the_exit_status_of_a_shell(
 
 
 async def test_without_a_command_it_is_said_what_would_hold_one(
-    new_daemon: NewDaemon, workspace: Path, tmp_path: Path
+    new_daemon: NewDaemon, workspace: Path
 ) -> None:
     daemon = new_daemon(DEFAULT)
-    variables = daemon.variables | {"PATH": f"{no_bubblewrap(tmp_path)}:{os.environ['PATH']}"}
+    variables = daemon.variables | {"PATH": no_bubblewrap(daemon)}
     status, said = await sandbox(variables, workspace)
     if try_out_landlock().sandbox:
         assert "by landlock. Bubblewrap does not work here: No permissions" in said

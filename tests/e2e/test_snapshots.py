@@ -202,11 +202,11 @@ async def test_without_snapshots_turns_go_on_and_a_revert_says_that_files_stay(
     new_daemon: Callable[..., Daemon],
     workspace: Path,
     nursery: trio.Nursery,
-    tmp_path: Path,
     broken: str,
 ) -> None:
     daemon = new_daemon("snapshots = false\n" + CONFIG if broken == "off" else CONFIG)
-    daemon.start(**({} if broken == "off" else {"PATH": str(tmp_path)}))
+    (daemon.home / ".local").mkdir()
+    daemon.start(**({} if broken == "off" else {"PATH": str(daemon.home / ".local")}))
     frontend = await Frontend.connect(daemon, nursery)
     session_id = await frontend.session(
         workspace,

@@ -167,7 +167,7 @@ async def test_nothing_lets_a_sub_agent_change_what_its_task_does_not_declare(
     if mechanism == "landlock":
         if try_out_landlock().sandbox is None:
             pytest.skip("no landlock")
-        path = {"PATH": f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}"}
+        path = {"PATH": no_bubblewrap(daemon)}
     steps = [calls(part) for part in TRESPASSES]
     daemon.make_agent("helper", *steps, calls(bash("echo 1 > a/new")), always("so be it"))
     daemon.make_agent("deputy", calls(write("b/new", "1\n"), bash("echo 1 > b/old")), always("no"))

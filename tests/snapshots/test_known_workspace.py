@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.stamps import let_stamps_age
+from tiller_daemon.isolation import find_program
 from tiller_daemon.snapshots.directories import TICK_NS, Stamp, trusted
 from tiller_daemon.snapshots.ignore_files import may_match, parse_patterns
 from tiller_daemon.snapshots.looks import LEARN_FROM, QUICK_FILES_MAX, Looks
@@ -23,6 +24,8 @@ needs_watch = pytest.mark.skipif(
 
 EVENTS_MAX = 16_384
 """What inotify queues by default (`max_queued_events`)."""
+
+GIT = find_program("git")
 
 _started: list[str] = []
 
@@ -101,10 +104,10 @@ async def test_git_decides_about_names_that_an_ignore_file_may_match(
     (root / "build").mkdir()
     (root / "build" / "x").write_text("1")
     assert await looks.take(thorough=False) == before
-    assert started == ["git"]
+    assert started == [GIT]
     (root / "rebuild").write_text("1")
     assert await looks.take(thorough=False) != before
-    assert started == ["git", "git"]
+    assert started == [GIT, GIT]
 
 
 @needs_watch

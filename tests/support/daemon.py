@@ -71,7 +71,7 @@ class Daemon:
 
     `home` must be short enough for socket paths. `config` is the text of `config.toml`. Everything
     the daemon prints is in `said`. `prefix` is an optional program that becomes the daemon;
-    `program` is what the interpreter runs.
+    `program` is what the interpreter `python` runs.
     """
 
     def __init__(self, home: Path, config: str = CONFIG) -> None:
@@ -87,6 +87,7 @@ class Daemon:
         }
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.prefix: tuple[str, ...] = ()
+        self.python = sys.executable
         self.program: tuple[str, ...] = ("-m", "tiller_daemon")
         self.process: subprocess.Popen[bytes] | None = None
         self.log_ids: set[str] = set()
@@ -143,7 +144,7 @@ class Daemon:
         """Start the program without waiting for anything; the caller owns the process."""
         with self._output.open("ab") as output:
             return subprocess.Popen(
-                [*self.prefix, sys.executable, "-P", *self.program, *arguments],
+                [*self.prefix, self.python, "-E", "-P", *self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

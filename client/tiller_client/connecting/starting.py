@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tiller_client.connecting.runtime import check_runtime, is_running
 from tiller_client.errors import NoDaemon, NotPrivate, StartFailed
 from tiller_client.service import start_command
-from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, SET_ASIDE, Places
 
 START_DEADLINE_S = 15.0
 """Longest wait for a new daemon; it usually takes a quarter of a second."""
@@ -33,8 +33,12 @@ SPAWN_AGAIN_S = 1.0
 OUTPUT_LINES_SHOWN = 8
 OUTPUT_TAIL_BYTES = 16 * 1024
 
-DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
-"""`-P` keeps Python from running a directory `tiller_daemon` in the current directory instead."""
+DAEMON_COMMAND = (
+    *(sys.executable, "-E", "-P", *(("-B",) if sys.dont_write_bytecode else ())),
+    *("-m", "tiller_daemon"),
+)
+"""Python's options `-E` and `-P` keep the daemon from importing modules that PYTHONPATH or the
+current directory has. They hide the user's choice about writing bytecode, too."""
 
 STOPPED_SINCE = "no daemon is running: one crashed, and the daemon that replaced it has ended, too"
 
@@ -151,7 +155,11 @@ def _spawn(
 ) -> "subprocess.Popen[bytes]":
     import subprocess
 
-    variables = dict(environ)
+    # Python reads PYTHONUSERBASE in spite of `-E`.
+    variables = {
+        f"{SET_ASIDE}{name}" if name.startswith("PYTHON") else name: value
+        for name, value in environ.items()
+    }
     if home := variables.get("TILLER_HOME"):
         variables["TILLER_HOME"] = str(Path(home).absolute())
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

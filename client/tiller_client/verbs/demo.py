@@ -44,7 +44,7 @@ PAUSE_S = 1.2
 
 BAR_CELLS = 30
 LABEL_CELLS = 34
-INHERITED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
+INHERITED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR")
 """The only variables that the demo's processes inherit, so none with keys or settings."""
 
 
@@ -79,6 +79,7 @@ class _Demo:
 
     def play(self) -> int:
         self._head("A small project with a failing test")
+        _link_packages(self._root)
         self._make_project()
         self._note(f"in {self._project}, under git")
         with self._daemon() as connection:
@@ -237,13 +238,22 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
     return " " * before + "▄" * length + " " * (BAR_CELLS - before - length)
 
 
+def _link_packages(root: Path) -> None:
+    """Make a link in `root` to the Python packages in the user's home, if there are any."""
+    packages = Path(site.getuserbase(), "lib")
+    if packages.is_dir() and packages.is_relative_to(Path.home()):
+        link = root / packages.relative_to(Path.home())
+        link.parent.mkdir(parents=True)
+        link.symlink_to(packages)
+
+
 def _environment(root: Path) -> dict[str, str]:
     """Return the environment for the demo's processes, in which `python3` is this Python.
 
     Their home is `root`, so that the demo leaves nothing in the user's home. Python packages that
-    are installed in the user's home are still found.
+    are installed in the user's home are still found, as `root` has a link to them.
     """
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    own = {"HOME": str(root), "PYTHONUSERBASE": site.getuserbase(), "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"HOME": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     return inherited | own | {"PATH": path}

@@ -10,6 +10,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.config import Hook
+from tiller_daemon.isolation import set_inside
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
@@ -67,7 +68,9 @@ async def run_hook(
     Cancellation ends all processes of the hook.
     """
     command = hook.command
-    enclosed = WrappedCommand(("/bin/sh", "-c", command) if isinstance(command, str) else command)
+    words = ("/bin/sh", "-c", command) if isinstance(command, str) else command
+    arguments, variables = set_inside(words, variables) if confined else (words, variables)
+    enclosed = WrappedCommand(arguments)
     with ExitStack() as stack:
         try:
             if confined:

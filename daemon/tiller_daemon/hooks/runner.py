@@ -11,6 +11,7 @@ import trio
 
 from tiller_daemon.config import Hook, ProjectHook
 from tiller_daemon.hooks.process import HookOutput, HookProblem, hook_name, run_hook
+from tiller_daemon.isolation import isolated
 from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox, with_arguments
 
 log = structlog.get_logger()
@@ -88,7 +89,9 @@ class HookRunner:
             raise HookProblem(sandbox.problem)
         payload, directory = msgspec.json.encode(hook_input), Path(hook_input.workspace)
         confined = sandbox.confined if of_project else None
-        variables = {**self._variables(call_id), **_own_variables()}
+        # A project hook is confined like a command; a hook of the user is the daemon's own program.
+        given = self._variables(call_id)
+        variables = {**(given if of_project else isolated(given)), **_own_variables()}
         return await run_hook(hook, payload, directory, variables, confined)
 
     async def _run_in_background(

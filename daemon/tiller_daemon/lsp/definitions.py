@@ -1,10 +1,9 @@
 """Lists the language servers and finds those that handle a file. Does not start servers.
 
-A program inside a repository may be hostile. Such programs, and servers that would run them, are
-never chosen automatically: only the user's configuration can name them.
+A program inside a repository may be hostile, and is used only if the user's configuration has its
+absolute path (see `isolation`). Servers that would run such programs must be configured.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from msgspec import structs
 
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
-from tiller_daemon.workspace.repository import find_repository
+from tiller_daemon.isolation import find_program, is_program
 
 
 class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
 
     @property
     def program(self) -> str:
-        """The program to run. A bare name is looked up in PATH."""
+        """The program to run. A bare name is looked up in the trusted directories of PATH."""
         return self.command[0] if self.command else ""
 
     def language_of(self, file: Path) -> str | None:
@@ -67,28 +66,20 @@ def find_servers(
     if not candidates:
         return ()
     configured = [definition for definition in candidates if definition.configured]
-    repository = find_repository(workspace)
-    excluded = repository.root if repository else workspace
     installed = (
         ServerMatch(definition, program, _root(definition, file, workspace))
         for definition in configured or candidates
-        if (program := find_program(definition, search, excluded))
+        if (program := server_program(definition, search))
     )
     return tuple(installed if configured else islice(installed, 1))
 
 
-def find_program(
-    definition: ServerDefinition, search: str, excluded: Path | None = None
-) -> str | None:
-    """Return the path of a server's program. Directories of PATH below `excluded` are skipped."""
+def server_program(definition: ServerDefinition, search: str) -> str | None:
+    """Return the path of a server's program, if it is installed."""
     name = definition.program
     if name.startswith("/"):
-        return name if _is_program(name) else None
-    for directory in search.split(os.pathsep):
-        program = f"{directory}/{name}"
-        if directory.startswith("/") and _is_program(program) and not _below(program, excluded):
-            return program
-    return None
+        return name if is_program(name) else None
+    return find_program(name, search)
 
 
 def _configured_definition(name: str, configured: LanguageServer) -> ServerDefinition:
@@ -98,19 +89,6 @@ def _configured_definition(name: str, configured: LanguageServer) -> ServerDefin
         for field in ("command", "files", "root_markers", "initialization", "settings")
     }
     return ServerDefinition(name=name, configured=True, **values)
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113 - five times quicker
-
-
-def _below(program: str, excluded: Path | None) -> bool:
-    if excluded is None:
-        return False
-    # Check the directories of both the link and its target: in a virtual environment inside the
-    # repository, a link may lead to a system program that then loads the environment's code.
-    directory = Path(os.path.realpath(Path(program).parent))
-    return excluded in (directory, *directory.parents, *Path(os.path.realpath(program)).parents)
 
 
 def _root(definition: ServerDefinition, file: Path, workspace: Path) -> Path:

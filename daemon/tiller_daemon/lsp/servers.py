@@ -13,7 +13,13 @@ import trio
 
 from tiller_daemon.files.paths import text_of
 from tiller_daemon.files.whole_files import SMALL_BYTES
-from tiller_daemon.lsp.definitions import ServerDefinition, ServerMatch, find_program, find_servers
+from tiller_daemon.isolation import isolated
+from tiller_daemon.lsp.definitions import (
+    ServerDefinition,
+    ServerMatch,
+    find_servers,
+    server_program,
+)
 from tiller_daemon.lsp.diagnostics import format_diagnostics, new_errors
 from tiller_daemon.lsp.documents import Diagnostics
 from tiller_daemon.lsp.messages import Diagnostic
@@ -167,7 +173,7 @@ class LanguageServers:
         return LanguageServerSummary(
             definition.name,
             tuple(sorted(set(definition.files.values()))),
-            find_program(definition, self._search) or "",
+            server_program(definition, self._search) or "",
             definition.configured,
             sum(one.was_up and not one.is_over for one in mine),
             next((one.problem for one in mine if one.problem), ""),
@@ -188,7 +194,8 @@ class LanguageServers:
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
             return None
         self._make_slot()
-        server = self._servers[key] = LanguageServerProcess(match, self._variables, self._directory)
+        variables = isolated(self._variables)
+        server = self._servers[key] = LanguageServerProcess(match, variables, self._directory)
         self._nursery.start_soon(self._run_server, key, server)
         return server
 

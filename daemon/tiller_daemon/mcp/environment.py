@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from tiller_daemon.config import McpServer, OAuthClient
+from tiller_daemon.isolation import isolated
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, is_secret_header, without_secrets
@@ -24,7 +25,7 @@ class ServerEnvironment(Struct, frozen=True):
     """The sources from which the environments of all servers are built."""
 
     inherited: Mapping[str, str]
-    """The environment that every child process gets."""
+    """The environment of commands, from which a server gets what loads no code."""
     environ: Mapping[str, str]
     """The daemon's own environment."""
     provider_key_names: Collection[str]
@@ -59,7 +60,8 @@ class ServerEnvironment(Struct, frozen=True):
             # The key may be in a variable with another name, or part of a longer value.
             if any(key in value for key in self.provider_keys()):
                 raise EnvironmentProblem(f"Its variable {name} holds a provider's key.")
-        return {**without_secrets(self.inherited, self.provider_keys()), **passed}
+        inherited = without_secrets(self.inherited, self.provider_keys())
+        return {**isolated(inherited), **passed}
 
     def key(self, settings: McpServer) -> Key | None:
         """Return the key of a server. It is cached, so that renewed keys stay known as secrets."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import trio
 
 from tiller_daemon.config import KeyPlaces
+from tiller_daemon.isolation import why_missing
 
 FETCH_TIMEOUT_S = 60.0
 """Limit for a command or the keyring. It is long because both may ask for a passphrase."""
@@ -156,7 +157,7 @@ def key_from_command(
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):
             return ""
-        return f"The {described} was not found. Install it, or correct the configuration."
+        return f"The {described} can't be started. {why_missing(command[0])}"
 
     async def fetch() -> str:
         try:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from tiller_daemon.isolation import set_inside
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 from tiller_daemon.redaction.byte_stream import ByteRedactor
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
@@ -128,6 +129,8 @@ async def run_command(
     `CANCEL_GRACE_S` and the time SIGKILL takes, before `Cancelled` propagates. Raises
     `CommandProblem` if the command can't be started.
     """
+    if confined:
+        arguments, variables = set_inside(arguments, variables)
     for left in reversed(range(STARTS_MAX)):
         stack = ExitStack()
         try:

@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from tiller_daemon.isolation import why_missing
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 
@@ -114,7 +115,7 @@ class ServerProcess:
 
 def _why(error: Exception, program: str, directory: Path) -> str:
     if isinstance(error, FileNotFoundError) and directory.is_dir():
-        return f"The program {program} was not found."
+        return why_missing(program)
     if isinstance(error, OSError):
         return f"{program} could not be started in {directory}: {error.strerror}."
     return f"{program} could not be started: {error}."

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import stat
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,25 +19,28 @@ from tiller_daemon.sandbox.confinement import (
     SandboxSearchResult,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
+from tiller_daemon.sandbox.git_repository import find_git
 from tiller_daemon.sandbox.known_paths import (
-    EXECUTED_AT_HOME,
     HIDDEN_IN_HOME,
     SYSTEM,
     closed_system_files,
     compiler_caches,
     existing,
-    is_executed,
-    is_product,
     root_of,
     tool_paths,
 )
+from tiller_daemon.sandbox.protected import (
+    UserHome,
+    executed_in,
+    git_data,
+    kept_entries,
+    kept_of_git,
+    problem_of_git,
+    problem_of_links,
+)
 from tiller_daemon.sandbox.quarantine import Watch, quarantine
 from tiller_daemon.sandbox.scan import NOTHING_FOUND, Scanner, ScanResult
-from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
-
-LINKED_MAX: Final = 5_000
-"""How many protected files are checked for hard links."""
+from tiller_daemon.stamps import look_along
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -71,16 +73,9 @@ class Confiner:
         self._protected: Final = protected
         self._searching: Final = threading.Lock()
         self._tools: Final = functools.cache(lambda: tuple(tool_paths(home, environ)))
-        self._path: Final = functools.cache(
-            lambda: [
-                Path(os.path.realpath(entry))
-                for entry in environ.get("PATH", "").split(os.pathsep)
-                if entry.startswith("/")
-            ]
-        )
+        self._user_home: Final = UserHome(home, environ)
         self._records: Final = records
         self._closed: Final = functools.cache(lambda: tuple(closed_system_files()))
-        self._problems: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
 
     def scanner(
@@ -131,35 +126,8 @@ class Confiner:
         sandbox, root = self.search_result().sandbox, workspace.resolve()
         if sandbox is None or sandbox.loosest_unasked < Enclosure.BUILD:
             return ""
-        problem = self.problem_of_place(root) or _problem_of_git(find_git(root), root)
-        return problem or self._problems.get(root, lambda: _linked(root))
-
-    def problem_of_place(self, root: Path) -> str:
-        """Return why other programs execute any file in a workspace, as a clause for the user."""
-        if self._home.is_relative_to(root):
-            return "the workspace contains your home directory"
-        executed = (self._home / name for name in (*EXECUTED_AT_HOME, ".config"))
-        if any(root.is_relative_to(one) or one.is_relative_to(root) for one in executed):
-            return "your shell or desktop executes files in the workspace"
-        if any(map(root.is_relative_to, self._path())):
-            return "the workspace is in a directory of PATH"
-        return self._problems.get(("home", root), lambda: self._problem_of_links(root))
-
-    def _problem_of_links(self, root: Path) -> str:
-        """Return whether the home has links into a workspace, as people keep dotfiles."""
-        for directory in (self._home, self._home / ".config"):
-            look_into(directory)
-            try:
-                with os.scandir(directory) as entries:
-                    links = [entry.path for entry in entries if entry.is_symlink()]
-            except OSError as error:
-                failed(error)
-                continue
-            for link in links:
-                look_along(link)
-                if Path(os.path.realpath(link)).is_relative_to(root):
-                    return "your home directory has links into the workspace"
-        return ""
+        problem = self._user_home.problem_of(root) or problem_of_git(find_git(root), root)
+        return problem or problem_of_links(root)
 
     def is_executed(self, workspace: Path, path: Path) -> bool:
         """Whether another program may execute the file at `path` (without links) by itself.
@@ -167,15 +135,11 @@ class Confiner:
         Its path in the workspace does not show that.
         """
         root = workspace.resolve()
-        if path.is_relative_to(self._home):
-            executed = (self._home / name for name in EXECUTED_AT_HOME)
-            if any(map(path.is_relative_to, executed)):
-                return True
-        if path.is_relative_to(root) and self.problem_of_place(root):
+        is_inside = path.is_relative_to(root)
+        if self._user_home.executes(path) or (is_inside and self._user_home.problem_of(root)):
             return True
         git = find_git(root)
-        places = (*git.directories, *_executed(git), *map(os.path.realpath, _top_level(root)))
-        return bool(git.problem) or any(map(path.is_relative_to, places))
+        return bool(git.problem) or any(map(path.is_relative_to, executed_in(root, git)))
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
         """Whether nothing enforces the session's mode."""
@@ -336,11 +300,11 @@ class Confiner:
             )
         is_build = enclosure is Enclosure.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
-        data = _git_data(git, nested) if git_use else ()
+        data = git_data(git, nested) if git_use else ()
         home = self._home if is_build and not self._home.is_relative_to(root) else None
-        entries = _kept(root, is_build=is_build, git_use=git_use)
+        entries = kept_entries(root, is_build=is_build, git_use=git_use)
         kept = [path for path in _inside(entries, inside) if path not in (*inside, *data)]
-        kept += _inside(_git_kept(git, nested, git_use), inside, data)
+        kept += _inside(kept_of_git(git, nested, git_use), inside, data)
         kept += (*self._protected(), *(() if root in inside else (root,)))
         there = [path for path in dict.fromkeys(kept) if os.path.lexists(path)]
         return Confinement(
@@ -365,91 +329,6 @@ class Confiner:
         outside = existing(path for path in named if not root_of(path, (root,)))
         inside = _in_place(path for path in named if root_of(path, (root,)))
         return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
-
-
-def _top_level(root: Path) -> Iterator[Path]:
-    """Yield the entries of a workspace that programs execute by themselves."""
-    return (path for path in _entries(root) if is_executed(path.name))
-
-
-def _entries(root: Path) -> list[Path]:
-    look_into(root)
-    try:
-        return [root / name for name in os.listdir(root)]  # noqa: PTH208 - only names are needed
-    except OSError as error:
-        failed(error)
-        return []
-
-
-def _kept(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterator[Path]:
-    """Yield the entries of a workspace that a command can't change, and what links lead to."""
-    for path in _entries(root):
-        name = path.name
-        unknown = is_build and name.startswith(".") and not is_product(name)
-        # git writes the files of a commit, among them such as begin with a dot.
-        if name == ".git" or unknown or (is_executed(name) and git_use != "work_tree"):
-            look_along(path)
-            real = Path(os.path.realpath(path))
-            # If the workspace itself could not be written, no command could do anything.
-            if not root.is_relative_to(real):
-                yield from (path, real)
-
-
-def _git_kept(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:
-    """Yield what a command can't change of git directories, and where git looks for others."""
-    yield from _executed(git)
-    for mark in nested:
-        yield from _executed(find_git(mark.parent))
-    if git_use:
-        yield from (mark for mark in nested if not mark.is_dir())
-        return
-    yield from (*git.directories, *nested)
-    for link in read_index(git).links:
-        mark = link / ".git"
-        yield mark if os.path.lexists(mark) else link
-
-
-def _executed(git: GitRepository) -> Iterator[Path]:
-    """Yield the files and directories that make git execute something, and where links lead."""
-    for path in git.executed:
-        hooks = _entries(path) if path.is_dir() else ()
-        for one in (path, *(hook for hook in hooks if hook.is_symlink())):
-            look_along(one)
-            yield from (one, Path(os.path.realpath(one)))
-
-
-def _problem_of_git(git: GitRepository, root: Path) -> str:
-    """Return why git would execute any file in a workspace, as a clause for the user; or empty."""
-    if any(root.is_relative_to(os.path.realpath(path)) for path in git.executed):
-        return "git executes files in the workspace"
-    return git.problem
-
-
-def _git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the git directories that a git command can write."""
-    marks = (mark for mark in nested if mark.is_dir() and not mark.is_symlink())
-    return tuple(dict.fromkeys((*git.directories, *marks)))
-
-
-def _linked(root: Path) -> str:
-    """Return whether protected files have further names, by which a command could change them."""
-    git = find_git(root)
-    waiting = [*_kept(root, is_build=True), *git.executed]
-    waiting += [directory / name for directory in git.directories for name in ("HEAD", "index")]
-    seen = 0
-    while waiting and seen < LINKED_MAX:
-        path = waiting.pop()
-        seen += 1
-        look_along(path)
-        try:
-            state = path.lstat()
-            if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
-                return f"{path.name} has another name (a hard link)"
-            is_folder = stat.S_ISDIR(state.st_mode) and path not in git.directories
-            waiting += _entries(path) if is_folder else ()
-        except OSError as error:
-            failed(error)
-    return ""
 
 
 def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:

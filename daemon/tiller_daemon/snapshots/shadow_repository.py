@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from tiller_daemon.isolation import find_program
 from tiller_daemon.private import UMASK, make_directory, open_private
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import find_repository, git_directory
@@ -132,9 +133,11 @@ class ShadowRepository:
         directory = self.workspace if on_files else self.store
         # The subcommand, for messages.
         name = next(word for word in arguments if word[:1] != "-" and "=" not in word)
+        if not (program := find_program("git", self._variables["PATH"])):
+            raise GitProblem("Git could not be started: it was not found.")
         try:
             process = await trio.lowlevel.open_process(
-                ["git", *arguments],
+                [program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -19,6 +19,7 @@ import structlog
 import trio
 from msgspec import Struct
 
+from tiller_daemon.isolation import OPTIONS
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
@@ -27,7 +28,7 @@ from tiller_daemon.private import replace_private
 log = structlog.get_logger()
 
 PACKAGE = "genai_prices"
-PACKAGE_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon.models.catalog.price_list")
+PACKAGE_COMMAND = (sys.executable, *OPTIONS, "-m", "tiller_daemon.models.catalog.price_list")
 PACKAGE_TIMEOUT_S = 30.0
 """Limit for the price program, which takes half a second on an idle machine."""
 
@@ -43,7 +44,7 @@ report the context window only after the model has been loaded."""
 ENTRIES_MAX = 500
 """Maximum number of models in each part of the file; more than anybody uses."""
 
-PASSED_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
+PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "LANG")
 """The variables that the price program gets. Keys are not among them, because it needs none."""
 
 

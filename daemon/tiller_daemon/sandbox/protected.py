@@ -1,0 +1,156 @@
+"""Finds what other programs execute by themselves: in a workspace, its git directories and a home.
+
+Nothing here looks into files, and git answers for its own files (see `git_repository`).
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tiller_daemon.sandbox.confinement import GitUse
+from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
+from tiller_daemon.sandbox.known_paths import EXECUTED_AT_HOME, is_executed, is_product
+from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
+
+LINKED_MAX: Final = 20_000
+"""How many protected files are checked for hard links; builds ask if there are more."""
+
+_problems: Final = StampedCache()
+"""The answers of `problem_of_links` and `UserHome.problem_of`, which read directories."""
+
+
+class UserHome:
+    """The user's home, and the directories of PATH."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self._home: Final = home
+        self._executed: Final = tuple(home / name for name in EXECUTED_AT_HOME)
+        named = environ.get("PATH", "").split(os.pathsep)
+        self._path: Final = [
+            Path(os.path.realpath(entry)) for entry in named if entry.startswith("/")
+        ]
+
+    def executes(self, path: Path) -> bool:
+        """Whether a shell, a desktop or git executes the file at `path` (without links)."""
+        return any(map(path.is_relative_to, self._executed))
+
+    def problem_of(self, root: Path) -> str:
+        """Return why other programs execute any file in a workspace, as a clause for the user."""
+        if self._home.is_relative_to(root):
+            return "the workspace contains your home directory"
+        executed = (*self._executed, self._home / ".config")
+        if any(root.is_relative_to(one) or one.is_relative_to(root) for one in executed):
+            return "your shell or desktop executes files in the workspace"
+        if any(map(root.is_relative_to, self._path)):
+            return "the workspace is in a directory of PATH"
+        return _problems.get((self._home, root), lambda: self._problem_of_links(root))
+
+    def _problem_of_links(self, root: Path) -> str:
+        """Return whether the home has links into a workspace, as people keep dotfiles."""
+        for directory in (self._home, self._home / ".config"):
+            look_into(directory)
+            try:
+                with os.scandir(directory) as entries:
+                    links = [entry.path for entry in entries if entry.is_symlink()]
+            except OSError as error:
+                failed(error)
+                continue
+            for link in links:
+                look_along(link)
+                if Path(os.path.realpath(link)).is_relative_to(root):
+                    return "your home directory has links into the workspace"
+        return ""
+
+
+def executed_in(root: Path, git: GitRepository) -> Iterator[Path]:
+    """Yield files and directories in and for a workspace that programs execute by themselves."""
+    yield from (*git.directories, *_executed_by_git(git))
+    for path in _entries(root):
+        if is_executed(path.name):
+            yield Path(os.path.realpath(path))
+
+
+def problem_of_links(root: Path) -> str:
+    """Return whether protected files have further names, by which a command could change them."""
+    return _problems.get(root, lambda: _linked(root))
+
+
+def _entries(root: Path) -> list[Path]:
+    look_into(root)
+    try:
+        return [root / name for name in os.listdir(root)]  # noqa: PTH208 - only names are needed
+    except OSError as error:
+        failed(error)
+        return []
+
+
+def kept_entries(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterator[Path]:
+    """Yield the entries of a workspace that a command can't change, and what links lead to."""
+    for path in _entries(root):
+        name = path.name
+        unknown = is_build and name.startswith(".") and not is_product(name)
+        # git writes the files of a commit, among them such as begin with a dot.
+        if name == ".git" or unknown or (is_executed(name) and git_use != "work_tree"):
+            look_along(path)
+            real = Path(os.path.realpath(path))
+            # If the workspace itself could not be written, no command could do anything.
+            if not root.is_relative_to(real):
+                yield from (path, real)
+
+
+def kept_of_git(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:
+    """Yield what a command can't change of git directories, and where git looks for others."""
+    yield from _executed_by_git(git)
+    for mark in nested:
+        yield from _executed_by_git(find_git(mark.parent))
+    if git_use:
+        yield from (mark for mark in nested if not mark.is_dir())
+        return
+    yield from (*git.directories, *nested)
+    for link in read_index(git).links:
+        mark = link / ".git"
+        yield mark if os.path.lexists(mark) else link
+
+
+def _executed_by_git(git: GitRepository) -> Iterator[Path]:
+    """Yield the files and directories that make git execute something, and where links lead."""
+    for path in git.executed:
+        hooks = _entries(path) if path.is_dir() else ()
+        for one in (path, *(hook for hook in hooks if hook.is_symlink())):
+            look_along(one)
+            yield from (one, Path(os.path.realpath(one)))
+
+
+def problem_of_git(git: GitRepository, root: Path) -> str:
+    """Return why git would execute any file in a workspace, as a clause for the user; or empty."""
+    if any(root.is_relative_to(os.path.realpath(path)) for path in git.executed):
+        return "git executes files in the workspace"
+    return git.problem
+
+
+def git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the git directories that a git command can write."""
+    marks = (mark for mark in nested if mark.is_dir() and not mark.is_symlink())
+    return tuple(dict.fromkeys((*git.directories, *marks)))
+
+
+def _linked(root: Path) -> str:
+    git = find_git(root)
+    waiting = [*kept_entries(root, is_build=True), *git.executed]
+    waiting += [directory / name for directory in git.directories for name in ("HEAD", "index")]
+    for _ in range(LINKED_MAX):
+        if not waiting:
+            return ""
+        path = waiting.pop()
+        look_along(path)
+        try:
+            state = path.lstat()
+            if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
+                return f"{path.name} has another name (a hard link)"
+            is_folder = stat.S_ISDIR(state.st_mode) and path not in git.directories
+            waiting += _entries(path) if is_folder else ()
+        except OSError as error:
+            failed(error)
+    return "there are too many protected files to look for hard links"
