@@ -92,9 +92,9 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
     """
     granted: Rule | None = None
     for rule in reversed(rules):
-        if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
+        if not globs.matcher(rule.pattern)(subject):
             continue
-        if not globs.matches(rule.pattern, subject):
+        if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
             continue
         if not rule.granted:
             return rule if granted is None or rule.action == "deny" else granted
