@@ -1,4 +1,4 @@
-"""Faults in how frontends find the daemon."""
+"""Faults in how frontends find the daemon, and in which directories are homes."""
 
 from fault import Fault
 
@@ -37,5 +37,13 @@ FAULTS = (
         "return A(B, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "return None",
         f"{TESTS}::test_a_second_daemon_in_another_runtime_directory_leaves_at_once",
+    ),
+    Fault(
+        "no directory that contains the own home or a system path is another user's home",
+        "daemon/tiller_daemon/sandbox/known_paths.py",
+        "other_homes",
+        "A.is_relative_to(B) for A in kept",
+        "False for A in kept",
+        "tests/sandbox/test_other_homes.py::test_a_directory_around_or_inside_the_own_home_is_none",
     ),
 )

@@ -5,9 +5,11 @@ These are lists because a program can't recognise a secret by its content. The s
 """
 
 import os
+import pwd
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -152,6 +154,41 @@ def _is_closed(path: Path) -> bool:
     if path.is_symlink() or not (path.is_dir() or path.is_file()):
         return False
     return not path.stat().st_mode & stat.S_IROTH
+
+
+HOMES: Final = (Path("/home"), Path("/Users"))
+"""Directories whose subdirectories are homes."""
+
+PERSON_UID_MIN: Final = 500 if sys.platform == "darwin" else 1000
+"""The lowest user id of a person. Services have lower ones, and homes such as `/usr/sbin`."""
+
+
+def other_homes(
+    home: Path,
+    users: Iterable[pwd.struct_passwd] | None = None,
+    places: Sequence[Path] = HOMES,
+) -> tuple[Path, ...]:
+    """Return the home directories of other users, which a command run as root could read.
+
+    These are the homes of root and of persons among `users` (default: the password database), and
+    all directories in `places`. They exist, and links are resolved. A directory inside a system
+    path or inside `home`, the daemon's user's own, is left out, and so is one that contains such a
+    path. Blocks for as long as the password database takes.
+    """
+    users = pwd.getpwall() if users is None else users
+    named = [one.pw_dir for one in users if one.pw_uid == 0 or one.pw_uid >= PERSON_UID_MIN]
+    for place in places:
+        with suppress(OSError), os.scandir(place) as entries:
+            named += sorted(entry.path for entry in entries)
+    system = tuple(existing((home, *map(Path, SYSTEM))))
+    kept = (*system, *existing(places))
+    return tuple(
+        path
+        for path in existing(Path(one) for one in named if one.startswith("/"))
+        if path.is_dir()
+        and not any(path.is_relative_to(one) for one in system)
+        and not any(one.is_relative_to(path) for one in kept)
+    )
 
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
