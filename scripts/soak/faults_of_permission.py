@@ -113,6 +113,14 @@ FAULTS = (
         KEPT_RULES,
     ),
     Fault(
+        "no command in a sandbox opens a file as set-user-id",
+        "daemon/tiller_daemon/sandbox/seccomp.py",
+        "_refuse_set_id",
+        "_Check(flags + 1, (0,), A)",
+        "_Check(flags + 1, (0,), 0)",
+        "tests/sandbox/test_set_id.py::test_no_command_makes_a_set_id_file",
+    ),
+    Fault(
         "a command that Landlock may have stopped runs again in bubblewrap",
         "daemon/tiller_daemon/sandbox/confinement.py",
         "may_be_refused",

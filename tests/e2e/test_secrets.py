@@ -21,6 +21,7 @@ from tiller_protocol.places import EVENTS_SOCKET, LOG_FILE, OPS_SOCKET, TOKEN_FI
 KEY = "sk-canary-0123456789abcdef"
 HEADER = "canary-of-a-header-0123456789"
 PASSWORD = "canary-of-a-password-0123456789"
+TOKEN = "ghp_canary-of-a-token-0123456789"
 CANARIES = (KEY, HEADER, PASSWORD)
 
 SECRETS = {
@@ -95,6 +96,37 @@ async def test_g13_keys_reach_the_provider_and_nothing_else(
     leaks = [(name, c) for name, data in heard.items() for c in CANARIES if c.encode() in data]
     assert leaks == []
     assert b"[secret]" in heard["events"]
+
+
+async def test_no_tool_shows_the_passwords_in_urls(frontend: Frontend, workspace: Path) -> None:
+    """`git remote -v`, files, searches, live output and failures → `[secret]` for the password."""
+    url, other = f"https://me:{PASSWORD}@host/a.git", f"https://{TOKEN}@host/b.git"
+    (workspace / "notes").write_text(f"{url}\n{'x' * 100}\n" + f"{other} again\n" * 5_000)
+    for line in (["init", "-q"], ["remote", "add", "a", url], ["remote", "add", "b", other]):
+        await trio.run_process(["git", *line], cwd=workspace)
+    password = "$(head -1 notes | cut -c12-42)"
+    slow = f"for part in https:/ /me: {password} @host; do printf %s $part; sleep 0.1; done"
+    session_id = await frontend.session(
+        workspace,
+        calls(bash("git remote -v"), bash("git config --list"), bash(slow)),
+        calls(read(".git/config"), read("notes"), CallPart("grep", {"pattern": "host"})),
+        calls(CallPart("bash", {"command": "cat notes; sleep 60", "background": True})),
+        calls(bash(f"echo https://me:{password}@host; exit 3"), bash("cat notes")),
+        always("done"),
+        approve="always",
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    done = frontend.completed_calls(session_id)
+    assert [call.output for call in done if "[secret]@host" not in call.output] == []
+    events = b"".join(encode_event(event) for event in await frontend.log(session_id))
+    paths = [trio.Path(call.spill_path) for call in done if call.spill_path]
+    spilled = [await path.read_bytes() for path in paths]
+    assert spilled
+    for heard in (events, repr(frontend.requests(session_id)).encode(), *spilled):
+        assert b"[secret]@host" in heard
+        for secret in (PASSWORD, TOKEN):
+            assert secret.encode() not in heard
 
 
 async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER, ByteRedactor
+from tiller_daemon.redaction.byte_stream import ByteRedactor
+from tiller_daemon.redaction.urls import SECRET_PLACEHOLDER
 
 texts = st.text(alphabet="abk-", max_size=40)
 

@@ -101,6 +101,39 @@ def test_the_filter_means_the_same_on_both_architectures(machine: str, architect
     assert said(chmod, writes=False) == REFUSED
 
 
+SET_MODE = {
+    "x86_64": {90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2, 2: 2, 257: 3},
+    "aarch64": {52: 1, 53: 2, 452: 2, 33: 2, 56: 3},
+}
+"""chmod, creat, mknod and open in all variants, each with the position of the mode."""
+OPENS = {"x86_64": (2, 257), "aarch64": (56,)}
+
+
+@pytest.mark.parametrize(("machine", "architecture"), [X86, ARM])
+@pytest.mark.parametrize("namespaces", [False, True])
+def test_a_mode_may_not_give_the_rights_of_an_owner(
+    machine: str,
+    architecture: int,
+    namespaces: bool,  # noqa: FBT001
+) -> None:
+    in_namespaces = filter_in_namespaces(machine)
+    without = filter_without_namespaces(machine, network=False, writes=True)
+    program = in_namespaces if namespaces else without
+    creating = {"O_CREAT": 0o100, "O_TMPFILE": 0o20200000, "with others": 0o100 | 0o2001}
+    for number, position in SET_MODE[machine].items():
+        for flags in creating.values() if number in OPENS[machine] else (0,):
+            before = [7] * (position - 1) + [flags]
+            for mode in (0o755, 0o1777, 0o7777 & ~0o6000, 0o100644):
+                assert judge(program, architecture, number, *before, mode) == ALLOWED
+            for mode in (0o4755, 0o2755, 0o6000, 0o7777, 0o104755, 0o4755 | 1 << 32):
+                assert judge(program, architecture, number, *before, mode) == REFUSED
+    for number in OPENS[machine]:
+        # Without O_CREAT, the mode is whatever is left in a register.
+        before = [7] * (SET_MODE[machine][number] - 2)
+        assert judge(program, architecture, number, *before, 0o2001, 0o7777) == ALLOWED
+    assert judge(program, architecture, 437) == REFUSED
+
+
 def test_a_call_of_another_architecture_is_the_last_one() -> None:
     program = filter_without_namespaces("x86_64", network=True, writes=True)
     assert judge(program, I386, 3) == KILLED

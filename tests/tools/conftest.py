@@ -68,6 +68,13 @@ class Bench:
         assert isinstance(tool.arguments, type)
         return tool.requirements(tool.arguments(**arguments), self.workspace)
 
+    def check(self, name: str, **arguments) -> None:
+        """Make the check before a question to the user."""
+        tool = self._tool(name)
+        assert isinstance(tool.arguments, type)
+        assert tool.check
+        tool.check(tool.arguments(**arguments), self.workspace, self.files)
+
     async def call(self, name: str, **arguments):
         return await self.call_as_judged(name, self.requirements(name, **arguments), **arguments)
 

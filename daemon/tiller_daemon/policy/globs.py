@@ -8,6 +8,8 @@ case-sensitive and have no character classes.
 
 import functools
 import re
+from collections.abc import Callable
+from operator import methodcaller
 
 CACHED_PATTERNS = 4_096
 """How many compiled patterns are cached. There are few rules, even with the user's grants."""
@@ -17,7 +19,7 @@ _PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
 
 def matches(pattern: str, subject: str) -> bool:
     """Whether the whole `subject` matches; takes linear time for a pattern with one `*`."""
-    return _compiled(pattern).match(subject) is not None
+    return bool(matcher(pattern)(subject))
 
 
 def escape(text: str) -> str:
@@ -38,11 +40,19 @@ def longest_name(pattern: str) -> str:
 
 
 @functools.lru_cache(CACHED_PATTERNS)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def matcher(pattern: str) -> Callable[[str], object]:
+    """Return a function whose result is true for the subjects that match; quicker than `matches`.
+
+    Every file of a workspace is matched with all rules.
+    """
+    text = pattern.strip("*")
+    if pattern.startswith("*") and not set(text) & set("*?\\ "):
+        inside = pattern.endswith("*")
+        return methodcaller("__contains__" if inside else "endswith", text)
     optional = pattern.endswith(" *")
     body = pattern[:-2] if optional else pattern
     expression = _expression(body) + ("(?: .*)?" if optional else "")
-    return re.compile(expression + r"\Z", re.DOTALL)
+    return re.compile(expression + r"\Z", re.DOTALL).match
 
 
 def _expression(pattern: str) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.always import always_network_patterns, always_patterns
+from tiller_daemon.policy.secret_files import PUBLIC_FILES, SECRET_FILES
 from tiller_daemon.policy.shell.enclosures import judge_line, last_match, sentence
 from tiller_daemon.policy.shell.network import judge_network
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -33,12 +34,8 @@ _OF_PACKAGES = tuple(f"{place}{name}/*" for name in sorted(PRUNED) for place in 
 
 BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*", action="allow"),
-    *_built_in("read", "*.env", "*.env.*", "*.envrc", action="ask"),
-    *_built_in("read", "*.env.example", "*.env.sample", "*.env.template", action="allow"),
-    *_built_in("read", "*id_rsa*", "*id_ecdsa*", "*id_ed25519*", "*id_dsa*", action="ask"),
-    *_built_in("read", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", action="ask"),
-    *_built_in("read", "*.netrc", "*.pgpass", "*.git-credentials", action="ask"),
-    *_built_in("read", "*.aws/credentials*", "*.kube/config", "*.gnupg/*", action="ask"),
+    *_built_in("read", *SECRET_FILES, action="ask"),
+    *_built_in("read", *PUBLIC_FILES, action="allow"),
     *_built_in("read", *_OF_PACKAGES, action="allow"),
     *_built_in("write", "*", action="ask"),
     *_built_in("external_directory", "*", action="ask"),

@@ -115,14 +115,15 @@ async def run_command(
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
     command_input: CommandInput | None = None,
-    secrets: Iterable[str] = (),
+    secrets: Iterable[str] | None = None,
     confined: CommandSandbox | None = None,
 ) -> CommandEnd:
     """Run `arguments` until the first process exits, and end all processes that it left behind.
 
     Standard input is empty, or `command_input`. `receive` gets standard output and error together,
-    in pieces and without `secrets`; no more is read until it returns. With `confined`, the command
-    runs in that sandbox.
+    in pieces; no more is read until it returns. If there are `secrets`, even an empty list, the
+    output is for a model, so they and the passwords in URLs are removed. With `confined`, the
+    command runs in that sandbox.
 
     Returns at most `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child keeps the
     output open. After `timeout_s` all processes are ended. Cancellation ends them too, within
@@ -168,7 +169,7 @@ async def _run(
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
     command_input: CommandInput | None,
-    secrets: Iterable[str],
+    secrets: Iterable[str] | None,
 ) -> CommandEnd:
     started_s = time.monotonic()
     if command_input and command_input.terminal:
@@ -176,7 +177,8 @@ async def _run(
     else:
         tree, pipe = _start(enclosed, directory, variables, command_input)
     try:
-        with _OutputReader(pipe, receive, ByteRedactor(secrets)) as output:
+        redaction = None if secrets is None else ByteRedactor(secrets)
+        with _OutputReader(pipe, receive, redaction) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -271,7 +273,7 @@ class _OutputReader:
     """Reads a command's output and passes it on until `finish` is called."""
 
     def __init__(
-        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: ByteRedactor
+        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: ByteRedactor | None
     ) -> None:
         self._pipe: Final = pipe
         self._receive: Final = receive
@@ -288,11 +290,11 @@ class _OutputReader:
 
     async def pass_on(self) -> None:
         while piece := await self._read():
-            if clean := self._redaction.feed(piece):
+            if clean := self._redaction.feed(piece) if self._redaction else piece:
                 await self._receive(clean)
             # A flood of output must not starve the other tasks.
             await trio.lowlevel.checkpoint()
-        if rest := self._redaction.end():
+        if self._redaction and (rest := self._redaction.end()):
             await self._receive(rest)
 
     def finish(self) -> None:

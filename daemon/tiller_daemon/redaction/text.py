@@ -2,7 +2,7 @@
 
 A server that quotes a request may escape the text: for JSON, for a URL, in base64. Each key has a
 limited set of such forms, which are computed once. Text is searched for these forms, but not
-parsed. `byte_stream` redacts programs' output.
+parsed. `byte_stream` redacts the output of tools.
 """
 
 import base64
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, quote_plus
 
-from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
+from tiller_daemon.redaction.urls import SECRET_PLACEHOLDER
 
 BASE64_CHARS_MIN: Final = 6
 """Shorter secrets are not searched for in base64, where they would match by chance."""

@@ -234,9 +234,10 @@ class Confiner:
         _make_owned((*(places or ()), *taken))
         if enclosure is not Enclosure.SESSION or scope is not None:
             git_use = ""
-        lists = (tuple(masked), tuple(revealed), places, found.repositories, git_use)
-        arguments = (enclosure, policy, workspace, spill, *lists)
-        confinement = self.confinement(*arguments)
+        confinement = self.confinement(
+            *(enclosure, policy, workspace, spill, masked, revealed, places, found.repositories),
+            git_use,
+        )
         if not confinement.writes:
             return CommandSandbox(sandbox, confinement, enclosure, [])
         if taken:
@@ -289,15 +290,16 @@ class Confiner:
         visible = tuple(dict.fromkeys((*system, *tools, *readable)))
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
+        reading = Confinement(
+            root,
+            visible=visible,
+            hidden=hidden,
+            shown=shown,
+            temporary=spill / "tmp",
+            network=policy.network and enclosure is not Enclosure.BUILD,
+        )
         if enclosure is Enclosure.READ_ONLY:
-            return Confinement(
-                root,
-                visible=visible,
-                hidden=hidden,
-                shown=shown,
-                temporary=spill / "tmp",
-                network=policy.network and policy.mode == "read_only",
-            )
+            return structs.replace(reading, network=policy.network and policy.mode == "read_only")
         is_build = enclosure is Enclosure.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         data = git_data(git, nested) if git_use else ()
@@ -307,19 +309,14 @@ class Confiner:
         kept += _inside(kept_of_git(git, nested, git_use), inside, data)
         kept += (*self._protected(), *(() if root in inside else (root,)))
         there = [path for path in dict.fromkeys(kept) if os.path.lexists(path)]
-        return Confinement(
-            root,
-            visible=visible,
+        return structs.replace(
+            reading,
             writable=(*inside, *(path for path in data if not root_of(path, inside))),
             read_only=tuple(there),
             watched=tuple(path for path in dict.fromkeys(kept) if path not in there),
             git=data,
-            hidden=hidden,
-            shown=shown,
             home=home,
             caches=tuple(compiler_caches(home, spill)) if home else (),
-            temporary=spill / "tmp",
-            network=policy.network and not is_build,
         )
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:

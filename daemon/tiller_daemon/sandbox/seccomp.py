@@ -8,7 +8,7 @@ architecture (32 bits, x32) kills the process, as its numbers have other meaning
 
 import functools
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from errno import EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT
 from typing import Final, NamedTuple
 
@@ -55,8 +55,9 @@ _NEVER: Final = (
     _Call(248, 217), _Call(249, 218), _Call(250, 219),
     # userfaultfd, which attacks on the kernel use to win races.
     _Call(323, 282),
-    # clone3, whose flags a filter can't see. Without it, programs call clone.
-    _Call(435, 435),
+    # clone3 and openat2, whose flags a filter can't see. Without them, programs call clone and
+    # openat.
+    _Call(435, 435), _Call(437, 437),
 )  # fmt: skip
 """Calls whose effects no namespace isolates, or that no program needs."""
 
@@ -82,9 +83,26 @@ _SHARED: Final = (
 """Calls for objects that programs share by a number or name. They are refused if no namespace
 isolates the objects."""
 
-_CHANGES: Final = (
+_CHANGES_MODE: Final = (
     # chmod, fchmod, fchmodat, fchmodat2
-    _Call(90, None), _Call(91, 52), _Call(268, 53), _Call(452, 452),
+    (_Call(90, None), 1), (_Call(91, 52), 1), (_Call(268, 53), 2), (_Call(452, 452), 2),
+)  # fmt: skip
+_CREATES: Final = (
+    # creat, mknod, mknodat; mkdir ignores the bits of `_SET_ID`
+    (_Call(85, None), 1), (_Call(133, None), 1), (_Call(259, 33), 2),
+)  # fmt: skip
+_OPENS: Final = ((_Call(2, None), 1), (_Call(257, 56), 2))
+"""Calls that set a file's mode, each with the position of the mode. `open` and `openat` have the
+position of their flags; the mode follows."""
+
+_SET_ID: Final = 0o6000
+"""The bits of a mode that give everyone who executes a file the rights of its owner or group."""
+
+_CREATING: Final = 0o20000100
+"""The flags O_CREAT and O_TMPFILE. `open` ignores the mode without them."""
+
+_CHANGES: Final = (
+    *(call for call, _ in _CHANGES_MODE),
     # chown, fchown, lchown, fchownat
     _Call(92, None), _Call(93, 55), _Call(94, None), _Call(260, 54),
     # utime, utimes, futimesat, utimensat
@@ -141,6 +159,7 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
         _refuse(_PTRACE, machine, EPERM, _Check(1, (_INIT,), forbidden=True)),
         *(_refuse(c, machine, EPERM, _Check(0, (_INIT,), forbidden=True)) for c in _PROCESS_VM),
         *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, _PIDFD_GETFD)),
+        *_refuse_set_id(machine),
     ]
     return _program(machine, refusals)
 
@@ -164,12 +183,13 @@ def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> b
         *_refuse_user_namespaces(machine),
         # A pair of datagram sockets is not safe: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
-        *(() if writes else (_allow(_IOCTL, machine, 1, _READING_REQUESTS),)),
+        *(() if writes else (_allow(_IOCTL, machine, _Check(1, _READING_REQUESTS)),)),
         _refuse(_IOCTL, machine, EPERM, *requests),
         *(_refuse(call, machine, EPERM, _Check(0, (0,))) for call in _OF_PROCESSES),
         *(_refuse(c, machine, EPERM, _Check(0, (n,)), _Check(1, (0,))) for c, n in _OF_GROUPS),
         *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
         *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
+        *_refuse_set_id(machine),
     ]
     return _program(machine, refusals)
 
@@ -195,6 +215,18 @@ def _refuse_netlink(machine: str) -> Iterator[bytes]:
         _instruction(_LOAD, _NUMBER_AT),
     )
     yield from (_instruction(_EQUAL, number, no=len(body)), *body)
+
+
+def _refuse_set_id(machine: str) -> Iterator[bytes]:
+    """Refuse to make set-user-id and set-group-id files, which anyone could later execute outside.
+
+    These refusals come last, as they allow the same calls with other modes.
+    """
+    for call, mode in (*_CHANGES_MODE, *_CREATES):
+        yield _refuse(call, machine, EPERM, _Check(mode, (0,), _SET_ID))
+    for call, flags in _OPENS:
+        yield _allow(call, machine, _Check(flags, (0,), _CREATING))
+        yield _refuse(call, machine, EPERM, _Check(flags + 1, (0,), _SET_ID))
 
 
 def _program(machine: str, refusals: Iterable[bytes]) -> bytes:
@@ -225,12 +257,16 @@ def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
     return b"".join((_instruction(_EQUAL, number, no=len(body)), *body))
 
 
-def _allow(call: _Call, machine: str, argument: int, values: Sequence[int]) -> bytes:
-    """Allow a call with one of these values; otherwise the call's number is left loaded."""
+def _allow(call: _Call, machine: str, check: _Check) -> bytes:
+    """Allow a call if its argument passes; otherwise the call's number is left loaded."""
     number = call.x86_64 if machine == "x86_64" else call.aarch64
-    assert number is not None
-    body = [_instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)]
-    for left, value in zip(range(len(values) - 1, -1, -1), values, strict=True):
+    if number is None:
+        return b""
+    body = [
+        _instruction(_LOAD, _ARGUMENTS_AT + 8 * check.argument),
+        _instruction(_AND, check.mask),
+    ]
+    for left, value in zip(range(len(check.values) - 1, -1, -1), check.values, strict=True):
         # A match jumps over the remaining values, and the last mismatch jumps over the verdict.
         body.append(_instruction(_EQUAL, value, yes=left, no=not left))
     body += (_instruction(_RETURN, _ALLOW), _instruction(_LOAD, _NUMBER_AT))

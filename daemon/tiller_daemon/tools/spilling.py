@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
+from tiller_daemon.redaction.byte_stream import without_secrets
 from tiller_daemon.tools.base import ToolEnvironment
 from tiller_daemon.tools.truncation import fits, truncate_parts
 
@@ -14,11 +14,10 @@ async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str,
     """Return the text for a model, and the path of the spill file; empty if nothing was cut."""
     if fits(text):
         return text, ""
-    for secret in environment.secrets:
-        text = text.replace(secret, SECRET_PLACEHOLDER)
     capture = Capture(spill_path(environment))
     try:
-        await capture.add(text.encode(errors="replace"))
+        shown = without_secrets(text, environment.secrets)
+        await capture.add(shown.encode(errors="replace"))
         return await truncated_output(capture), capture.spill_path()
     finally:
         capture.close()

@@ -179,3 +179,46 @@ def test_an_approval_of_a_change_outside_asks_for_the_outside_too(bench, tmp_pat
 def test_a_star_in_a_directory_is_no_pattern(bench, tmp_path):
     _, leave = bench.requirements("read", path="../a*b/c.txt")
     assert leave.always == (f"{tmp_path}/a\\*b", f"{tmp_path}/a\\*b/*")
+
+
+URL = "https://me:hunter2@host/"
+SEEN = "https://me:[secret]@host/"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("write", {"path": "a.txt", "content": f"{SEEN}\nb\n"}),
+        ("write", {"path": "new.txt", "content": SEEN}),
+        ("write", {"path": "a.txt", "content": "https://[secret]@host"}),
+        ("edit", {"path": "a.txt", "old": "a\n", "new": f"{SEEN}\n"}),
+        ("edit", {"path": "a.txt", "old": URL, "new": SEEN}),
+        ("apply_patch", {"patch": f"*** Update File: a.txt\n@@\n-{URL}\n+{SEEN}\n"}),
+        ("apply_patch", {"patch": f"*** Add File: b.txt\n+{SEEN}\n"}),
+        ("apply_patch", {"patch": f"*** Delete File: a.txt\n*** Add File: b.txt\n+{SEEN}\n"}),
+    ],
+)
+async def test_a_placeholder_never_replaces_a_password(bench, name, arguments):
+    file = bench.put("a.txt", f"{URL}\na\n")
+    await bench.call("read", path="a.txt")
+    if "patch" in arguments:
+        arguments = {"patch": f"*** Begin Patch\n{arguments['patch']}*** End Patch\n"}
+    why = r"In a URL, \[secret\] stands for a password"
+    with pytest.raises(ToolFailure, match=why):
+        bench.check(name, **arguments)
+    with pytest.raises(ToolFailure, match=why):
+        await bench.call(name, **arguments)
+    assert [path.name for path in bench.workspace.iterdir()] == ["a.txt"]
+    assert file.read_text() == f"{URL}\na\n"
+
+
+async def test_a_placeholder_that_is_there_can_stay_and_move(bench):
+    file = bench.put("a.txt", f"{SEEN}\na\n")
+    await bench.call("read", path="a.txt")
+    await bench.call("write", path="a.txt", content=f"{SEEN}\nb\n")
+    assert file.read_text() == f"{SEEN}\nb\n"
+    moved = (
+        "*** Begin Patch\n*** Update File: a.txt\n*** Move to: b.txt\n@@\n-b\n+c\n*** End Patch\n"
+    )
+    await bench.call("apply_patch", patch=moved)
+    assert (bench.workspace / "b.txt").read_text() == f"{SEEN}\nc\n"

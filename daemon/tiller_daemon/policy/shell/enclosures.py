@@ -87,8 +87,8 @@ _GIT_DATA_COMMANDS: Final = word_set(
     """add annotate archive blame branch cat-file check-ignore commit commit-tree config
     count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch
     fsck gc grep hash-object help init log ls-files ls-remote ls-tree maintenance merge-base mktree
-    notes push reflog remote repack rev-list rev-parse shortlog show show-ref status symbolic-ref tag
-    update-index update-ref var verify-commit version write-tree"""
+    notes push reflog remote repack rev-list rev-parse shortlog show show-ref status symbolic-ref
+    tag update-index update-ref var verify-commit version write-tree"""
 )
 """Subcommands of git that change no files of the work tree themselves."""
 
@@ -103,9 +103,9 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
     """
     granted: Rule | None = None
     for rule in reversed(rules):
-        if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
+        if not globs.matcher(rule.pattern)(subject):
             continue
-        if not globs.matches(rule.pattern, subject):
+        if not (globs.matches(rule.permission, permission) or _implies(rule, permission)):
             continue
         if not rule.granted:
             return rule if granted is None or rule.action == "deny" else granted

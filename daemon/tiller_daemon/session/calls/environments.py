@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
+from tiller_daemon.redaction.byte_stream import without_secrets
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.services import CommandSettings
@@ -80,10 +80,8 @@ class Environments(Struct, frozen=True):
         )
 
     def without_secrets(self, text: str) -> str:
-        """Return `text` without API keys.
+        """Return `text` without API keys, and without passwords in URLs.
 
         A file may contain a key, and root can read the daemon's own environment.
         """
-        for secret in self.commands.secrets():
-            text = text.replace(secret, SECRET_PLACEHOLDER)
-        return text
+        return without_secrets(text, self.commands.secrets())

@@ -22,6 +22,7 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.tools.editing.file_change import (
     encoding_failures,
+    keep_url_secrets,
     read_for_preview,
     read_unchanged,
     show_change,
@@ -99,7 +100,7 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
-    _patched(arguments, partial(resolve_path, workspace), files)
+    keep_url_secrets(_patched(arguments, partial(resolve_path, workspace), files).changes())
 
 
 async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:

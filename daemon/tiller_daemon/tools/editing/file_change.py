@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.files.changes import Change, change_all
 from tiller_daemon.files.paths import Location, PathProblem
 from tiller_daemon.files.whole_files import fingerprint, read_whole, state_of
+from tiller_daemon.redaction.urls import SECRET_PLACEHOLDER
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.encoding import EncodingProblem, decode_text, printable_text
@@ -18,6 +19,8 @@ from tiller_daemon.tools.path_access import resolve_approved_path, resolve_path
 
 PREVIEW_BYTES_MAX: Final = 1024**2
 """The largest file whose change is shown before it is approved, at a cost of some 10 ms."""
+
+_URL_SECRET: Final = f"{SECRET_PLACEHOLDER}@".encode()
 
 
 class FileArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +39,8 @@ def check_change(
     change: OneChange[Arguments], arguments: Arguments, workspace: Path, files: FileVersions
 ) -> None:
     """Raise `ToolFailure` or `PathProblem` if the change can't be made now."""
-    change(arguments, resolve_path(workspace, arguments.path), files)
+    made, _ = change(arguments, resolve_path(workspace, arguments.path), files)
+    keep_url_secrets([made])
 
 
 async def make_change(
@@ -96,11 +100,31 @@ def encoding_failures(location: Location) -> Generator[None]:
         ) from problem
 
 
+def keep_url_secrets(changes: Sequence[Change]) -> None:
+    """Raise `ToolFailure` if changes would replace the password in a URL by its placeholder.
+
+    A model that writes a whole file knows the password only as `[secret]`.
+    """
+    added = {change.location.text: _url_secrets(change) for change in changes}
+    if sum(added.values()) > 0:
+        raise ToolFailure(
+            f"{max(added, key=added.__getitem__)} can't be changed like this. In a URL, "
+            f"{SECRET_PLACEHOLDER} stands for a password that you do not see, so leave that part "
+            "of the file as it is, and change only other parts. No file was changed."
+        )
+
+
+def _url_secrets(change: Change) -> int:
+    """Return how many placeholders of passwords in URLs a change adds."""
+    return (change.after or b"").count(_URL_SECRET) - (change.before or b"").count(_URL_SECRET)
+
+
 def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
     """Make all changes or none, and note the new content as known to the model.
 
-    Blocks for as long as the disk takes. Raises `PathProblem`.
+    Blocks for as long as the disk takes. Raises `ToolFailure` and `PathProblem`.
     """
+    keep_url_secrets(changes)
     change_all(changes, environment.files.journals)
     fingerprints = environment.files.versions.fingerprints
     for change in changes:

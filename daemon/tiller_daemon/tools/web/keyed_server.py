@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
+from tiller_daemon.redaction.urls import SECRET_PLACEHOLDER
 from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.web.address import WebAddress, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
