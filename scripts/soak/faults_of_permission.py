@@ -3,13 +3,9 @@
 from fault import SESSION, Fault
 
 NETWORK = "daemon/tiller_daemon/policy/shell/network.py"
-GIT_DIRECTORIES = "daemon/tiller_daemon/sandbox/git_directories.py"
-GIT_ELSEWHERE = "tests/sandbox/test_git_elsewhere.py::"
-GIT_IN_BUILDS = "tests/e2e/test_git_in_builds.py::"
-IN_GIT_CONFIGURATION = "tests/sandbox/test_git_configuration.py::"
-KEPT_RULES = (
-    "tests/sandbox/test_landlock.py::test_rules_are_kept_until_what_they_are_made_from_has_changed"
-)
+PROTECTED = "daemon/tiller_daemon/sandbox/protected.py"
+QUARANTINE = "daemon/tiller_daemon/sandbox/quarantine.py"
+IN_QUARANTINE = "tests/sandbox/test_quarantine.py::"
 
 FAULTS = (
     Fault(
@@ -97,22 +93,6 @@ FAULTS = (
         equivalent="`judge_network` already denies the network to every line that seems to read",
     ),
     Fault(
-        "B60 a command that runs under Landlock has given up its rights",
-        "daemon/tiller_daemon/sandbox/launcher.py",
-        "start_restricted",
-        "restrict(A, B, C)",
-        "None",
-        KEPT_RULES,
-    ),
-    Fault(
-        "Landlock's rules are made again after a change in a directory that was listed for them",
-        "daemon/tiller_daemon/sandbox/landlock.py",
-        "_Made.__init__",
-        "make_ruleset(A, look_into)",
-        "make_ruleset(A)",
-        KEPT_RULES,
-    ),
-    Fault(
         "no command in a sandbox opens a file as set-user-id",
         "daemon/tiller_daemon/sandbox/seccomp.py",
         "_refuse_set_id",
@@ -121,154 +101,105 @@ FAULTS = (
         "tests/sandbox/test_set_id.py::test_no_command_makes_a_set_id_file",
     ),
     Fault(
-        "a command that Landlock may have stopped runs again in bubblewrap",
-        "daemon/tiller_daemon/sandbox/confinement.py",
-        "may_be_refused",
-        "any(text in output for text in A)",
+        "B60 a link among hooks is protected where it leads",
+        PROTECTED,
+        "_executed_by_git",
+        "A.is_symlink()",
         "False",
-        "tests/e2e/test_sandbox.py"
-        "::test_with_full_access_what_only_reads_starts_quickly_and_is_held_as_by_bubblewrap",
-    ),
-    Fault(
-        "B60 no command writes what is executed at the end of a link",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner.confinement",
-        "filter(is_there, linked)",
-        "()",
-        "tests/sandbox/test_protected_links.py"
-        "::test_b60_no_command_writes_what_is_executed_at_the_end_of_a_link",
-    ),
-    Fault(
-        "B60 a build needs approval if it could replace a link to what is executed",
-        "daemon/tiller_daemon/sandbox/protected_links.py",
-        "linked_paths",
-        "root_of(A, writable) and not _is_in(A.parent, (*protected, *targets))",
-        "False",
-        "tests/sandbox/test_protected_links.py"
-        "::test_where_a_command_could_replace_a_link_only_reading_is_unasked",
-    ),
-    Fault(
-        "B60 permission to write does not cover what is executed at the end of a link",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner.is_executed",
-        "[*self._linked(policy, root, found[0]).targets]",
-        "[]",
-        "tests/e2e/test_protected_links.py"
-        "::test_b60_permission_to_write_does_not_cover_such_a_hook",
-    ),
-    Fault(
-        "B60 no build creates a file that git's configuration includes",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "_absent_files",
-        "yield from git.included",
-        "pass",
-        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_file_that_the_configuration_includes",
-    ),
-    Fault(
-        "B60 git includes a file relative to the file that names it",
-        "daemon/tiller_daemon/sandbox/git_configuration.py",
-        "Setting.included",
-        "self.file.parent",
-        "self.file.parents[1]",
-        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_file_that_the_configuration_includes",
-    ),
-    Fault(
-        "B60 no build changes a file that git includes only on another branch",
-        "daemon/tiller_daemon/sandbox/git_configuration.py",
-        "Setting.included",
-        'self.key == "include.path" or on_condition',
-        'self.key == "include.path"',
-        IN_GIT_CONFIGURATION + "test_b60_no_build_changes_what_only_another_branch_includes",
-    ),
-    Fault(
-        "B60 no build creates a directory of hooks in a directory that is missing too",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "_absent",
-        "first_missing(A)",
-        "A",
-        IN_GIT_CONFIGURATION + "test_b60_no_build_creates_a_hook",
-    ),
-    Fault(
-        "B60 a build needs approval if it could replace a link on the way to a hook",
-        "daemon/tiller_daemon/sandbox/protected_links.py",
-        "_links",
-        "os.path.realpath(top) != str(top)",
-        "top.is_symlink()",
-        IN_GIT_CONFIGURATION
-        + "test_a_build_needs_approval_where_it_could_replace_a_link_on_the_way_to_a_named_path",
-    ),
-    Fault(
-        "B60 a build needs approval while git can't read its configuration",
-        GIT_DIRECTORIES,
-        "_git_paths",
-        "paths._replace(problem=\"git's configuration can't be read\")",
-        "paths",
-        IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
-    ),
-    Fault(
-        "B60 nothing is kept of a configuration that git could not read",
-        GIT_DIRECTORIES,
-        "_git_paths",
-        "failed(A)",
-        "pass",
-        IN_GIT_CONFIGURATION + "test_a_build_needs_approval_until_git_can_read_its_configuration",
-    ),
-    Fault(
-        "B60 no build creates what the user's configuration of git names",
-        GIT_DIRECTORIES,
-        "_git_paths",
-        "(*read_settings(A, naming=True), *own)",
-        "own",
-        GIT_ELSEWHERE + "test_b60_no_build_creates_what_the_users_configuration_names",
-    ),
-    Fault(
-        "B60 a build needs approval in a bare repository",
-        GIT_DIRECTORIES,
-        "_around",
-        "is_bare(A)",
-        "False",
-        GIT_ELSEWHERE + "test_a_build_needs_approval_in_a_bare_repository",
+        "tests/e2e/test_linked_hooks.py"
+        "::test_b60_a_build_can_not_write_a_hook_that_git_reaches_by_a_link",
     ),
     Fault(
         "B60 no build writes a hook of another repository in the workspace",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner.confinement",
-        "with_nested(git, root, others)",
-        "git",
-        GIT_IN_BUILDS + "test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace",
+        PROTECTED,
+        "kept_of_git",
+        "yield from _executed_by_git(find_git(A.parent))",
+        "pass",
+        "tests/e2e/test_git_in_builds.py"
+        "::test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace",
     ),
     Fault(
-        "B60 a nested repository that leads git through a link can't be written",
-        GIT_DIRECTORIES,
-        "with_nested",
-        "any(_resolved(A) != A for A in inside)",
+        "B60 where a protected file has another name, builds need approval",
+        PROTECTED,
+        "_linked",
+        "A.st_nlink > 1",
         "False",
-        GIT_ELSEWHERE
-        + "test_b60_a_nested_repository_that_leads_git_through_a_link_can_not_be_written",
+        "tests/sandbox/test_home.py::test_where_a_protected_file_has_another_name_builds_ask",
     ),
     Fault(
-        "B60 no build writes templates for hooks",
-        GIT_DIRECTORIES,
-        "_hooks",
-        '("core.hookspath", "init.templatedir")',
-        '("core.hookspath",)',
-        GIT_ELSEWHERE + "test_b60_no_build_writes_templates_for_hooks",
+        "B60 dotfiles that a home links to are not a workspace for builds",
+        PROTECTED,
+        "UserHome._problem_of_links",
+        "entry.is_symlink()",
+        "False",
+        "tests/sandbox/test_home.py"
+        "::test_in_a_workspace_that_is_part_of_a_home_builds_ask_and_so_do_the_editing_tools",
     ),
     Fault(
-        "B60 links among the hooks of a nested repository count",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner._linked",
-        "(one for paths in repositories for one in paths.directories)",
-        "git.directories",
-        GIT_ELSEWHERE + "test_b60_links_among_the_hooks_of_a_nested_repository_count",
+        "B60 a git directory elsewhere counts only if it names the work tree",
+        "daemon/tiller_daemon/sandbox/git_repository.py",
+        "_find",
+        "_belongs(A, B)",
+        "True",
+        "tests/sandbox/test_git_repository.py"
+        "::test_a_git_directory_elsewhere_counts_only_if_it_names_the_work_tree",
     ),
     Fault(
-        "B60 a build creates no unusual bare repository",
+        "B60 an entry in a closed directory is renamed all the same",
+        QUARANTINE,
+        "put_aside",
+        "_reopen(A)",
+        "raise",
+        IN_QUARANTINE + "test_no_repository_that_a_build_makes_is_opened_by_the_users_git",
+    ),
+    Fault(
+        "B60 a directory that a build has closed is put aside",
         "daemon/tiller_daemon/sandbox/scan.py",
-        "Scanner._read",
-        '{"objects", "refs"} <= folded',
-        '{"objects", "refs"} <= {*folders}',
-        GIT_IN_BUILDS + "test_b60_a_build_creates_no_unusual_bare_repository",
+        "Scanner.scan_again",
+        "A not in B.closed",
+        "False",
+        IN_QUARANTINE + "test_no_repository_that_a_build_makes_is_opened_by_the_users_git",
+    ),
+    Fault(
+        "B60 no link stays in a git directory",
+        QUARANTINE,
+        "_odd_below",
+        "not stat.S_ISREG(A)",
+        "False",
+        IN_QUARANTINE + "test_what_an_approved_git_command_leaves_in_a_git_directory_is_data",
+    ),
+    Fault(
+        "a rename replaces nothing",
+        QUARANTINE,
+        "_rename",
+        "os.stat(A, dir_fd=B, follow_symlinks=False)",
+        "raise FileNotFoundError",
+        IN_QUARANTINE + "test_a_rename_follows_no_link_and_replaces_nothing",
+    ),
+    Fault(
+        "B60 the next daemon puts aside what a killed daemon's command made",
+        QUARANTINE,
+        "quarantine",
+        "_write_record(A, _Record(B, C))",
+        "None",
+        IN_QUARANTINE + "test_the_next_daemon_puts_aside_what_a_killed_daemons_command_made",
+    ),
+    Fault(
+        "a commit that is checked out keeps all its files",
+        QUARANTINE,
+        "_top_level",
+        'A.git_use == "work_tree"',
+        "False",
+        IN_QUARANTINE
+        + "test_what_a_commit_contains_is_checked_out_and_a_commit_itself_changes_nothing",
+    ),
+    Fault(
+        "a protected file at the top is hidden although it is read-only as well",
+        "daemon/tiller_daemon/sandbox/bubblewrap.py",
+        "_mounts",
+        "A.keys() - {*B}",
+        "A",
+        "tests/sandbox/test_enclosures.py::test_b60_a_command_gets_no_further_than_its_enclosure",
     ),
     Fault(
         "a reaper runs the next command if the last command left no process",
@@ -312,15 +243,6 @@ FAULTS = (
         "tests/processes/test_reaper.py::test_a_reaper_that_ends_with_an_unread_request_is_replaced",
     ),
     Fault(
-        "where nothing can be created, a command runs without placeholders",
-        "daemon/tiller_daemon/sandbox/bubblewrap.py",
-        "Bubblewrap._needs_placeholder",
-        "and not _is_read_only(A)",
-        "",
-        "tests/e2e/test_placeholders.py"
-        "::test_commands_and_builds_run_in_a_workspace_on_a_read_only_file_system",
-    ),
-    Fault(
         "a command whose sandbox could not be set up does not count as run",
         "daemon/tiller_daemon/processes/command.py",
         "run_command",
@@ -328,33 +250,6 @@ FAULTS = (
         "A",
         "tests/tools/commands/test_bash.py"
         "::test_a_command_whose_sandbox_can_not_be_set_up_did_not_run",
-    ),
-    Fault(
-        "a killed daemon's placeholders are removed at the next start",
-        "daemon/tiller_daemon/app.py",
-        "serve",
-        "_remove_abandoned(A / B)",
-        "pass",
-        "tests/e2e/test_placeholders.py"
-        "::test_a_killed_daemons_placeholders_are_removed_by_the_next_one",
-    ),
-    Fault(
-        "a placeholder is recorded before it is made",
-        "daemon/tiller_daemon/sandbox/temporary_paths.py",
-        "TemporaryPaths.used",
-        "self._record(A)",
-        "pass",
-        "tests/sandbox/test_temporary_paths.py"
-        "::test_a_path_has_a_record_before_it_exists_and_until_it_is_gone",
-    ),
-    Fault(
-        "what a user has made in place of a killed daemon's placeholder stays",
-        "daemon/tiller_daemon/sandbox/temporary_paths.py",
-        "remove_abandoned",
-        "_is_of(A, B)",
-        "os.path.lexists(B)",
-        "tests/sandbox/test_temporary_paths.py"
-        "::test_what_was_not_made_with_its_record_is_somebody_elses",
     ),
     Fault(
         "an orphan is found while it moves to its reaper",
@@ -373,23 +268,5 @@ FAULTS = (
         "A = len(C)",
         "tests/processes/test_slow_deaths.py"
         "::test_processes_that_die_one_after_the_other_are_no_survivors",
-    ),
-    Fault(
-        "G9 no command removes a directory that another command may write to",
-        "daemon/tiller_daemon/sandbox/confinement.py",
-        "_missing_made",
-        "A in B or not os.path.lexists(A)",
-        "not os.path.lexists(A)",
-        "tests/sandbox/test_temporary_paths.py"
-        "::test_a_command_can_write_to_its_directory_when_one_that_may_not_has_ended",
-    ),
-    Fault(
-        "G9 a read-only directory exists until the last command that needs it has ended",
-        "daemon/tiller_daemon/sandbox/bubblewrap.py",
-        "Bubblewrap.wrap",
-        "[*A, *B]",
-        "A",
-        "tests/sandbox/test_temporary_paths.py"
-        "::test_a_directory_is_there_until_the_last_command_that_needs_it_has_ended",
     ),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import trio
 
 from e2e.test_escalation import asked, begin_unasked, frontend
-from e2e.test_protected_links import COMMITTER
+from e2e.test_linked_hooks import COMMITTER
 from e2e.test_sandbox import needs_sandbox
 from support.frontend import Frontend
 

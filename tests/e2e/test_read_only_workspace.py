@@ -1,4 +1,4 @@
-"""Placeholders in a workspace: none remains, and none is needed where nothing can be created."""
+"""Commands work where nothing can be created."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from tiller_daemon.sandbox.detect import find_sandbox
 FOUND = find_sandbox(sys.platform).sandbox
 
 pytestmark = pytest.mark.skipif(
-    FOUND is None or FOUND.name != "bubblewrap", reason="only bubblewrap makes placeholders"
+    FOUND is None or FOUND.name != "bubblewrap", reason="no bubblewrap"
 )
 
 
