@@ -85,14 +85,6 @@ FAULTS = (
         "::test_one_question_is_about_the_command_and_the_network",
     ),
     Fault(
-        "B38 a command that only reads has no network",
-        "daemon/tiller_daemon/sandbox/confiner.py",
-        "Confiner.confined",
-        "A.writes and network",
-        "network",
-        equivalent="`judge_network` already denies the network to every line that seems to read",
-    ),
-    Fault(
         "no command in a sandbox opens a file as set-user-id",
         "daemon/tiller_daemon/sandbox/seccomp.py",
         "_refuse_set_id",

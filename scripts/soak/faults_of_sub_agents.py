@@ -257,8 +257,8 @@ SCOPES = (
     ),
     Fault(
         "G9 a path in a scope is not writable if it leads through a link",
-        "daemon/tiller_daemon/sandbox/known_paths.py",
-        "in_place",
+        "daemon/tiller_daemon/sandbox/confiner.py",
+        "_in_place",
         "os.path.realpath(A) == str(A)",
         "True",
         IN_SCOPES + "test_a_place_that_became_a_link_can_not_be_written",
@@ -266,10 +266,11 @@ SCOPES = (
     Fault(
         "G9 commands of sub-agents with a scope do not write to the git directory",
         CONFINER,
-        "Confiner.confinement",
-        "A is Enclosure.SESSION and B is None",
-        "A is Enclosure.SESSION",
-        IN_SCOPES + "test_a_command_can_write_in_the_paths_of_its_task_alone",
+        "Confiner.confined",
+        "A is not Enclosure.SESSION or B is not None",
+        "A is not Enclosure.SESSION",
+        "tests/sandbox/test_sandbox.py"
+        "::test_only_a_git_command_that_a_person_allowed_writes_to_git_directories",
     ),
     Fault(
         "G9 without a sandbox, no command runs while write limits are set",

@@ -15,9 +15,7 @@ from tiller_daemon.sandbox.detect import find_sandbox
 
 FOUND = find_sandbox(sys.platform).sandbox
 
-pytestmark = pytest.mark.skipif(
-    FOUND is None or FOUND.name != "bubblewrap", reason="no bubblewrap"
-)
+pytestmark = pytest.mark.skipif(FOUND is None or FOUND.name != "bubblewrap", reason="no bubblewrap")
 
 
 @pytest.fixture

@@ -166,6 +166,11 @@ def test_only_a_git_command_that_a_person_allowed_writes_to_git_directories(home
     assert git not in made.confinement.read_only
     assert {git / "hooks", git / "config"} <= set(made.confinement.read_only)
     assert made.confinement.git == (git,)
+    limited = confiner(home).confined(
+        Enclosure.SESSION, SandboxPolicy(), home / "work", NO_PLACE, git_use="data", scope=()
+    )
+    assert limited
+    assert limited.confinement.git == ()
 
 
 def test_only_the_session_itself_has_the_network_that_its_policy_gives_it(home: Path) -> None:
