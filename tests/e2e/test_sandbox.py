@@ -349,6 +349,42 @@ async def test_by_landlock_no_command_runs_on_without_a_question(
     assert "Every command that does more than read needs approval" in said
 
 
+WRITES_AFTER_ALL = (
+    "git config core.fsmonitor 'touch ran'", "git config --local a.b c",
+    "awk 'BEGIN{print > \"x\"}'",
+    "sort -o x greeting.txt", "find . -name greeting.txt -fprint x", "git log --output=x",
+    "git diff --output=x HEAD", "git branch x", "git tag x",
+    "git symbolic-ref HEAD refs/heads/x",
+    "git diff --no-index --output=x greeting.txt /dev/null", "sed -n 'w x' greeting.txt",
+)  # fmt: skip
+"""Lines whose beginning a rule may allow because such lines usually read."""
+
+
+async def test_by_landlock_a_rule_for_a_command_that_reads_does_not_let_it_write(
+    landlocked: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    frontend, before = landlocked[1], read(workspace / ".git" / "config")
+    allowed = [
+        {"permission": "bash", "pattern": f"{name} *", "action": "allow"}
+        for name in ("git", "awk", "sort", "find", "sed")
+    ]
+    for line in WRITES_AFTER_ALL:
+        await run(frontend, workspace, line, approve="never", permissions=allowed)
+    assert read(workspace / "x") is None
+    assert read(workspace / ".git" / "config") == before
+    assert not list((workspace / ".git" / "refs").rglob("x"))
+    session_id = await frontend.session(
+        workspace, calls(bash(WRITES_AFTER_ALL[3])), text("done"), approve="ask",
+        permissions=allowed,
+    )  # fmt: skip
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert (request.permission, request.subjects) == ("unsandboxed", (WRITES_AFTER_ALL[3],))
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    assert read(workspace / "x")
+
+
 async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
     landlocked: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
