@@ -212,18 +212,6 @@ def test_bubblewrap_is_told_parents_before_children_and_pins_what_leads_to_them(
     assert "--cap-drop" not in found
 
 
-def test_what_is_read_only_with_the_directory_above_it_is_not_mounted_again(home: Path) -> None:
-    work, git = home / "work", home / "work" / ".git"
-
-    def mounted(*writable: Path) -> list[str]:
-        may = Confinement(work, (home,), writable, read_only=(git,), hidden=(home / ".ssh",))
-        found = options(may, root=False)
-        return [found[i + 2] for i, word in enumerate(found) if word == "--ro-bind"]
-
-    assert mounted() == [str(home)]
-    assert mounted(work) == [str(home), str(git)], "in what can be written it is protected"
-
-
 def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> None:
     session = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
     found = options(session, root=True)

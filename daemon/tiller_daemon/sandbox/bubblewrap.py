@@ -196,7 +196,7 @@ def _mounts(
         is_shown = path in confinement.shown or path in mounts.keys() - {*confinement.read_only}
         if not is_shown and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
-    return _without_repetitions(_pinned(mounts, confinement.writable))
+    return _pinned(mounts, confinement.writable)
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
@@ -264,21 +264,3 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
         if root := root_of(path, writable):
             pins |= {one: _write(one) for one in between(root, path)}
     return pins | mounts
-
-
-def _without_repetitions(mounts: dict[Path, Mount]) -> dict[Path, Mount]:
-    """Leave out paths that a mount above shows read-only anyway, as each mount takes 0.2 ms."""
-    return {
-        path: mount
-        for path, mount in mounts.items()
-        if not (_shows_itself(path, mount) and _is_below_read_only(path, mounts))
-    }
-
-
-def _shows_itself(path: Path, mount: Mount) -> bool:
-    return mount == _read(path)
-
-
-def _is_below_read_only(path: Path, mounts: dict[Path, Mount]) -> bool:
-    above = next((one for one in path.parents if one in mounts), None)
-    return above is not None and _shows_itself(above, mounts[above])

@@ -287,12 +287,12 @@ class Confiner:
         tools = [one for one in named if not one.is_relative_to(root) and os.path.lexists(one)]
         system = (path for path in map(Path, SYSTEM) if os.path.lexists(path))
         shown = (*existing((spill,)), *readable)
-        visible = tuple(dict.fromkeys((*system, *tools, *readable)))
+        visible = dict.fromkeys((*system, *tools, *readable))
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
         reading = Confinement(
             root,
-            visible=visible,
+            visible=tuple(path for path in visible if not root_of(path, visible)),
             hidden=hidden,
             shown=shown,
             temporary=spill / "tmp",
