@@ -4,6 +4,7 @@
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from types import FrameType
 
 from tiller_daemon.config import Configuration, KeyPlaces
 from tiller_daemon.isolation import environment_of_commands, installation_paths, set_inside
+from tiller_daemon.policy.shell.enclosures import git_use
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
@@ -128,7 +130,11 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     try:
         with tempfile.TemporaryDirectory() as spill:
             confined = confiner.confined(
-                Enclosure.SESSION, configuration.sandbox, here, Path(spill)
+                Enclosure.SESSION,
+                configuration.sandbox,
+                here,
+                Path(spill),
+                git_use=git_use(shlex.join(command)),
             )
             assert confined
             arguments, outside = set_inside(command, variables)
