@@ -74,6 +74,7 @@ from tiller_daemon.store.base import Log
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
+from tiller_daemon.tools.base import WebAccess
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.state_directory import HeldDirectories, hold_directories
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -284,6 +285,7 @@ def _server_environment(
         provider_keys=providers.secret_values,
         home=home(),
         logins=logins,
+        web=WebAccess(configuration.fetch.private_addresses, proxies_of(os.environ)),
     )
 
 

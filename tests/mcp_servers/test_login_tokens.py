@@ -11,6 +11,7 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.oauth import LoginAttempt
+from tiller_daemon.tools.base import WebAccess
 from tiller_protocol.ops import McpLogin
 
 TOKENS = {"access_token": "access", "refresh_token": "refresh", "token_type": "Bearer"}
@@ -70,7 +71,7 @@ async def test_a_token_with_a_line_break_is_refused_at_once_and_not_shown(
         async with serving(other.answer) as other.server:
             url = f"http://127.0.0.1:{other.server.port}/mcp"
             store = LoginStore(tmp_path)
-            attempt = LoginAttempt("guarded", McpServer(url=url), store)
+            attempt = LoginAttempt("guarded", McpServer(url=url), store, WebAccess())
             await log_in(attempt)
             assert attempt.problem == (
                 "The token that the server sent has characters that can't be sent in a header, "
@@ -87,7 +88,7 @@ async def test_a_logout_revokes_both_tokens_where_the_server_says(
     async with serving(other.answer) as other.server:
         settings = McpServer(url=f"http://127.0.0.1:{other.server.port}/mcp")
         store = LoginStore(tmp_path)
-        attempt = LoginAttempt("guarded", settings, store)
+        attempt = LoginAttempt("guarded", settings, store, WebAccess())
         await log_in(attempt)
         assert attempt.problem == ""
         logins = Logins(lambda name: None)

@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from mcp_servers.conftest import McpTestbed
-from support.pictures import SIZE, decode, picture
-from tiller_daemon.mcp.results import IMAGES_MAX, make_result
+from support.pictures import SIZE, decode, noise, picture
+from tiller_daemon.mcp.results import IMAGES_BYTES_MAX, IMAGES_MAX, make_result
 from tiller_daemon.tools.truncation import BYTES_MAX
+from tiller_daemon.turn.response_limits import RESPONSE_TEXT_BYTES_MAX
+from tiller_protocol.codec import MESSAGE_BYTES_MAX
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import ToolCall
 
 
 def text(words: str) -> types.TextContent:
@@ -120,3 +125,17 @@ async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(testbe
 
 def _kept(path: str) -> str:
     return Path(path).read_text()
+
+
+@pytest.mark.parametrize(
+    "made", [image, lambda data: resource(blob=encoded(data), mime_type="image/png")]
+)
+@pytest.mark.parametrize("count", [1, 3, IMAGES_MAX, IMAGES_MAX + 5])
+async def test_the_images_of_a_result_fit_into_a_message(result_of, made, count: int):
+    result = await result_of(*[made(noise("PNG", (1050, 1050)))] * count)
+    data = sum(len(one.data) for one in result.images)
+    assert len(result.images) == min(count, 2)
+    assert data <= IMAGES_BYTES_MAX
+    assert result.output.count("[One more image is not shown") == max(0, count - 2)
+    call = ToolCall(ItemId("i"), CallId("c"), "t", "", "completed", images=result.images)
+    assert len(msgspec.json.encode(call)) + RESPONSE_TEXT_BYTES_MAX < MESSAGE_BYTES_MAX

@@ -302,7 +302,7 @@ async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _Connect
     settings, environment = owner.settings, owner.environment
     key, url, auth = environment.key(settings), settings.url or "", None
     if key is None and environment.logins.read(owner.name, url):
-        auth = StoredLoginAuth(owner.name, url, environment.logins)
+        auth = StoredLoginAuth(owner.name, url, environment.logins, environment.web)
     own_header = AUTHORIZATION in map(str.lower, settings.headers)
     advice = (
         f"If it requires a login, run `tiller mcp login {owner.name}`. If it requires a key, set "

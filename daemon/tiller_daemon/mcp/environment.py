@@ -12,6 +12,7 @@ from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, is_secret_header, without_secrets
 from tiller_daemon.redaction.text import redact
+from tiller_daemon.tools.base import WebAccess
 
 SECRET_CHARS_MIN: Final = 8
 """Shorter values are not redacted in a server's output, because they may be ordinary words."""
@@ -36,6 +37,8 @@ class ServerEnvironment(Struct, frozen=True):
     """Working directory of servers without `cwd`."""
     logins: LoginStore
     """The logins of servers that have no key."""
+    web: WebAccess = field(default_factory=WebAccess)
+    """How the addresses are reached that servers name for their logins."""
     key_advice: str = ""
     """Advice on where to set the key of a lent server; empty for configured servers."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])

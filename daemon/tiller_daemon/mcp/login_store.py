@@ -36,6 +36,8 @@ class StoredLogin(Struct, frozen=True):
     """The metadata of the authorization server, which name the token endpoint."""
     resource: dict[str, Any] | None = None
     """The metadata of the MCP server as a protected resource."""
+    is_private: bool | None = None
+    """Whether the server may name private addresses; None in older files."""
 
 
 class LoginStore:

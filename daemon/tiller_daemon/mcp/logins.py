@@ -10,6 +10,7 @@ from tiller_daemon.config import KeyPlaces, McpServer
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import StoredLogin
+from tiller_daemon.tools.base import WebAccess
 from tiller_protocol.answers import McpLoginResult
 from tiller_protocol.ops import McpLogin
 
@@ -57,7 +58,7 @@ class Logins:
                     raise RejectionError("not_found", message)
                 self._changed(op.server)
                 if login is not None:
-                    nursery.start_soon(_revoke, op.server, login)
+                    nursery.start_soon(_revoke, op.server, login, environment.web)
                 return McpLoginResult("logged_out")
             case "cancel":
                 self._cancel(op.server)
@@ -85,7 +86,8 @@ class Logins:
         # The import takes a second: in this thread it would block the whole daemon.
         oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
         secret = environment.client_secret(settings.oauth) if settings.oauth else None
-        attempt: LoginAttempt = oauth.LoginAttempt(name, settings, environment.logins, secret)
+        store, web = environment.logins, environment.web
+        attempt: LoginAttempt = oauth.LoginAttempt(name, settings, store, web, secret)
         self._attempts[name] = attempt
         nursery.start_soon(self._run, name, attempt)
         with trio.move_on_after(ADDRESS_S_MAX):
@@ -118,9 +120,9 @@ class Logins:
             attempt.cancel()
 
 
-async def _revoke(name: str, login: StoredLogin) -> None:
+async def _revoke(name: str, login: StoredLogin, web: WebAccess) -> None:
     oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
-    await oauth.revoke(name, login)
+    await oauth.revoke(name, login, web)
 
 
 def _check(name: str, settings: McpServer) -> None:

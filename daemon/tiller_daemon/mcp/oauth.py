@@ -5,9 +5,10 @@ login, in a browser; `logins` starts it. Imports the MCP package.
 """
 
 import time
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import httpx2
@@ -28,17 +29,16 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import McpServer, OAuthClient
 from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem, LoginAuth, check_secret
+from tiller_daemon.mcp.login_addresses import CheckedAuth, LoginAddresses
 from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
 from tiller_daemon.mcp.redirect import open_listener, read_pasted, receive_redirect
 from tiller_daemon.models.keys import Key, KeyUnavailable
+from tiller_daemon.tools.base import WebAccess
 
 log = structlog.get_logger()
 
 LOGIN_S_MAX: Final = 600.0
 """How long a person may take to log in."""
-
-REVOKE_S: Final = 10.0
-"""How long a server may take to revoke a token."""
 
 REASON_CHARS_MAX: Final = 500
 
@@ -80,11 +80,15 @@ class LoginFailed(Exception):
 class _Storage:
     """The MCP package's access to one server's stored login. A new login ignores the old one."""
 
-    def __init__(self, name: str, url: str, store: LoginStore, *, anew: bool = False) -> None:
+    def __init__(
+        self, name: str, url: str, store: LoginStore, web: WebAccess, *, anew: bool = False
+    ) -> None:
         self._name = name
         self._url = url
         self._store = store
         self.stored = None if anew else store.read(name, url)
+        is_private = self.stored.is_private if self.stored else None
+        self.addresses = LoginAddresses(name, url, web, is_private=is_private)
         self.client = self.stored and OAuthClientInformationFull.model_validate(self.stored.client)
         self.provider: OAuthClientProvider | None = None
 
@@ -111,6 +115,7 @@ class _Storage:
             expires_at,
             context.oauth_metadata and _plain(context.oauth_metadata),
             context.protected_resource_metadata and _plain(context.protected_resource_metadata),
+            self.addresses.is_private,
         )
         self._store.write(self._name, login)
 
@@ -131,12 +136,13 @@ class StoredLoginAuth(LoginAuth):
 
     requires_response_body = True
 
-    def __init__(self, name: str, url: str, store: LoginStore) -> None:
+    def __init__(self, name: str, url: str, store: LoginStore, web: WebAccess) -> None:
         self._name = name
-        storage = _Storage(name, url, store)
+        storage = _Storage(name, url, store, web)
         self._provider = storage.provider = OAuthClientProvider(
             url, _client_metadata("http://127.0.0.1/callback"), storage, self._refuse, None
         )
+        self._auth = CheckedAuth(self._provider, storage.addresses)
         if stored := storage.stored:
             # The package does not read these from its storage, but needs them for a refresh.
             context = self._provider.context
@@ -153,7 +159,7 @@ class StoredLoginAuth(LoginAuth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the package's flow; if the token is rejected, refresh it and run the flow again."""
         for is_last in (False, True):
-            flow = self._provider.async_auth_flow(request)
+            flow = self._auth.async_auth_flow(request)
             try:
                 outgoing = await anext(flow)
                 while True:
@@ -183,7 +189,12 @@ class LoginAttempt:
     """
 
     def __init__(
-        self, name: str, settings: McpServer, store: LoginStore, secret: Key | None = None
+        self,
+        name: str,
+        settings: McpServer,
+        store: LoginStore,
+        web: WebAccess,
+        secret: Key | None = None,
     ) -> None:
         """`secret` belongs to the OAuth client in `settings`, if that client has a secret."""
         self.address = ""
@@ -192,8 +203,8 @@ class LoginAttempt:
         self.ready = trio.Event()
         self._name = name
         self._settings = settings
-        self._store = store
         self._secret = secret
+        self._storage = _Storage(name, settings.url or "", store, web, anew=True)
         self._provider: OAuthClientProvider | None = None
         self._state = ""
         self._scope = trio.CancelScope()
@@ -241,13 +252,14 @@ class LoginAttempt:
         port = client.redirect_port if client else None
         self._listener, redirect = await open_listener(port or 0)
         async with self._listener:
-            storage = _Storage(self._name, url, self._store, anew=True)
+            storage = self._storage
             if client:
                 storage.client = await self._registered(client, redirect)
             self._provider = storage.provider = OAuthClientProvider(
                 url, _client_metadata(redirect), storage, self._show, self._receive
             )
-            transport = HttpTransport(self._settings, auth=storage.provider)
+            auth = CheckedAuth(storage.provider, storage.addresses)
+            transport = HttpTransport(self._settings, auth=auth)
             async with transport.client as client:
                 response = await client.post(url, json=PROBE, headers=PROBE_HEADERS)
                 await transport.end_session()
@@ -270,6 +282,7 @@ class LoginAttempt:
     async def _show(self, address: str) -> None:
         """Record the address that the user must open."""
         await trio.lowlevel.checkpoint()
+        self._storage.addresses.checked(address)
         parts = urlsplit(address)
         query = dict(parse_qsl(parts.query))
         if client := self._settings.oauth:
@@ -314,7 +327,7 @@ class LoginAttempt:
         )
 
 
-async def revoke(name: str, login: StoredLogin) -> None:
+async def revoke(name: str, login: StoredLogin, web: WebAccess) -> None:
     """Revoke the tokens of a login if the server has an endpoint for that (RFC 7009).
 
     The refresh token comes first: most servers then also revoke its access tokens. Logs failures.
@@ -322,26 +335,27 @@ async def revoke(name: str, login: StoredLogin) -> None:
     endpoint = (login.authorization_server or {}).get("revocation_endpoint")
     if not endpoint:
         return
+    addresses = LoginAddresses(name, login.url, web, is_private=login.is_private)
     try:
-        async with httpx2.AsyncClient(timeout=REVOKE_S) as client:
-            for kind in ("refresh_token", "access_token"):
-                if token := login.tokens.get(kind):
-                    response = await client.post(endpoint, **_revocation(login, kind, token))
-                    response.raise_for_status()
-    except (httpx2.HTTPError, OSError) as error:
+        for kind in ("refresh_token", "access_token"):
+            if token := login.tokens.get(kind):
+                response = await addresses.send(_revocation(endpoint, login, kind, token))
+                response.raise_for_status()
+    except (httpx2.HTTPError, HttpTransportProblem) as error:
         # The error's message may quote the request, so only its type is logged.
         log.warning("mcp_token_not_revoked", server=name, error=type(error).__name__)
 
 
-def _revocation(login: StoredLogin, kind: str, token: str) -> dict[str, Any]:
-    """Return the form of a revocation, with the credentials of the login's client."""
-    form = {"token": token, "token_type_hint": kind}
+def _revocation(endpoint: str, login: StoredLogin, kind: str, token: str) -> httpx2.Request:
+    """Return the request for a revocation, with the credentials of the login's client."""
+    form, headers = {"token": token, "token_type_hint": kind}, dict[str, str]()
     client_id, secret = login.client["client_id"], login.client.get("client_secret")
     if login.client.get("token_endpoint_auth_method") == BASIC and secret:
-        return {"data": form, "auth": (quote(client_id, safe=""), quote(secret, safe=""))}
-    return {
-        "data": {**form, "client_id": client_id, **({"client_secret": secret} if secret else {})}
-    }
+        pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+        headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    else:
+        form |= {"client_id": client_id, **({"client_secret": secret} if secret else {})}
+    return httpx2.Request("POST", endpoint, data=form, headers=headers)
 
 
 def login_advice(name: str) -> str:

@@ -10,10 +10,14 @@ import msgspec
 from tiller_daemon.files.images import ImageProblem, fit_image
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.spilling import truncate_to_fit
+from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
 """Maximum number of images per result; beyond it, Anthropic accepts only smaller images."""
+
+IMAGES_BYTES_MAX = INPUT_BYTES_MAX
+"""Maximum size of all images in a result. The call with its result must fit into a message."""
 
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
@@ -66,6 +70,8 @@ async def _take_image(data: str, images: list[Image]) -> str:
         return "[An image can't be shown. It is not valid base64.]"
     except ImageProblem as problem:
         return f"[An image can't be shown. {problem}]"
+    if sum(len(one.data) for one in (*images, fitted.image)) > IMAGES_BYTES_MAX:
+        return f"[One more image is not shown: all images may have {IMAGES_BYTES_MAX:,} bytes.]"
     images.append(fitted.image)
     return ""
 

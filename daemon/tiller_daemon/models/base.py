@@ -21,6 +21,7 @@ ModelErrorKind = Literal[
     "refused",
     "timeout",
     "broken_stream",
+    "response_too_long",
     "context_overflow",
     "authentication",
     "quota",

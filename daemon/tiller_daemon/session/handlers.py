@@ -198,6 +198,8 @@ def _input_while_idle(
     if op.delivery != "start" and state.queue.queue:
         # Older input goes first, and the choices for this input's turn don't apply to it.
         choices = TurnChoices()
+        if not state.queue.has_bytes_for(queued):
+            raise overloaded(pending)
         state.queue.put(queued)
         first = state.queue.take_follow_ups("one_at_a_time")[0]
     started = start_turn(state, first, choices, pending)
@@ -205,7 +207,7 @@ def _input_while_idle(
 
 
 def _enqueue(state: SessionState, queued: QueuedInput, pending: PendingSubmission) -> None:
-    if state.queue.is_full:
+    if state.queue.is_full or not state.queue.has_bytes_for(queued):
         raise overloaded(pending)
     state.queue.put(queued)
     state.put(pending, state.queue.changed())
@@ -220,10 +222,12 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) 
         case "edit":
             # Edited text must pass the same checks as new input.
             check_input(UserInput(op.session_id, op.text))
-            agents = edited_sub_agents(
-                state.services, state.outbox.snapshot, state.queue.queue[position], op.text
-            )
-            state.queue.edit(position, op.text, agents)
+            before = state.queue.queue[position]
+            agents = edited_sub_agents(state.services, state.outbox.snapshot, before, op.text)
+            edited = structs.replace(before, text=op.text, sub_agents=agents)
+            if not state.queue.has_bytes_for(edited):
+                raise overloaded(pending)
+            state.queue.edit(position, edited)
         case "remove":
             state.queue.take(position)
         case "move":

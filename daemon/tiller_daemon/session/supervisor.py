@@ -13,7 +13,7 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.context.model_choice import merge_choices
-from tiller_daemon.session.inputs.attachments import fit_images
+from tiller_daemon.session.inputs.attachments import check_image_sizes, fit_images
 from tiller_daemon.session.inputs.server_content import read_server_content
 from tiller_daemon.session.inputs.validation import check_settings, check_workspace
 from tiller_daemon.session.lending import checked_servers
@@ -158,6 +158,7 @@ class Supervisor:
                 content = await read_server_content(self._services.tools.servers, op)
                 pending.content = content
                 pending.images += content.images
+                check_image_sizes(op, pending.images)
             case (TurnContinue() | QueueEdit(action="promote")) as op:
                 await self._services.discover(op.session_id)
                 session = await self._sessions.find(op.session_id)

@@ -6,6 +6,7 @@ before the stream ends.
 
 from contextlib import aclosing
 
+import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import (
@@ -81,7 +82,8 @@ async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: P
 
     Raises `ModelError` when no attempt succeeded. After an error or a cancellation, started items
     stay open until the turn is closed. A context overflow discards them instead, because the same
-    step may be retried with a smaller context.
+    step may be retried with a smaller context. So does a response that is too long, because the
+    next model request could not contain it.
     """
     response = _ResponseAssembly(calls, ports, request.ordinal)
     try:
@@ -93,7 +95,7 @@ async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: P
                 else:
                     await response.feed(event)
     except ModelError as error:
-        if error.kind == "context_overflow":
+        if error.kind in ("context_overflow", "response_too_long"):
             await response.discard()
         raise
     return await response.complete()
@@ -147,6 +149,8 @@ class _ResponseAssembly:
             case ToolCallDone():
                 self._complete_calls.add(event.index)
                 self._offer_calls()
+                # Many calls may arrive at once, and each takes about a millisecond to prepare.
+                await trio.lowlevel.checkpoint()
             case HostedCall():
                 if call := await self._hosted.feed(event):
                     self._items[call.id] = call

@@ -21,6 +21,7 @@ from tiller_daemon.models.base import (
     ModelEvent,
     ModelRequest,
 )
+from tiller_daemon.turn.response_limits import ResponseLimits
 from tiller_protocol.events import StatusChanged
 
 BACKOFF_S_FIRST = 1.0
@@ -176,10 +177,11 @@ def _duration(seconds: float) -> str:
 async def _complete_stream(
     client: ModelClient, request: ModelRequest
 ) -> AsyncGenerator[ModelEvent]:
-    """Yield the client's events; an end without `Finished` is an error."""
-    finished = False
+    """Yield the client's events. A response that is too long or lacks `Finished` is an error."""
+    finished, limits = False, ResponseLimits(request.model)
     async with aclosing(client.stream(request)) as events:
         async for event in events:
+            limits.count(event)
             finished = isinstance(event, Finished)
             yield event
     if not finished:

@@ -24,6 +24,9 @@ TRAILING_FRAMES_S = 5.0
 """How long to wait for usage and the end of the stream once a response is whole. Servers send both
 at once, if at all; a server that sends neither may keep the connection open."""
 
+LARGE_BYTES = 256 * 1024
+"""The size from which an event is decoded in a thread. Smaller events take about a millisecond."""
+
 TEXT = -1
 THINKING = -2
 """Kinds of pieces. Any other kind is the number of a call, to whose arguments the piece belongs."""
@@ -47,6 +50,11 @@ class StreamDecoder(ABC):
     def whole(self) -> bool:
         """Whether the response is complete, although usage may still follow."""
         return self.finished
+
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the event that has arrived only in part."""
+        return self._splitter.pending_bytes
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         """Decode the next bytes. Raises `ModelError` for an invalid frame or an error frame."""
@@ -134,7 +142,7 @@ async def stream_events(
     try:
         async with response as chunks:
             async for chunk in chunks:
-                for event in decoder.feed(chunk):
+                for event in await _decoded(decoder, chunk):
                     yield event
                 if decoder.whole:
                     break
@@ -149,6 +157,13 @@ async def stream_events(
         yield event
 
 
+async def _decoded(decoder: StreamDecoder, chunk: bytes) -> list[ModelEvent]:
+    """Feed the next bytes. While a large event is decoded, the daemon goes on with other work."""
+    if decoder.pending_bytes + len(chunk) < LARGE_BYTES:
+        return decoder.feed(chunk)
+    return await trio.to_thread.run_sync(decoder.feed, chunk, abandon_on_cancel=True)
+
+
 async def _trailing_events(
     chunks: AsyncIterator[bytes], decoder: StreamDecoder
 ) -> list[ModelEvent]:
@@ -156,7 +171,7 @@ async def _trailing_events(
     events: list[ModelEvent] = []
     with trio.move_on_after(TRAILING_FRAMES_S):
         async for chunk in chunks:
-            events += decoder.feed(chunk)
+            events += await _decoded(decoder, chunk)
             if decoder.finished:
                 break
     return events

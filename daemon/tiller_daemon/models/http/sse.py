@@ -29,6 +29,11 @@ class EventSplitter:
         self._rest = bytearray()
         self._pending_cr = False
 
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the event that has arrived only in part."""
+        return len(self._rest)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add received bytes and return the data of each event that they complete.
 

@@ -66,12 +66,15 @@ async def fit_images(op: UserInput, variables: Mapping[str, str]) -> tuple[Image
             several = f"{kind.capitalize()} {number} of {len(op.images)}"
             which = several if len(op.images) > 1 else f"The {kind}"
             raise _rejected(op, "bad_message", f"{which} can't be used. {problem}") from None
-    # The limit applies to the converted images, which go to the model and into the log.
-    size = sum(len(image.data) + len(image.text) for image in fitted)
+    return tuple(fitted)
+
+
+def check_image_sizes(op: UserInput, images: Sequence[Image]) -> None:
+    """Raise `RejectionError` if the input's converted `images` are too large for the log."""
+    size = sum(len(image.data) + len(image.text) for image in images)
     if size > INPUT_BYTES_MAX:
         message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
         raise _rejected(op, "too_large", message)
-    return tuple(fitted)
 
 
 def check_image_support(op: UserInput, images: Sequence[Image], model: ChosenModel) -> None:

@@ -6,6 +6,7 @@ action after it are atomic. Steering that a turn did not take becomes queued inp
 
 from msgspec import structs
 
+from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.events import QueueChanged
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.settings import FollowUps
@@ -16,6 +17,10 @@ CLIENT = "task"
 QUEUED_INPUTS_MAX = 100
 """How many inputs may wait in one session; any more are rejected as `overloaded`. Only reports of
 background sub-agents, of which there are few, are always accepted."""
+
+QUEUED_BYTES_MAX = INPUT_BYTES_MAX
+"""How many bytes the waiting inputs of one session may have together, as an event contains all of
+them. A single input may have as many."""
 
 
 class InputQueue:
@@ -34,6 +39,11 @@ class InputQueue:
     def is_full(self) -> bool:
         """Whether the queue is at its limit."""
         return len(self._queue) >= QUEUED_INPUTS_MAX
+
+    def has_bytes_for(self, queued: QueuedInput) -> bool:
+        """Whether an input can be added, or replace the one with the same id, by its size."""
+        others = sum(_size_of(one) for one in self._queue if one.id != queued.id)
+        return not others or others + _size_of(queued) <= QUEUED_BYTES_MAX
 
     @property
     def has_steering(self) -> bool:
@@ -54,16 +64,15 @@ class InputQueue:
         self.is_open = True
 
     def put(self, queued: QueuedInput) -> None:
-        """Append an input; the caller has checked `is_full`."""
+        """Append an input; the caller has checked `is_full` and `has_bytes_for`."""
         self._queue.append(queued)
 
     def position(self, input_id: str) -> int | None:
         """Return the index of an input, or None if it is not queued."""
         return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
-    def edit(self, position: int, text: str, sub_agents: tuple[str, ...]) -> None:
-        """Change the text of the input at `position`, and the sub-agents that it calls."""
-        edited = structs.replace(self._queue[position], text=text, sub_agents=sub_agents)
+    def edit(self, position: int, edited: QueuedInput) -> None:
+        """Replace the input at `position`; the caller has checked `has_bytes_for`."""
         self._queue[position] = edited
 
     def move(self, position: int, to: int) -> None:
@@ -101,3 +110,8 @@ class InputQueue:
     def hand_back(self) -> None:
         """Turn undelivered steering into queued input."""
         self._queue = [structs.replace(queued, delivery="queue") for queued in self._queue]
+
+
+def _size_of(queued: QueuedInput) -> int:
+    images = sum(len(image.data) + len(image.text) for image in queued.images)
+    return len(queued.text.encode("utf-8", "surrogatepass")) + images

@@ -1,4 +1,4 @@
-"""GET requests for pages, limited in time and size, and only to permitted machines.
+"""Requests for pages, limited in time and size, and only to permitted machines.
 
 A name is resolved once, and the connection goes to an address that passed the check, so that DNS
 rebinding leads nowhere else. `get_page` sends nothing that identifies the user, such as cookies.
@@ -81,35 +81,54 @@ class Page(NamedTuple):
         return self.kind.partition(";")[0].strip().lower()
 
 
-class _RequestOptions(NamedTuple):
-    """Headers and timeouts of a request.
+class NotPublic(ToolFailure):
+    """The machine `host` is not on the public internet."""
 
-    The server may send nothing for `silence_s`; the body is cut off after `body_s`.
-    """
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"{host} is not on the public internet and is not fetched. The user can allow it in "
+            "the configuration: `fetch.private_addresses = true`. A command such as curl can fetch "
+            "it if the user approves."
+        )
+        self.host = host
+
+
+class WebRequest(NamedTuple):
+    """A request, except for its address."""
 
     headers: Sequence[tuple[str, str]]
-    silence_s: float
-    body_s: float
+    """The header fields, except those of the connection and the body's length."""
 
+    silence_s: float = SILENCE_S
+    """How long the server may send nothing."""
 
-_PAGE_OPTIONS: Final = _RequestOptions(HEADERS, SILENCE_S, math.inf)
+    body_s: float = math.inf
+    """After how long the body of the response is cut off."""
+
+    method: str = "GET"
+    """The HTTP method."""
+
+    body: bytes = b""
+    """The body, if there is one."""
 
 
 async def get_page(
     address: WebAddress,
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
+    request: WebRequest = WebRequest(HEADERS),  # noqa: B008 - frozen
 ) -> Page:
     """Return the page at `address`; redirects are followed on the same server only.
 
-    `proxies` are environment variables. Raises `ToolFailure` with what to do instead.
+    A request with a body is not redirected. `proxies` are environment variables. Raises
+    `ToolFailure` with what to do instead.
     """
     with trio.move_on_after(TOTAL_S):
         for _ in range(REDIRECTS_MAX + 1):
-            response = await _ask(address, proxies, may_reach)
+            response = await _ask(address, proxies, may_reach, request)
             if isinstance(response, Page):
                 return response
-            if not is_same_server(address, response):
+            if not is_same_server(address, response) or request.body:
                 raise ToolFailure(f"{address} redirects to {response}. Fetch that if you need it.")
             address = response
         raise ToolFailure(f"{address} redirects more than {REDIRECTS_MAX} times.")
@@ -127,7 +146,7 @@ async def get_stream(
     The user has configured the server, so it may be in a private network. `headers` may contain
     credentials; `proxies` are environment variables. Raises `ToolFailure`.
     """
-    response = await _ask(address, proxies, any_address, _RequestOptions(headers, body_s, body_s))
+    response = await _ask(address, proxies, any_address, WebRequest(headers, body_s, body_s))
     if isinstance(response, Page):
         return response
     raise ToolFailure(
@@ -139,7 +158,7 @@ async def _ask(
     address: WebAddress,
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
-    options: _RequestOptions = _PAGE_OPTIONS,
+    request: WebRequest,
 ) -> Page | WebAddress:
     """Return the page, or the address that it redirects to."""
     try:
@@ -148,14 +167,14 @@ async def _ask(
         raise ToolFailure(f"{address} can't be fetched: {error}.") from None
     literal = address_in(address.host)
     if literal and not may_reach(literal):
-        raise ToolFailure(_private(address.host))
+        raise NotPublic(address.host)
     # A proxy looks up the addresses itself.
     route = Route(address.scheme, address.host, address.port, proxy, None if proxy else may_reach)
     secrets = proxy.secrets if proxy else ()
     try:
-        return await _exchange(route, address, options)
+        return await _exchange(route, address, request)
     except NotPermitted as private:
-        raise ToolFailure(_private(str(private))) from None
+        raise NotPublic(str(private)) from None
     except ProxyFailed as error:
         reason = redact(str(error), secrets)
         message = f"{address} can't be fetched: the proxy {proxy} answers: {reason}."
@@ -169,25 +188,21 @@ async def _ask(
         raise ToolFailure(f"{address} can't be fetched: {error}.") from None
 
 
-async def _exchange(
-    route: Route, address: WebAddress, options: _RequestOptions
-) -> Page | WebAddress:
+async def _exchange(route: Route, address: WebAddress, request: WebRequest) -> Page | WebAddress:
     context = await trio.to_thread.run_sync(make_context) if route.needs_tls else None
     wire = await connect(route, context, CONNECT_S)
-    exchange = Exchange(_request(route, address, options), options.silence_s, _end)
-    with trio.move_on_after(options.silence_s) as limit:
+    exchange = Exchange(_bytes_of(route, address, request), request.silence_s, _end)
+    with trio.move_on_after(request.silence_s) as limit:
         response = await perform(wire, exchange)
         limit.deadline = math.inf
         try:
-            return await _read(response, address, options)
+            return await _read(response, address, request)
         finally:
             response.close()
-    raise ReadTimedOut(f"nothing for {options.silence_s:g} seconds")
+    raise ReadTimedOut(f"nothing for {request.silence_s:g} seconds")
 
 
-async def _read(
-    response: Response, address: WebAddress, options: _RequestOptions
-) -> Page | WebAddress:
+async def _read(response: Response, address: WebAddress, request: WebRequest) -> Page | WebAddress:
     # If a header is repeated, the last one counts.
     fields = dict(response.head.fields)
     status, location = response.head.status, fields.get("location", "")
@@ -198,9 +213,9 @@ async def _read(
             f"{address} answers with the encoding {response.packing!r}, which was not requested."
         )
     body, whole = bytearray(), False
-    with trio.move_on_after(options.body_s):
+    with trio.move_on_after(request.body_s):
         while len(body) <= BODY_BYTES_MAX:
-            piece = await response.receive(options.silence_s)
+            piece = await response.receive(request.silence_s)
             if not piece:
                 whole = True
                 break
@@ -210,22 +225,15 @@ async def _read(
     )
 
 
-def _request(route: Route, address: WebAddress, options: _RequestOptions) -> bytes:
-    fields = [("Host", address.authority), *options.headers]
+def _bytes_of(route: Route, address: WebAddress, request: WebRequest) -> bytes:
+    fields = [("Host", address.authority), *request.headers]
     if route.is_forwarded and route.proxy is not None:
-        return make_request("GET", str(address), [*fields, *credentials_of(route.proxy)])
-    return make_request("GET", address.target, fields)
+        fields += credentials_of(route.proxy)
+        return make_request(request.method, str(address), fields, request.body)
+    return make_request(request.method, address.target, fields, request.body)
 
 
 def _end(wire: Wire | None) -> None:
     """Close the connection: it serves one request."""
     if wire is not None:
         wire.close()
-
-
-def _private(host: str) -> str:
-    return (
-        f"{host} is not on the public internet and is not fetched. The user can allow it in the "
-        "configuration: `fetch.private_addresses = true`. A command such as curl can fetch it if "
-        "the user approves."
-    )
