@@ -1,5 +1,4 @@
 """Whatever a command does, nothing that programs execute stays, and nothing is lost."""
-"""
 
 import os
 import shutil
