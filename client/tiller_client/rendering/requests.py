@@ -32,6 +32,9 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in _subjects(request)]
     if request.detail:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
+    if request.also:
+        names = ", ".join(_row(verbatim(one)) for one in (request.permission, *request.also))
+        parts.append(paint.asking(block(f"needs several permissions: {names}", width)))
     if request.always:
         patterns = ", ".join(_row(verbatim(one)) for one in request.always)
         grant = f"“always” allows {_row(verbatim(request.permission))}: {patterns}"
