@@ -567,7 +567,7 @@ export interface Request {
   choices?: Array<string>;
   /** Kind of text in `detail`, so that frontends need not guess it. */
   detail_kind?: "command" | "diff" | "text";
-  /** Permissions besides `permission` that every consent gives to this call only. */
+  /** Permissions that consent gives the call, too. */
   also?: Array<string>;
 }
 

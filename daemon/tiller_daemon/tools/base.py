@@ -37,10 +37,8 @@ class Requirement(Struct, frozen=True):
 
     title: str = ""
     """What the call would do, in one line for the user."""
-
     warning: str = ""
     """The fixed words about what the permission allows, which come before the title."""
-
     detail: str = ""
     """A complete description of what the call would do, for the user."""
 
