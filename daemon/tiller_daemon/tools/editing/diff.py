@@ -25,6 +25,7 @@ def unified_diff(before: str | None, after: str | None, name: str) -> str:
     hunks = "".join(_hunk(group, old, new) for group in groups)
     if not hunks:
         return ""
+    name = name.replace("\n", "␊")  # what follows would look like lines of the diff
     source = "/dev/null" if before is None else f"a/{name}"
     target = "/dev/null" if after is None else f"b/{name}"
     return f"--- {source}\n+++ {target}\n{hunks}"
