@@ -397,3 +397,4 @@ class Request(Struct, frozen=True, omit_defaults=True):
     detail_kind: Annotated[
         DetailKind, doc("Kind of text in `detail`, so that frontends need not guess it.")
     ] = "text"
+    also: Annotated[tuple[str, ...], doc("Permissions that consent gives the call, too.")] = ()

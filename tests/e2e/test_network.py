@@ -273,7 +273,7 @@ async def test_landlock_opens_it_once_too(
         assert (closed.exit_status, site.visits) == (7, 0)
         session_id = await begin(frontend, project, bash(line))
         request = await frontend.request_opened(session_id)
-        assert request.permission == "network"
+        assert (request.permission, request.also) == ("unsandboxed", ("network", "bash"))
         await frontend.must(Answer(request.id, "once"))
         (call,) = await done(frontend, session_id)
         assert ("404 reached" in call.output, site.visits) == (True, 1)

@@ -1,16 +1,17 @@
 """Asks a client about a session's open requests, and submits its answers to the daemon."""
 
+import os
+import stat
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
 from msgspec import Raw, structs
 
-from tiller_client.acp.calls import fields_asked
+from tiller_client.acp.approval import fields_asked, options_for
 from tiller_client.acp.questions import (
     Answered,
     form_for,
-    options_for,
     read_form,
     read_outcome,
 )
@@ -26,10 +27,15 @@ from tiller_client.acp.view import find_call
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.rendering.text import sanitized
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Request, Resolution, ToolCall
 from tiller_protocol.ops import Answer, Interrupt
 from tiller_protocol.snapshot import Snapshot
+
+FILE_BYTES_MAX = 1024**2
+"""Largest file that a client gets whole, to see a change of it: the daemon shows no change of a
+larger one."""
 
 _Read = Callable[[Request, Raw], Answered | None]
 """Reads the client's answer; None if the user dismissed the question."""
@@ -62,7 +68,7 @@ class Asking:
             form = FormParams(
                 self._session_id,
                 "form",
-                request.detail or request.title,
+                sanitized(request.detail or request.title),
                 form_for(request),
                 request.item_id or None,
             )
@@ -74,7 +80,9 @@ class Asking:
             self._foreign.add(request.id)
         params = PermissionParams(
             self._session_id,
-            fields_asked(_answerable(request), call or _stand_in(request), snapshot.workspace),
+            fields_asked(
+                _answerable(request), call or _stand_in(request), snapshot.workspace, self._read
+            ),
             options_for(request),
         )
         answered = partial(self._answered, request, read_outcome)
@@ -94,6 +102,10 @@ class Asking:
         """Withdraw all questions."""
         for request_id in list(self._asked):
             self._withdraw(request_id)
+
+    def _read(self, path: str) -> str | None:
+        """The text of a file on the daemon's machine; None if it can't be read here."""
+        return None if self._connection.is_remote else _text_of(path)
 
     def _withdraw(self, request_id: str) -> None:
         if (number := self._asked.pop(request_id, None)) is not None:
@@ -140,10 +152,26 @@ def _answerable(request: Request) -> Request:
     """Add to a question that needs a text how to answer: a permission request takes no text."""
     if request.kind != "question" or request.choices:
         return request
-    how = f"{request.detail or request.title}\n\nTo answer: tiller answer {request.id} answer TEXT"
+    how = f"To answer: tiller answer {request.id} answer TEXT\n\n{request.detail or request.title}"
     return structs.replace(request, detail=how, detail_kind="text")
 
 
 def _stand_in(request: Request) -> ToolCall:
     """Make a tool call for a request without one in this session: a sub-agent or the turn asks."""
     return ToolCall(ItemId(request.id), CallId(""), request.permission, "", "pending")
+
+
+def _text_of(path: str) -> str | None:
+    """The text of a regular UTF-8 file of at most `FILE_BYTES_MAX`, otherwise None."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        finally:
+            os.close(descriptor)
+        return data.decode() if len(data) <= FILE_BYTES_MAX else None
+    except (OSError, ValueError):
+        return None

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
 
+from tiller_client.acp.diffs import hunks_of
 from tiller_client.acp.schema import ImageBlock, ResourceBlock, ResourceContents, TextBlock
 from tiller_client.acp.updates import (
     CallContent,
@@ -19,7 +19,8 @@ from tiller_client.acp.updates import (
     ToolKind,
     ToolStatus,
 )
-from tiller_protocol.items import PDF, Image, Request, ToolCall
+from tiller_client.rendering.text import one_line
+from tiller_protocol.items import PDF, Image, ToolCall
 
 OUTPUT_CHARS_MAX = 20_000
 """Maximum number of characters of output in an update: the last ones. `rawOutput` has them all."""
@@ -48,7 +49,6 @@ _KINDS: dict[str, ToolKind] = {
 """Kinds of the built-in tools; MCP servers' tools are `other`."""
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.M)
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -66,16 +66,10 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
     )
 
 
-def fields_asked(request: Request, call: ToolCall, workspace: str) -> CallFields:
-    """The fields of a call that needs approval, with the whole question, verbatim."""
-    fields = fields_of(call, workspace, terminal=False)
-    content = _asked(request, workspace) or None
-    return structs.replace(fields, title=request.title, content=content, raw_output=None)
-
-
 def title_of(call: ToolCall) -> str:
     """One line: the command, or the tool and its subject."""
-    return call.title if is_command(call) and call.title else f"{call.name} {call.title}".strip()
+    named = is_command(call) and call.title
+    return one_line(call.title if named else f"{call.name} {call.title}")
 
 
 def is_command(call: ToolCall) -> bool:
@@ -94,11 +88,9 @@ def raw_input(call: ToolCall) -> Any:  # noqa: ANN401 - whatever the model wrote
 
 def locations_of(call: ToolCall, workspace: str) -> tuple[CallLocation, ...]:
     """The files that the call names or has changed, each with its first relevant line."""
-    if call.diff:
-        changes = diffs_of(call.diff, workspace)
-        return tuple(
-            {path: CallLocation(path, line) for path, line, _ in reversed(changes)}.values()
-        )
+    if hunks := hunks_of(call.diff, workspace):
+        firsts = {hunk.path: CallLocation(hunk.path, hunk.line or None) for hunk in reversed(hunks)}
+        return tuple(firsts.values())
     match raw_input(call):
         case {"path": str(path), "offset": int(line)}:
             return (CallLocation(_absolute(path, workspace), line),)
@@ -115,35 +107,18 @@ def content_of(call: ToolCall, workspace: str, *, terminal: bool) -> tuple[CallC
     """The content that the call has produced so far."""
     if terminal and is_command(call):
         return (TerminalView(call.id),)
-    shown: list[CallContent] = [diff for _, _, diff in diffs_of(call.diff, workspace)]
+    shown: list[CallContent] = [
+        FileDiff(hunk.path, "".join(hunk.after), None if hunk.is_new else "".join(hunk.before))
+        for hunk in hunks_of(call.diff, workspace)
+    ]
+    if call.diff and not shown:  # a part of a cut diff would look like a whole change
+        shown.append(Shown(TextBlock(fenced(call.diff))))
     # An edit's output first repeats its diff; after a blank line, it lists problems in the file.
     output = call.output.partition("\n\n")[2] if shown else call.output
     if output.strip():
         shown.append(Shown(TextBlock(fenced(output[-OUTPUT_CHARS_MAX:]))))
     shown += [Shown(picture_block(one)) for one in call.images]
     return tuple(shown)
-
-
-def diffs_of(diff: str, workspace: str) -> list[tuple[str, int | None, FileDiff]]:
-    """The hunks of a unified diff: path, line, and the texts before and after."""
-    found: list[tuple[str, int | None, FileDiff]] = []
-    source = path = ""
-    hunk: _Hunk | None = None
-    for line in f"{diff}\n".split("\n"):  # the empty line ends the last hunk
-        if hunk and hunk.take(line):
-            continue
-        if hunk:
-            found.append(hunk.shown(path, new=source == "/dev/null"))
-            hunk = None
-        if line.startswith("--- "):
-            source = line[4:]
-        elif line.startswith("+++ "):
-            # A deleted file keeps its old name.
-            target = source if line == "+++ /dev/null" else line[4:]
-            path = _absolute(target[2:], workspace)
-        elif match := _HUNK.match(line):
-            hunk = _Hunk(int(match[2]), int(match[1] or 1), int(match[3] or 1))
-    return found
 
 
 def fenced(text: str) -> str:
@@ -160,44 +135,6 @@ def picture_block(image: Image) -> ImageBlock | ResourceBlock:
     if image.media_type == PDF:
         return ResourceBlock(ResourceContents(DOCUMENT_URI, blob=data, mime_type=PDF))
     return ImageBlock(data, image.media_type)
-
-
-class _Hunk:
-    """One hunk of a unified diff, while its lines are read.
-
-    Its end is known from the line counts in its header, as lines of a file may look like headers.
-    """
-
-    def __init__(self, line: int, before: int, after: int) -> None:
-        self._line = line
-        self._size = before, after
-        self._before: list[str] = []
-        self._after: list[str] = []
-        self._last: tuple[list[str], ...] = ()
-
-    def take(self, line: str) -> bool:
-        """Add a line; return false if it is not part of the hunk."""
-        sides = {" ": (self._before, self._after), "-": (self._before,), "+": (self._after,)}
-        if line.startswith("\\"):
-            for side in self._last:
-                side[-1] = side[-1].removesuffix("\n")
-            return True
-        mark = line[:1]
-        if mark not in sides or not self._has_left(mark):
-            return False
-        self._last = sides[mark]
-        for side in self._last:
-            side.append(f"{line[1:]}\n")
-        return True
-
-    def _has_left(self, mark: str) -> bool:
-        """Whether the hunk has another line of this kind."""
-        old, new = self._size[0] - len(self._before), self._size[1] - len(self._after)
-        return {" ": min(old, new), "-": old, "+": new}[mark] > 0
-
-    def shown(self, path: str, *, new: bool) -> tuple[str, int | None, FileDiff]:
-        before = None if new else "".join(self._before)
-        return path, self._line or None, FileDiff(path, "".join(self._after), before)
 
 
 def _status(call: ToolCall) -> ToolStatus:
@@ -222,14 +159,6 @@ def _raw_output(call: ToolCall) -> dict[str, Any] | None:
         "file": call.spill_path or None,
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-def _asked(request: Request, workspace: str) -> tuple[CallContent, ...]:
-    """The whole text that the user has to see before answering."""
-    if request.detail_kind == "diff" and (changes := diffs_of(request.detail, workspace)):
-        return tuple(diff for _, _, diff in changes)
-    text = request.detail or "\n".join(request.subjects)
-    return (Shown(TextBlock(fenced(text))),) if text else ()
 
 
 def _absolute(path: str, workspace: str) -> str:

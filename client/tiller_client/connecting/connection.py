@@ -91,6 +91,11 @@ class DaemonConnection:
         """The first words of a command line for this daemon, such as `tiller --host far`."""
         return self._daemon.program
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the daemon is on another machine."""
+        return self._daemon.is_remote
+
     def close(self) -> None:
         """Close the socket; the daemon keeps running."""
         self._socket.close()

@@ -27,20 +27,23 @@ ROWS_AT_ONCE = 20
 def request_block(request: Request, paint: Paint, width: int) -> str:
     """Render a whole request. Nothing is cut, so that the user can't allow something unseen."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
-    title = _row(verbatim(_heading(request))) or request.kind
+    title = row(verbatim(_heading(request))) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
-    parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in _subjects(request)]
+    parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in other_subjects(request)]
     if request.detail:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
+    if request.also:
+        names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
+        parts.append(paint.asking(block(f"needs several permissions: {names}", width)))
     if request.always:
-        patterns = ", ".join(_row(verbatim(one)) for one in request.always)
-        grant = f"“always” allows {_row(verbatim(request.permission))}: {patterns}"
+        patterns = ", ".join(row(verbatim(one)) for one in request.always)
+        grant = f"“always” allows {row(verbatim(request.permission))}: {patterns}"
         if request.always_here:
-            place = _row(verbatim(request.always_here))
+            place = row(verbatim(request.always_here))
             grant += f"\n“always here” allows it in every session of {place}"
         parts.append(paint.dim(block(grant, width)))
     parts += [
-        block(f"{number}. {_row(verbatim(choice))}", width)
+        block(f"{number}. {row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)
     ]
     text = "\n".join(parts)
@@ -70,7 +73,7 @@ def block(text: str, width: int) -> str:
     return "\n".join(shown)
 
 
-def _subjects(request: Request) -> list[str]:
+def other_subjects(request: Request) -> list[str]:
     """The subjects that are shown neither in the title nor in the detail."""
     return [
         subject
@@ -111,6 +114,6 @@ def _prose(text: str, width: int) -> str:
     return wrapped(sanitized(text).expandtabs(4), _text_columns(width))
 
 
-def _row(text: str) -> str:
+def row(text: str) -> str:
     """Join the lines of a verbatim text to one line."""
     return text.replace("\n", "␊")

@@ -567,6 +567,8 @@ export interface Request {
   choices?: Array<string>;
   /** Kind of text in `detail`, so that frontends need not guess it. */
   detail_kind?: "command" | "diff" | "text";
+  /** Permissions that consent gives the call, too. */
+  also?: Array<string>;
 }
 
 /** A page of the sessions that match a query. */

@@ -37,7 +37,8 @@ class Requirement(Struct, frozen=True):
 
     title: str = ""
     """What the call would do, in one line for the user."""
-
+    warning: str = ""
+    """The fixed words about what the permission allows, which come before the title."""
     detail: str = ""
     """A complete description of what the call would do, for the user."""
 
@@ -75,8 +76,7 @@ class ToolResult(Struct, frozen=True):
     """One line for people."""
 
     failed: bool = False
-    """Whether the tool reports an error, such as a non-zero exit status. The model gets the output
-    all the same."""
+    """Whether the tool reports an error. The model gets the output all the same."""
 
     diff: str = ""
     """Changes to files as a unified diff, for people."""
@@ -95,10 +95,8 @@ class ToolResult(Struct, frozen=True):
 
     rejected: bool = False
     """Whether the user rejected a request of the running call."""
-
     stopped_by: str = ""
     """The line of output that shows that the enclosure stopped the command."""
-
     missed: str = ""
     """An existing path that the output names and that the enclosure hid from the command."""
 

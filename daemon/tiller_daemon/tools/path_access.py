@@ -92,7 +92,8 @@ def _requirements(
         beyond,
         always=tuple(one for pattern in patterns for one in (pattern, f"{pattern.rstrip('/')}/*")),
         kind="path",
-        title=f"Outside the workspace: {title}",
+        title=title,
+        warning="Outside the workspace",
     )
     return (wanted, outside)
 

@@ -82,9 +82,9 @@ def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requiremen
     scope = _scope(workspace, arguments.paths) if arguments.paths else None
     writes = f" (may change {scope})" if scope else ""
     title = f"{agent}{writes}: {arguments.prompt}"
-    return (
-        Requirement("task", (agent,), (agent,), title=title, detail=arguments.prompt, scope=scope),
-    )
+    detail = f"May change only: {scope}\n\n{arguments.prompt}" if scope else arguments.prompt
+    warning = "Start a sub-agent"
+    return (Requirement("task", (agent,), (agent,), "plain", title, warning, detail, scope=scope),)
 
 
 def _scope(workspace: Path, paths: Sequence[str]) -> WriteScope:

@@ -59,27 +59,26 @@ def requirements_without_sandbox(
     With `reads_are_confined`, a line runs in a sandbox if it seems only to read.
     """
     return tuple(
-        unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
+        unsandboxed_requirement(line, "Run without a sandbox")
         for line in command_lines(requirements)
         if not (reads_are_confined and seems_to_read(line))
     )
 
 
-def unsandboxed_requirement(command: str, title: str) -> Requirement:
+def unsandboxed_requirement(command: str, warning: str) -> Requirement:
     """Return the permission to run a command outside the sandbox, or without any sandbox."""
-    return _of_command(UNSANDBOXED, "command", command, title)
+    return _of_command(UNSANDBOXED, "command", command, warning)
 
 
 def network_requirement(command: str) -> Requirement:
     """Return the permission to use the network in an enclosure that has none."""
-    title = f"Run with network access: {' '.join(command.split())}"
-    return _of_command(NETWORK, "network", command, title)
+    return _of_command(NETWORK, "network", command, "Run with network access")
 
 
-def _of_command(permission: str, kind: SubjectKind, command: str, title: str) -> Requirement:
+def _of_command(permission: str, kind: SubjectKind, command: str, warning: str) -> Requirement:
     """Return a permission that one command line needs."""
     return Requirement(
-        permission, (command,), (), kind, title, detail=command, detail_kind="command"
+        permission, (command,), (), kind, command, warning, detail=command, detail_kind="command"
     )
 
 
@@ -104,8 +103,8 @@ def _protected_path_requirements(
         for text in requirement.subjects
         if is_protected(text) or is_guarded((workspace / text).resolve())
     ]
-    title = f"Write files that may make other programs run something: {', '.join(protected)}"
-    return _path_requirements(PROTECTED_PATH, protected, title)
+    warning = "Write files that may make other programs run something"
+    return _path_requirements(PROTECTED_PATH, protected, ", ".join(protected), warning)
 
 
 def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
@@ -115,8 +114,9 @@ def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requir
         if not _KERNEL_PATHS.match(os.path.normpath(path))
     )
     outside = (printable(one.path) for one in _located(paths, workspace) if not one.inside)
-    title = f"Look outside the workspace: {_shown(lines)}"
-    return _path_requirements("external_directory", dict.fromkeys(outside), title)
+    return _path_requirements(
+        "external_directory", dict.fromkeys(outside), " ".join(lines), "Look outside the workspace"
+    )
 
 
 def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
@@ -126,8 +126,9 @@ def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requireme
         for one in _located(_paths(lines, names_too=False), workspace)
         if one.inside and one.path.is_file()
     )
-    title = f"Show the content of files: {_shown(lines)}"
-    return _path_requirements("read", dict.fromkeys(files), title)
+    return _path_requirements(
+        "read", dict.fromkeys(files), " ".join(lines), "Show the content of files"
+    )
 
 
 def _located(paths: Iterable[str], workspace: Path) -> Iterator[Location]:
@@ -138,21 +139,17 @@ def _located(paths: Iterable[str], workspace: Path) -> Iterator[Location]:
 
 
 def _path_requirements(
-    permission: str, subjects: Iterable[str], title: str
+    permission: str, subjects: Iterable[str], title: str, warning: str
 ) -> tuple[Requirement, ...]:
     paths = tuple(subjects)
     always = tuple(map(globs.escape, paths))
-    return (Requirement(permission, paths, always, "path", title),) if paths else ()
+    return (Requirement(permission, paths, always, "path", title, warning),) if paths else ()
 
 
-def path_requirement(permission: str, path: str, title: str) -> Requirement:
+def path_requirement(permission: str, path: str, title: str, warning: str) -> Requirement:
     """Return a permission for one path and everything in it."""
     always = (globs.escape(path), f"{globs.escape(path)}/*")
-    return Requirement(permission, (path,), always, "path", title)
-
-
-def _shown(lines: Sequence[str]) -> str:
-    return " ".join(" ".join(lines).split())
+    return Requirement(permission, (path,), always, "path", title, warning)
 
 
 def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:

@@ -14,11 +14,14 @@ from tiller_daemon.policy.rules import BUILT_IN, Verdict
 from tiller_daemon.policy.shell.enclosures import judge_line, may_run_outside
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import path_requirement, unsandboxed_requirement
-from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.reasons import by_answer, reasons
 from tiller_daemon.session.calls.turn_enclosures import OUTSIDE, TurnEnclosures
 from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import Allowed, ToolCall
+
+SAID_CHARS_MAX = 60
+"""How much of a command's output a title quotes: it comes last, and must not pose as our words."""
 
 RAN_OUTSIDE = (
     "[The command failed in the sandbox. With the user's approval it ran again outside. "
@@ -66,20 +69,15 @@ class Escalation:
         # Offer the next looser enclosure if it is enough, as running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
-            title = (
-                f"The sandbox for builds stopped a command ({result.stopped_by}). Allow: {command}"
-            )
-            wanted = structs.replace(requirement, title=one_line(title))
+            warning = "Allow a command to do more than build"
+            wanted = structs.replace(requirement, warning=warning)
         elif self._enclosures.limits.are_set:
             # Outside, nothing would hold the command to the limits.
             return result
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
-            title = (
-                f"The sandbox stopped a command ({result.stopped_by}). Run it outside: {command}"
-            )
-            wanted = unsandboxed_requirement(command, one_line(title))
-        reply = await self._permission.offer(call, wanted)
+            wanted = unsandboxed_requirement(command, "Run OUTSIDE the sandbox")
+        reply = await self._permission.offer(call, quoting(wanted, result))
         if reply is None:
             return result
         if reply.approves:
@@ -91,8 +89,7 @@ class Escalation:
     ) -> ToolResult | Escalated:
         """Ask whether a command that failed may see the path that it missed."""
         path = result.missed
-        title = one_line(f"Let a command read {path}, which it missed: {command}")
-        wanted = path_requirement(OUTSIDE, path, title)
+        wanted = path_requirement(OUTSIDE, path, f"{path} for {command}", "Show a hidden path")
         reply = await self._permission.offer(call, wanted)
         if reply is None:
             return result
@@ -121,15 +118,17 @@ class Escalation:
             return result
         # Where nothing enforces the mode, a rule for the command is not enough; see `must_ask`.
         if self._enclosures.asks and not may_run_outside(command, rules):
-            requirement = unsandboxed_requirement(command, requirement.title)
+            requirement = unsandboxed_requirement(command, requirement.warning)
             verdict = structs.replace(verdict, action="ask")
         if verdict.action == "allow" or self._permission.approve == "always":
             by_rules = structs.replace(verdict, parts=(verdict,))
             return reasons(by_rules, self._permission.granted())[0]
         if self._permission.approve == "never" or self._declined:
             return result
-        title = one_line(f"A command tried to write ({result.stopped_by}). Allow: {command}")
-        reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
+        wanted = structs.replace(requirement, warning="Allow a command that tried to write")
+        reply = await self._permission.ask_about(call, quoting(wanted, result))
+        if reply is None:
+            return result
         if reply.approves:
             return by_answer(requirement.permission, command, reply)
         return self._decline(result, "write", reply.text)
@@ -139,3 +138,10 @@ class Escalation:
         comment = f" They said: {text}" if text else ""
         note = DECLINED.format(what=what, comment=comment)
         return structs.replace(result, output=f"{result.output}\n{note}")
+
+
+def quoting(requirement: Requirement, result: ToolResult) -> Requirement:
+    """Let the title of a stopped command end with the line of output that shows why."""
+    said = " ".join(result.stopped_by.split()).replace('"', "'")[:SAID_CHARS_MAX]
+    title = f'{" ".join(requirement.subjects)} (its output says: "{said}")'
+    return structs.replace(requirement, title=title)

@@ -55,7 +55,7 @@ class Toolbox(Struct, frozen=True):
         tool = self.tools.get(call.name)
         if tool and tool.polls:
             return None
-        title = f"{call.name} was called repeatedly with the same arguments. Go on?"
+        title = f"Go on although the same arguments were given repeatedly to {call.name}"
         subject = repetition_subject(call)
         always = (globs.escape(subject),)
         requirement = Requirement(DOOM_LOOP, (subject,), always, title=title, detail=call.arguments)

@@ -113,7 +113,7 @@ async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> 
 
     files = await trio.to_thread.run_sync(apply)
     done = "\n".join(files.done)
-    return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
+    return ToolResult(f"Changed:\n{done}", title=files.title(), diff=truncate(files.diff()))
 
 
 APPLY_PATCH: Final = Tool(
@@ -193,12 +193,9 @@ class _Files:
         ]
 
     def diff(self) -> str:
-        """Return the changes as a diff for people."""
-        return truncate(
-            "".join(
-                show_change(change.location, change.before, change.after)
-                for change in self.changes()
-            )
+        """Return the whole changes as a diff for people."""
+        return "".join(
+            show_change(change.location, change.before, change.after) for change in self.changes()
         )
 
     def title(self) -> str:
@@ -250,5 +247,5 @@ def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
             files.apply(change)
     except ToolFailure:
         # An earlier call of the same response may still add the missing text.
-        return truncate(patch)
+        return patch
     return files.diff()

@@ -1,4 +1,4 @@
-"""Shows the change of a file as a unified diff of limited size. Pure.
+"""Shows the change of a file as a unified diff. Pure.
 
 `difflib` finds the hunks. It does not get the lines that are equal at both ends, so a small change
 to a large file is cheap.
@@ -7,8 +7,6 @@ to a large file is cheap.
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, Literal
-
-from tiller_daemon.tools.truncation import truncate
 
 CONTEXT_LINES: Final = 3
 MATCHED_LINES_MAX: Final = 4000
@@ -20,16 +18,17 @@ Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, i
 def unified_diff(before: str | None, after: str | None, name: str) -> str:
     """Return the change of file `name` as a unified diff; None stands for a missing file.
 
-    Empty if nothing changes; the middle of a long diff is left out.
+    Empty if nothing changes. The diff is whole, as the user may have to approve it.
     """
     old, new = _lines(before or ""), _lines(after or "")
     groups = _Matcher(old, new).get_grouped_opcodes(CONTEXT_LINES)
     hunks = "".join(_hunk(group, old, new) for group in groups)
     if not hunks:
         return ""
+    name = name.replace("\n", "␊")  # what follows would look like lines of the diff
     source = "/dev/null" if before is None else f"a/{name}"
     target = "/dev/null" if after is None else f"b/{name}"
-    return truncate(f"--- {source}\n+++ {target}\n{hunks}")
+    return f"--- {source}\n+++ {target}\n{hunks}"
 
 
 def _lines(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure,
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.encoding import EncodingProblem, decode_text, printable_text
 from tiller_daemon.tools.path_access import resolve_approved_path, resolve_path
+from tiller_daemon.tools.truncation import truncate
 
 PREVIEW_BYTES_MAX: Final = 1024**2
 """The largest file whose change is shown before it is approved, at a cost of some 10 ms."""
@@ -55,7 +56,7 @@ async def make_change(
         return done, show_change(location, made.before, made.after)
 
     done, diff = await trio.to_thread.run_sync(make)
-    return ToolResult(done, title=location.text, diff=diff)
+    return ToolResult(done, title=location.text, diff=truncate(diff))
 
 
 def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
@@ -135,7 +136,7 @@ def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
 
 
 def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
-    """Return the change as a diff for people; None stands for a missing file."""
+    """Return the whole change as a diff for people; None stands for a missing file."""
     try:
         return unified_diff(_text(before), _text(after), location.text)
     except EncodingProblem:

@@ -16,6 +16,7 @@ from tiller_daemon.tools.encoding import (
     require_characters,
 )
 from tiller_daemon.tools.suggestions import show_lines, similar_lines
+from tiller_daemon.tools.truncation import truncate
 
 _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 
@@ -76,7 +77,7 @@ def explain_missing(data: bytes, old: str) -> str:
     return (
         f"{not_found} The most similar lines are:\n{show_lines(near)}\n"
         "How `old` differs from the first of them (`-` is only in `old`, `+` only in the file):\n"
-        f"{change}"
+        f"{truncate(change)}"
     )
 
 
