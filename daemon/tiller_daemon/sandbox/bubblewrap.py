@@ -9,8 +9,9 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
+from errno import ELOOP
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -19,10 +20,11 @@ from tiller_daemon.sandbox.confinement import (
     ROOT_CAPABILITIES,
     TEMPORARY,
     Confinement,
+    NotConfined,
     Sandbox,
     WrappedCommand,
 )
-from tiller_daemon.sandbox.known_paths import between, bound_sockets, root_of
+from tiller_daemon.sandbox.known_paths import bound_sockets, root_of
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 
 NULL_DEVICE: Final = "/dev/null"
@@ -44,7 +46,14 @@ sandbox's own process; the seccomp filter forbids tracing that process."""
 
 STATUS_BYTES_MAX: Final = 4096
 
+WORDS_MAX: Final = 8_900
+"""How long the command line of `bwrap` may be; it allows 9000 words."""
+
+DESCRIPTORS_MAX: Final = 200
+"""How many paths are mounted by descriptor; the kernel passes at most 253 in one message."""
+
 _ROOT: Final = Path("/")
+_PATH: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Mount(NamedTuple):
@@ -68,15 +77,18 @@ class Bubblewrap(Sandbox):
         *,
         root: bool | None = None,
         scopes: bool = True,
+        descriptors: bool = False,
     ) -> None:
         """Run commands with the program `bwrap` at this path.
 
         `root` tells whether the daemon runs as root; None detects it. `scopes` tells whether
-        Landlock can keep commands from abstract sockets.
+        Landlock can keep commands from abstract sockets, and `descriptors` whether `bwrap` mounts
+        open files.
         """
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._scopes: Final = scopes
+        self._descriptors: Final = descriptors
 
     @contextmanager
     def wrap(self, arguments: Sequence[str], confinement: Confinement) -> Generator[WrappedCommand]:
@@ -89,16 +101,43 @@ class Bubblewrap(Sandbox):
             filters = (_readable(stack, calls),) if calls else ()
             status, status_end = _pipe(stack)
             sockets = tuple(_sockets(confinement))
-            chosen = options(confinement, sockets, root=self._root)
+            opened: list[int] = []
+
+            def open_one(path: Path) -> int:
+                opened.append(_opened(path))
+                stack.callback(os.close, opened[-1])
+                return opened[-1]
+
+            opener = open_one if self._descriptors else None
+            chosen = options(confinement, sockets, opener, root=self._root)
+            if len(chosen) > WORDS_MAX:
+                why = f"it would need more than {WORDS_MAX} words to describe what it hides"
+                raise NotConfined(f"The command did not run in {confinement.workspace}: {why}.")
             chosen += [word for one in filters for word in ("--seccomp", str(one))]
             chosen += ["--json-status-fd", str(status_end)]
             scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
             yield WrappedCommand(
                 (self._program, *chosen, "--", *scoped, *arguments),
-                (*filters, status_end),
+                (*filters, *opened, status_end),
                 has_started=lambda: b"exit-code" in _read_status(status),
                 helpers=2,
             )
+
+
+def _opened(path: Path) -> int:
+    """Open a path, none of whose parts may be a link. Raises `NotConfined`."""
+    opened = os.open("/", _PATH)
+    try:
+        for name in path.parts[1:]:
+            above, opened = opened, os.open(name, _PATH, dir_fd=opened)
+            os.close(above)
+        if not stat.S_ISLNK(os.fstat(opened).st_mode):
+            return opened
+        raise OSError(ELOOP, os.strerror(ELOOP))
+    except OSError as error:
+        os.close(opened)
+        why = f"{path} has changed while its sandbox was set up ({error.strerror})"
+        raise NotConfined(f"The command did not run: {why}.") from error
 
 
 def _readable(stack: ExitStack, data: bytes) -> int:
@@ -133,12 +172,14 @@ def _read_status(status: int) -> bytes:
 def options(
     confinement: Confinement,
     sockets: Sequence[Path] = (),
+    open_one: Callable[[Path], int] | None = None,
     *,
     root: bool,
 ) -> list[str]:
     """Return the options for `bwrap`, which applies them in this order.
 
-    `sockets` are hidden like the confinement's hidden paths.
+    `sockets` are hidden like the confinement's hidden paths. `open_one` returns a descriptor for a
+    path that another command could replace with a link.
     """
     mounts = _mounts(confinement, sockets)
     whole = mounts.pop(_ROOT, None)
@@ -151,7 +192,11 @@ def options(
         # Paths that are shown in a hidden directory are mounted inside it, so it must be open.
         is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
-        words += mount.options
+        is_own = mount in (_read(path), _write(path)) and root_of(path, confinement.writable)
+        if open_one and is_own and words.count("--ro-bind-fd") < DESCRIPTORS_MAX:
+            words += [f"{mount.options[0]}-fd", str(open_one(path)), str(path)]
+        else:
+            words += mount.options
     for path, mount in mounts.items():
         # Made read-only only now, after everything inside is mounted.
         if mount.kind == "empty":
@@ -192,11 +237,10 @@ def _mounts(
         for path, place in confinement.caches
     }
     for path in (*confinement.hidden, *sockets):
-        # A protected file is hidden as well if it is read-only.
-        is_shown = path in confinement.shown or path in mounts.keys() - {*confinement.read_only}
-        if not is_shown and _is_visible(path, mounts):
+        is_own = path in (*confinement.shown, *confinement.writable, confinement.workspace)
+        if not is_own and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
-    return _pinned(mounts, confinement.writable)
+    return mounts
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
@@ -247,20 +291,7 @@ def _is_socket(path: Path) -> bool:
 
 def _is_visible(path: Path, mounts: dict[Path, Mount]) -> bool:
     """Whether a path has the same content inside the sandbox as outside."""
-    for parent in path.parents:
+    for parent in (path, *path.parents):
         if mount := mounts.get(parent):
             return mount.kind in ("read", "write")
     return False
-
-
-def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
-    """Add mounts for all directories between a writable directory and a mount inside it.
-
-    A mount can't be renamed. Otherwise a command could move a directory such as `.git` away, with
-    the protected files in it, and create another one.
-    """
-    pins: dict[Path, Mount] = {}
-    for path in mounts:
-        if root := root_of(path, writable):
-            pins |= {one: _write(one) for one in between(root, path)}
-    return pins | mounts

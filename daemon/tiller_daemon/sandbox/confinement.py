@@ -31,8 +31,7 @@ ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_acc
 """From the strictest to the loosest."""
 
 ROOT_CAPABILITIES: Final[Mapping[str, int]] = {
-    "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_SETGID": 6,
-    "CAP_SETUID": 7,
+    "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_SETGID": 6, "CAP_SETUID": 7,
 }  # fmt: skip
 """The capabilities that root needs to use other users' files and to install packages, with the
 kernel's numbers. Root loses those that could undo a sandbox: mounting, tracing, devices, file
@@ -89,7 +88,7 @@ class Confinement(Struct, frozen=True):
     read_only: tuple[Path, ...] = ()
     """Paths that the command can't write, move or remove, even in a writable directory."""
     watched: tuple[Path, ...] = ()
-    """Missing paths that the command can create, but that are put aside afterwards."""
+    """Paths that the command can create or replace, but that are put aside afterwards."""
     git: tuple[Path, ...] = ()
     """The git directories in which the command may change data, but not the `read_only` parts."""
     hidden: tuple[Path, ...] = ()

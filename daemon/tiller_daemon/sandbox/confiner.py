@@ -3,7 +3,7 @@
 import functools
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -253,8 +253,8 @@ class Confiner:
             confinement.watched,
             git_use,
         )
-        nested = found.repositories if watch.is_build else ()
-        again = find_nested if watch.is_build else tuple
+        nested = found.repositories if watch.is_searched else ()
+        again = find_nested if watch.is_searched else tuple
         guard = functools.partial(quarantine, watch, self._records, nested, again)
         return CommandSandbox(sandbox, confinement, enclosure, [], guard)
 
@@ -304,16 +304,17 @@ class Confiner:
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
         data = git_data(git, nested) if git_use else ()
         home = self._home if is_build and not self._home.is_relative_to(root) else None
-        entries = kept_entries(root, is_build=is_build, git_use=git_use)
-        kept = [path for path in _inside(entries, inside) if path not in (*inside, *data)]
-        kept += _inside(kept_of_git(git, nested, git_use), inside, data)
-        kept += (*self._protected(), *(() if root in inside else (root,)))
-        there = [path for path in dict.fromkeys(kept) if os.path.lexists(path)]
+        named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
+        named += kept_of_git(git, nested, git_use)
+        # Only real places are mounted, as a path may lead anywhere through links.
+        kept = set(_inside(map(Path, map(os.path.realpath, named)), inside, data))
+        kept = {path for path in kept - {*inside, *data} if os.path.lexists(path)}
+        watched = _watched(named, kept, inside)
         return structs.replace(
             reading,
             writable=(*inside, *(path for path in data if not root_of(path, inside))),
-            read_only=tuple(there),
-            watched=tuple(path for path in dict.fromkeys(kept) if path not in there),
+            read_only=(*sorted(kept), *(() if root in inside else (root,))),
+            watched=tuple(_inside(watched, inside, data)),
             git=data,
             home=home,
             caches=tuple(compiler_caches(home, spill)) if home else (),
@@ -326,6 +327,19 @@ class Confiner:
         outside = existing(path for path in named if not root_of(path, (root,)))
         inside = _in_place(path for path in named if root_of(path, (root,)))
         return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
+
+
+def _watched(
+    named: Iterable[Path], kept: Collection[Path], roots: Collection[Path]
+) -> Iterator[Path]:
+    """Yield those of the `named` paths that a command could replace although some are `kept`.
+
+    Nobody can replace a mount, but a directory above it, or a link on the way to it.
+    """
+    for path in dict.fromkeys(Path(os.path.normpath(path)) for path in named):
+        is_fixed = path in kept and path.parent in roots
+        if not is_fixed and not any(parent in kept for parent in path.parents):
+            yield path
 
 
 def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:

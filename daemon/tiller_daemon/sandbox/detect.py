@@ -53,9 +53,13 @@ def _missing(problem: str) -> SandboxSearchResult:
 
 
 def _bubblewrap(program: str) -> Bubblewrap:
-    """Return bubblewrap with the features that the kernel reports."""
+    """Return bubblewrap with the features that the kernel and the program have."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
-    return Bubblewrap(program, scopes=scopes)
+    try:
+        said = subprocess.run([program, "--help"], capture_output=True, check=False).stdout
+    except OSError:
+        said = b""
+    return Bubblewrap(program, scopes=scopes, descriptors=b"--ro-bind-fd" in said)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:

@@ -7,19 +7,21 @@ interprets repositories or configuration. The commands execute nothing that a re
 import os
 import subprocess
 from collections.abc import Iterator
+from errno import ENOENT
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tiller_daemon.isolation import environment_of_commands, find_program
 from tiller_daemon.stamps import StampedCache, failed, look_along, look_at
 
-GIT_S: Final = 10.0
-"""How long git may take to answer; it takes milliseconds."""
+GIT_S: Final = 5.0
+"""How long git may take to answer. It takes milliseconds, unless it reads from a pipe."""
 
 NO_REPOSITORY: Final = b"not a git repository"
 
 EXECUTED: Final = (
-    "config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees",
+    "config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "branches",
+    "remotes",
 )  # fmt: skip
 """The entries of a git directory that make git execute something, or lead it to such files."""
 
@@ -31,6 +33,9 @@ VARIABLES: Final = (
     "GIT_CONFIG_NOSYSTEM",
 )
 """The variables by which git finds the user's configuration."""
+
+_FORBIDDEN: Final = frozenset((".git", "..", ".", ""))
+"""What no part of a path in an index may be, in lower case."""
 
 _known: Final = StampedCache()
 """The answers about each workspace, as git takes milliseconds."""
@@ -55,7 +60,7 @@ class GitIndex(NamedTuple):
     links: tuple[Path, ...] = ()
     """The gitlinks: directories in which git looks for a repository of its own."""
     is_unsafe: bool = False
-    """Whether the index would make git write to a git directory."""
+    """Whether the index would make git write to a git directory, or outside the work tree."""
 
 
 def find_git(workspace: Path) -> GitRepository:
@@ -87,10 +92,12 @@ def _find(workspace: Path) -> GitRepository:
     if is_bare == "true":
         return GitRepository(problem="the workspace is in a bare repository")
     own, common, top = (Path(os.path.realpath(path)) for path in named[:3])
+    if not os.path.lexists(top / ".git") or not workspace.is_relative_to(top):
+        return GitRepository(problem="git's work tree is not the workspace")
     directories = tuple(dict.fromkeys((common, own)))
     try:
         configured = tuple(_configuration(top))
-        if not (own.is_relative_to(top) or _belongs(own, top)):
+        if not (all(one.is_relative_to(top) for one in directories) or _belongs(own, top)):
             # Any archive may contain a `.git` file that names the repository of another project.
             directories = ()
     except OSError as error:
@@ -143,8 +150,9 @@ def _read_index(git: GitRepository) -> GitIndex:
         return GitIndex(is_unsafe=True)
     links = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
     # git checks paths when it adds them to an index, but not when it reads an index.
-    parts = (entry.partition("\t")[2].casefold().split("/") for entry in entries)
-    return GitIndex(tuple(git.top / link for link in links), any(".git" in one for one in parts))
+    parts = (entry.partition("\t")[2].casefold().split("/") for entry in entries if entry)
+    is_unsafe = any(not _FORBIDDEN.isdisjoint(one) for one in parts)
+    return GitIndex(tuple(git.top / link for link in links), is_unsafe)
 
 
 def _look_at_user_files() -> None:
@@ -171,8 +179,9 @@ def _ask(directory: Path, *arguments: str) -> str:
             stdin=subprocess.DEVNULL,
             timeout=GIT_S,
         )
-    except subprocess.SubprocessError as error:
-        raise OSError(str(error)) from error
+    except subprocess.TimeoutExpired as error:
+        # Such an answer counts until a file changes, so that git is not asked again and again.
+        raise OSError(ENOENT, str(error)) from error
     if done.returncode and not done.stdout.startswith(b"true\n"):
         known = NO_REPOSITORY if NO_REPOSITORY in done.stderr else done.stderr
         raise OSError(known)

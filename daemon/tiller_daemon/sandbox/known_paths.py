@@ -24,7 +24,10 @@ HIDDEN_IN_HOME: Final = (
     ".terraform.d/credentials.tfrc.json", ".vault-token", ".password-store",
     ".local/share/keyrings", ".local/share/kwalletd", ".claude/.credentials.json",
     ".claude.json", ".codex/auth.json", ".local/share/opencode/auth.json", ".gemini", ".s3cfg",
-    ".boto", ".databrickscfg", ".oci", ".fly", ".config/fly", "Library/Keychains",
+    ".boto", ".databrickscfg", ".local/share/uv/credentials", ".hex/hex.config",
+    ".stack/upload", ".julia/servers", ".sbt/.credentials", ".luarocks/upload_config.lua",
+    ".nimble/github_api_token", ".platformio/appstate.json", ".pub-cache/credentials.json",
+    ".cabal/config", ".foundry/keystores", ".oci", ".fly", ".config/fly", "Library/Keychains",
     "Library/Cookies", "Library/Application Support/Google/Chrome",
     "Library/Application Support/Firefox",
 )  # fmt: skip
@@ -54,8 +57,8 @@ EXECUTED: Final = (
     # shells, debuggers, git, desktops
     ".envrc", ".env.fish", ".autoenv*", ".gdbinit", ".lldbinit", ".radare2rc", ".git", ".husky",
     ".githooks", "mise.toml", "mise.*.toml", ".mise*", "devbox.json", ".direnv",
-    ".pre-commit-config.yaml", "lefthook.y*ml", ".lefthook*", ".lefthook-local*",
-    "lefthook-local.y*ml", "*.desktop", ".autorun", "autorun.inf",
+    ".pre-commit-config.yaml", "lefthook*", ".lefthook*", "mise", "gptme.toml", ".bsp", ".lsp",
+    "*.desktop", ".autorun", "autorun.inf",
 )  # fmt: skip
 """Names of files and directories that git, shells, editors, agents or desktops execute when they
 start or open a directory. They are patterns in lower case."""
@@ -74,8 +77,8 @@ PRODUCTS: Final = (
     ".contentlayer", ".serverless", ".aws-sam", ".open-next", ".sst", ".pnpm-store", ".swc",
     ".storybook-static", ".tshy*", ".wireit", ".lage", ".rush", ".netlify",
     # other languages
-    ".gradle", ".kotlin", ".bloop", ".metals", ".bsp", ".stack-work", ".dart_tool", ".lake",
-    ".elixir_ls", ".clj-kondo", ".lsp", ".cpcache", ".shadow-cljs", ".calva", ".godot", ".import",
+    ".gradle", ".kotlin", ".bloop", ".metals", ".stack-work", ".dart_tool", ".lake",
+    ".elixir_ls", ".clj-kondo", ".cpcache", ".shadow-cljs", ".calva", ".godot", ".import",
     ".cxx", ".externalnativebuild", ".libs", ".deps", ".objs", ".clang-tidy-cache", ".zig-*",
     ".phpunit*", ".terraform", ".deno", ".bundle-install", ".sass-*", ".ninja_*",
     ".jekyll-metadata", ".mono", ".fake", ".paket", ".ionide", ".scannerwork", ".vagrant",

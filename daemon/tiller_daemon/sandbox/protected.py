@@ -66,10 +66,9 @@ class UserHome:
 
 def executed_in(root: Path, git: GitRepository) -> Iterator[Path]:
     """Yield files and directories in and for a workspace that programs execute by themselves."""
-    yield from (*git.directories, *_executed_by_git(git))
-    for path in _entries(root):
-        if is_executed(path.name):
-            yield Path(os.path.realpath(path))
+    named = (path for path in _entries(root) if is_executed(path.name))
+    for path in (*git.directories, *_executed_by_git(git), *named):
+        yield Path(os.path.realpath(path))
 
 
 def problem_of_links(root: Path) -> str:
@@ -87,17 +86,13 @@ def _entries(root: Path) -> list[Path]:
 
 
 def kept_entries(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterator[Path]:
-    """Yield the entries of a workspace that a command can't change, and what links lead to."""
+    """Yield the entries of a workspace that a command can't change."""
     for path in _entries(root):
         name = path.name
         unknown = is_build and name.startswith(".") and not is_product(name)
         # git writes the files of a commit, among them such as begin with a dot.
         if name == ".git" or unknown or (is_executed(name) and git_use != "work_tree"):
-            look_along(path)
-            real = Path(os.path.realpath(path))
-            # If the workspace itself could not be written, no command could do anything.
-            if not root.is_relative_to(real):
-                yield from (path, real)
+            yield path
 
 
 def kept_of_git(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:
@@ -110,17 +105,15 @@ def kept_of_git(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> 
         return
     yield from (*git.directories, *nested)
     for link in read_index(git).links:
-        mark = link / ".git"
-        yield mark if os.path.lexists(mark) else link
+        yield link / ".git" if os.path.lexists(link / ".git") else link
 
 
 def _executed_by_git(git: GitRepository) -> Iterator[Path]:
-    """Yield the files and directories that make git execute something, and where links lead."""
+    """Yield the files and directories that make git execute something, and links among them."""
     for path in git.executed:
-        hooks = _entries(path) if path.is_dir() else ()
-        for one in (path, *(hook for hook in hooks if hook.is_symlink())):
-            look_along(one)
-            yield from (one, Path(os.path.realpath(one)))
+        yield path
+        if os.path.isdir(path):  # noqa: PTH112 - the name may be too long
+            yield from (hook for hook in _entries(path) if hook.is_symlink())
 
 
 def problem_of_git(git: GitRepository, root: Path) -> str:

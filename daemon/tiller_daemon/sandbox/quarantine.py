@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from errno import EEXIST
+from errno import EEXIST, ELOOP, ENOTDIR
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -23,16 +23,23 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.confinement import GitUse
 from tiller_daemon.sandbox.git_repository import find_git, read_index
 from tiller_daemon.sandbox.known_paths import is_executed, is_product
+from tiller_daemon.sandbox.scan import Scanner, WorkspaceTooLarge
 
 DISABLED: Final = ".disabled"
 """Appended to the names of entries that are put aside."""
 
 QUARANTINED: Final = "quarantined"
 """The code of the warning for the user."""
+
+_IS_DISABLED: Final = re.compile(rf"\{DISABLED}(?:-[0-9a-f]{{16}})?\Z")
+
+NAME_BYTES_MAX: Final = 200
+"""How much of a name is kept when it is put aside; file systems allow 255 bytes."""
 
 NAMED_MAX: Final = 20
 """How many entries a message names; a command may make any number."""
@@ -48,7 +55,7 @@ STAYS: Final = "Other programs may execute {name}, which the command made: {why}
 
 _GIT_DATA: Final = re.compile(
     r"[A-Z][A-Z_]*|(?:shared)?index(?:\..+)?|packed-refs|shallow|refs|logs|objects|rr-cache|info|lfs"
-    r"|rebase-merge|rebase-apply|sequencer|description|branches|gc\.\w+|fsmonitor--daemon.*"
+    r"|rebase-merge|rebase-apply|sequencer|description|gc\.\w+|fsmonitor--daemon.*"
     r"|.+\.lock|tmp_.+|next-index-.+|gitk\.cache"
 )
 """The top-level entries of a git directory in which git executes nothing."""
@@ -81,9 +88,14 @@ class Watch(Struct, frozen=True):
     exempt: tuple[Path, ...] = ()
     """Entries that the user lets commands create."""
     executed: tuple[Path, ...] = ()
-    """Missing paths that git would execute."""
+    """Paths that git would execute and that the command could create or replace."""
     git_use: GitUse = ""
     """What the command may do as git."""
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the command may make no repositories, as `git clone` and `npm create` do."""
+        return self.is_build or self.git_use == "data"
 
 
 class _Record(Struct, frozen=True):
@@ -111,8 +123,16 @@ def quarantine(
     finally:
         with suppress(OSError), _folder(watch.workspace):
             pass  # Opened, if the command has closed it to its own user.
-        for text in _put_aside_new(watch, before, _listed(watch, find_nested())):
-            report(text)
+        try:
+            again = find_nested()
+        except WorkspaceTooLarge as problem:
+            again = nested
+            report(f"{problem}, so they were not searched for repositories that the command made.")
+        try:
+            for text in _put_aside_new(watch, before, _listed(watch, again)):
+                report(printable(text))
+        except OSError as error:
+            report(printable(f"What the command made could not be searched: {error}."))
         if record:
             record.unlink(missing_ok=True)
 
@@ -124,10 +144,12 @@ def finish_abandoned(records: Path) -> list[str]:
     """
     texts: list[str] = []
     for record in sorted(records.glob("*")):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, WorkspaceTooLarge):
             data = json.loads(record.read_bytes())
             found = msgspec.convert(data, _Record, dec_hook=_decode)
-            texts += _put_aside_new(found.watch, found.before, _listed(found.watch, ()))
+            scanner = Scanner(found.watch.workspace, lambda _: False)
+            nested = scanner.scan().repositories if found.watch.is_searched else ()
+            texts += _put_aside_new(found.watch, found.before, _listed(found.watch, nested))
         record.unlink(missing_ok=True)
     return texts
 
@@ -145,19 +167,18 @@ def _decode(kind: type[Path], value: str) -> Path:
 
 
 def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, str]:
-    """Return the entries that programs execute by themselves, and what each one is.
-
-    Of a link, that is where it leads; a mount can't keep a command from replacing it.
-    """
+    """Return the entries that programs execute by themselves, and what each one is."""
     git = find_git(watch.workspace)
-    index = read_index(git)
-    found = [*_top_level(watch), *watch.executed, *nested]
-    found += [link / ".git" for link in index.links]
-    found += [path for directory in watch.git for path in _in_git(directory)]
-    if watch.git and index.is_unsafe:
-        found.append(git.directories[-1] / "index")
-    listed = ((str(path), _kind(path)) for path in found if path not in watch.exempt)
-    return {path: kind for path, kind in listed if kind}
+    names = list(_top_level(watch))
+    exact = {path for path in names if is_executed(path.name)}
+    exact |= {*watch.executed, *nested, *(link / ".git" for link in read_index(git).links)}
+    found = [*names, *(path for directory in watch.git for path in _in_git(directory))]
+    others = (find_git(one.parent) for one in watch.git if one not in git.directories)
+    for one in (git, *others) if watch.git else ():
+        found += [one.directories[-1] / "index"] if read_index(one).is_unsafe else ()
+    wanted = {*exact, *found}.difference(watch.exempt)
+    listed = ((str(path), _identity(path, is_exact=path in exact)) for path in wanted)
+    return {path: identity for path, identity in listed if identity}
 
 
 def _top_level(watch: Watch) -> Iterator[Path]:
@@ -173,7 +194,7 @@ def _top_level(watch: Watch) -> Iterator[Path]:
 def _is_unknown(name: str) -> bool:
     """Whether a program may execute an entry of the workspace by itself, as far as is known."""
     if name.startswith("."):
-        return not is_product(name) and DISABLED not in name
+        return not (is_product(name) or _IS_DISABLED.search(name))
     return is_executed(name)
 
 
@@ -183,8 +204,11 @@ def _names(directory: Path) -> list[str]:
 
 
 def _in_git(directory: Path) -> Iterator[Path]:
-    """Yield the entries of a git directory that are not data: unknown names, and links."""
-    with _folder(directory) as opened:
+    """Yield the entries of a git directory that are not data: unknown names, and links.
+
+    If the directory has been moved, it is found as a new one.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), _folder(directory) as opened:
         for name, mode in _entries(opened):
             if not _GIT_DATA.fullmatch(name):
                 yield directory / name
@@ -237,12 +261,21 @@ def _reopen(opened: int) -> None:
     os.chmod(place if hasattr(os, "O_PATH") else opened, stat.S_IRWXU)  # noqa: PTH101
 
 
-def _kind(path: Path) -> str:
+def _identity(path: Path, *, is_exact: bool) -> str:
+    """Return what differs if an entry, a link on the way to it or its target is replaced.
+
+    Without `is_exact`, a file may be replaced by another one, as editors do when they save.
+    """
     try:
-        mode = path.lstat().st_mode
-        return os.readlink(path) if stat.S_ISLNK(mode) else f"/{stat.S_IFMT(mode):o}"  # noqa: PTH115
+        state = path.lstat()
     except OSError:
         return ""
+    identity = f"{stat.S_IFMT(state.st_mode):o} {os.path.realpath(path)}"
+    if is_exact:
+        with suppress(OSError):
+            identity += f" {path.stat().st_ino}"
+        identity += f" {state.st_ino}"
+    return identity
 
 
 def _put_aside_new(watch: Watch, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
@@ -283,7 +316,14 @@ def put_aside(root: Path, path: Path) -> str:
     with ExitStack() as stack:
         opened = stack.enter_context(_folder(root))
         for folder in folders:
-            opened = stack.enter_context(_folder(folder, opened))
+            try:
+                opened = stack.enter_context(_folder(folder, opened))
+            except OSError as error:
+                if error.errno not in (ELOOP, ENOTDIR):
+                    raise
+                # The command has put a link in the place of a directory.
+                name = folder
+                break
         try:
             return _rename(name, opened)
         except PermissionError:
@@ -294,7 +334,8 @@ def put_aside(root: Path, path: Path) -> str:
 
 def _rename(name: str, folder: int) -> str:
     """Rename an entry of an open directory; return its new name."""
-    for new in (name + DISABLED, f"{name}{DISABLED}-{token_hex(8)}"):
+    kept = os.fsdecode(os.fsencode(name)[:NAME_BYTES_MAX])
+    for new in (kept + DISABLED, f"{kept}{DISABLED}-{token_hex(8)}"):
         try:
             # A link or file must not replace what has the name already.
             os.stat(new, dir_fd=folder, follow_symlinks=False)

@@ -99,12 +99,9 @@ class Scanner:
     def scan_again(self, before: ScanResult) -> tuple[Path, ...]:
         """Scan after a command; return the repositories, and directories that it has closed.
 
-        Blocks like `scan`.
+        Raises `WorkspaceTooLarge`; blocks like `scan`.
         """
-        try:
-            found = self.scan()
-        except WorkspaceTooLarge:
-            return before.repositories
+        found = self.scan()
         return (*found.repositories, *(path for path in found.closed if path not in before.closed))
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:

@@ -86,7 +86,7 @@ _UNASKED: Final[dict[Enclosure, str]] = {
 _GIT_DATA_COMMANDS: Final = word_set(
     """add annotate archive blame branch cat-file check-ignore commit commit-tree config
     count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch
-    fsck gc grep hash-object help init log ls-files ls-remote ls-tree maintenance merge-base mktree
+    fsck gc grep hash-object help log ls-files ls-remote ls-tree maintenance merge-base mktree
     notes push reflog remote repack rev-list rev-parse shortlog show show-ref status symbolic-ref
     tag update-index update-ref var verify-commit version write-tree"""
 )
