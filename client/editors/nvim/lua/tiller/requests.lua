@@ -86,6 +86,10 @@ function M.show(page, block)
   if (request.detail or '') ~= '' then
     add_detail(page, request)
   end
+  if #(request.also or {}) > 0 then
+    local names = vim.list_extend({ request.permission or '' }, request.also)
+    page:add('    needs several permissions: ' .. table.concat(vim.tbl_map(row, names), ', '), 'TillerAsking')
+  end
   if #(request.always or {}) > 0 then
     local patterns = table.concat(vim.tbl_map(row, request.always), ', ')
     page:add(('    “always” allows %s: %s'):format(row(request.permission or ''), patterns), 'TillerDim')
