@@ -329,7 +329,7 @@ async def test_what_is_asked_names_all_permissions(
     await neovim.until_shown("gr reject")
     shown = await neovim.chat()
     assert "? Write files that may make other programs run something: .envrc" in shown
-    assert "needs several permissions: protected_path, write" in shown
+    assert "! needs several permissions: protected_path, write\n" in shown
     assert "+a⟨U+202E⟩b⟨U+00A0⟩␠" in shown
 
 

@@ -203,7 +203,7 @@ async def test_what_is_asked_names_all_permissions_and_its_diff_is_verbatim(
     await code.type("go")
     shown = await code.until_shown("[Diff]")
     assert "? Write files that may make other programs run something: .envrc" in shown
-    assert "needs several permissions: protected_path, write" in shown
+    assert "! needs several permissions: protected_path, write\n" in shown
     assert "+a⟨U+202E⟩b⟨U+00A0⟩␠" in shown
     await code.click("Diff")
     compared = await code.until_report("compared")

@@ -199,7 +199,7 @@ function lookOfRequest(request: Request): Look {
   }
   if (request.also?.length) {
     const names = [request.permission ?? "", ...request.also].map(row).join(", ");
-    body.push({ text: `needs several permissions: ${names}`, tone: "warning" });
+    body.unshift({ text: `! needs several permissions: ${names}`, tone: "warning" });
   }
   if (request.always?.length) {
     body.push({ text: `“always” allows ${row(request.permission ?? "")}: ${request.always.map(row).join(", ")}`, tone: "dim" });
