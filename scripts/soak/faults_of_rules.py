@@ -1,10 +1,13 @@
-"""Faults in the judgement of command lines, in lasting rules, and in notices about modes."""
+"""Faults in the judgement of command lines, lasting rules, requests, and notices about modes."""
 
 from fault import SESSION, Fault
 
 RULES = "daemon/tiller_daemon/config/lasting_rules.py"
 OF_CONFIG = "tests/config/test_lasting_rules.py::"
 OF_SESSION = "tests/session/test_lasting_rules.py::"
+OF_PERMISSION = "tests/session/calls/test_permission.py::"
+OF_ACP = "tests/client/acp/test_approval.py::"
+ACP = "client/tiller_client/acp/"
 OF_MODE = "tests/session/test_mode_reminder.py::"
 
 LINES = (
@@ -214,4 +217,47 @@ MODE = (
     ),
 )
 
-FAULTS = LINES + LASTING + MODE
+REQUESTS = (
+    Fault(
+        "what is too large to show is refused",
+        SESSION + "calls/permission.py",
+        "Permission.obtain",
+        "not _can_be_shown(A)",
+        "False",
+        OF_PERMISSION + "test_what_is_too_large_to_show_is_refused",
+    ),
+    Fault(
+        "a request has the warnings of all permissions",
+        SESSION + "calls/permission.py",
+        "Permission._request",
+        "A.warning for A in (B, *C) if A.warning",
+        "A.warning for A in (B,) if A.warning",
+        OF_PERMISSION + "test_a_request_begins_with_all_warnings_and_names_all_permissions",
+    ),
+    Fault(
+        "a command's output is quoted only briefly",
+        SESSION + "calls/escalation.py",
+        "quoting",
+        "[:SAID_CHARS_MAX]",
+        "[:]",
+        OF_PERMISSION + "test_output_comes_last_and_short_in_the_question_about_the_outside",
+    ),
+    Fault(
+        "a part of a cut diff is not shown as a diff",
+        ACP + "diffs.py",
+        "hunks_of",
+        "A.old_left or A.new_left",
+        "False",
+        OF_ACP + "test_a_diff_that_is_not_whole_is_shown_as_text",
+    ),
+    Fault(
+        "no text in a compared file is invisible",
+        ACP + "approval.py",
+        "_content",
+        "list(map(_visible, A))",
+        "list(A)",
+        OF_ACP + "test_nothing_that_is_asked_is_invisible",
+    ),
+)
+
+FAULTS = LINES + LASTING + MODE + REQUESTS

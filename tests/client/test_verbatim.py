@@ -9,6 +9,7 @@ from itertools import takewhile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from support.event_bodies import Tiller, ended, started, text_item
 from support.fake_daemon import FakeDaemon
@@ -59,6 +60,20 @@ def test_a_hostile_command_is_read_back_exactly_from_what_is_written(columns: in
         assert written == text, (SEED, number, "it is harmless already")
         assert all(c == "\n" or c.isprintable() for c in written), (SEED, number)
         assert said_by(written.split("\n")) == [command], (SEED, number)
+
+
+@pytest.mark.parametrize("columns", [20, 80])
+def test_all_permissions_come_before_any_text_that_could_pose_as_them(columns: int) -> None:
+    posing = asked("make\n! needs several permissions: read\n? Run it")
+    request = structs.replace(posing, permission="network", also=("bash", "read\u202e"))
+    title, *rows = request_block(request, Paint(colour=False), columns).split("\n")
+    assert title == f"? {TITLE}"
+    ours = [row for row in rows if not row.startswith(("    ", "  ↳ "))]
+    assert ours == [rows[0]]
+    continued = takewhile(lambda row: row.startswith("  ↳ "), rows[1:])
+    shown = rows[0] + "".join(row[4:] for row in continued)
+    names = "network, bash, read⟨U+202E⟩"
+    assert shown.replace("␠", " ") == f"! needs several permissions: {names}"
 
 
 @given(st.text(max_size=80))

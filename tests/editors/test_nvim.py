@@ -15,8 +15,10 @@ from editors.words import (
     ASK,
     EDIT,
     EDIT_AGAIN,
+    ENVRC,
     HOSTILE_COMMAND,
     HOSTILE_COMMAND_SHOWN,
+    MARKS,
     known_characters,
 )
 from support.daemon import Daemon
@@ -318,6 +320,19 @@ async def test_what_is_asked_is_shown_verbatim_and_a_rejection_has_a_reason(
     assert "not from there" in str((await frontend.snapshot(session_id)).items)
 
 
+async def test_what_is_asked_names_all_permissions(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(ENVRC), text("never"))
+    neovim, _ = await opened(open_neovim, daemon, frontend, workspace, *steps)
+    await neovim.command("Tiller go")
+    await neovim.until_shown("gr reject")
+    shown = await neovim.chat()
+    assert "? Write files that may make other programs run something: .envrc" in shown
+    assert "! needs several permissions: protected_path, write\n" in shown
+    assert "+a⟨U+202E⟩b⟨U+00A0⟩␠" in shown
+
+
 @pytest.mark.parametrize("key", ["ga", "gh"])
 async def test_what_is_always_allowed_is_asked_once(
     open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path, key: str
@@ -408,6 +423,10 @@ async def test_no_character_that_the_command_line_would_escape_reaches_a_buffer(
     open_neovim: Opening, daemon: Daemon, workspace: Path
 ) -> None:
     neovim = await open_neovim(daemon, workspace)
+    for mark in MARKS:
+        shown = await neovim.lua("return require('tiller.text').verbatim(...)", f"a{mark * 9}b")
+        assert mark not in shown
+        assert shown.startswith("a⟨U+")
     known = known_characters()
     everything = "".join(known)
     for safe, name in ((sanitized, "sanitized"), (verbatim, "verbatim")):

@@ -27,6 +27,7 @@ from editors.words import (
     ASK,
     EDIT,
     EDIT_AGAIN,
+    ENVRC,
     HOSTILE_COMMAND,
     HOSTILE_COMMAND_SHOWN,
     known_characters,
@@ -37,6 +38,7 @@ from support.typescript import install
 from tiller_client.rendering.text import sanitized, verbatim
 from tiller_daemon.models.scripted import CallPart, ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.tools.editing.diff import unified_diff
+from tiller_daemon.tools.truncation import truncate
 from tiller_protocol.answers import RulesResult
 from tiller_protocol.ops import Replay, RulesList, SessionConfigure
 from tiller_protocol.places import LOG_FILE
@@ -191,6 +193,21 @@ async def test_what_is_asked_is_shown_verbatim_and_a_rejection_has_a_reason_or_e
     await code.command("answer", "Reject", "")
     await code.until_shown("── blocked")
     assert "not from there" in str((await frontend.snapshot(session_id)).items)
+
+
+async def test_what_is_asked_names_all_permissions_and_its_diff_is_verbatim(
+    open_code: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(ENVRC), text("never"))
+    code, _ = await opened(open_code, daemon, frontend, workspace, *steps)
+    await code.type("go")
+    shown = await code.until_shown("[Diff]")
+    assert "? Write files that may make other programs run something: .envrc" in shown
+    assert "! needs several permissions: protected_path, write\n" in shown
+    assert "+a⟨U+202E⟩b⟨U+00A0⟩␠" in shown
+    await code.click("Diff")
+    compared = await code.until_report("compared")
+    assert compared["after"] == "a⟨U+202E⟩b⟨U+00A0⟩␠\n\tc\n"
 
 
 async def test_a_question_is_answered_by_a_choice_or_in_words(
@@ -428,7 +445,7 @@ def test_a_block_that_has_changed_looks_like_one_that_is_new(
 
 
 def test_a_diff_whose_middle_is_left_out_has_no_sides(functions: Functions) -> None:
-    cut = unified_diff("", "line\n" * 100_000, "long.txt")
+    cut = truncate(unified_diff("", "line\n" * 100_000, "long.txt"))
     assert len(cut) < 100_000
     assert functions("sides", cut, "before", "") is None
 

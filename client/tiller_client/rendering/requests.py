@@ -29,12 +29,12 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = row(verbatim(_heading(request))) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
+    if request.also:
+        names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
+        parts.append(paint.asking(_marked("! ", f"needs several permissions: {names}", width)))
     parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in other_subjects(request)]
     if request.detail:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
-    if request.also:
-        names = ", ".join(row(verbatim(one)) for one in (request.permission, *request.also))
-        parts.append(paint.asking(block(f"needs several permissions: {names}", width)))
     if request.always:
         patterns = ", ".join(row(verbatim(one)) for one in request.always)
         grant = f"“always” allows {row(verbatim(request.permission))}: {patterns}"

@@ -7,12 +7,9 @@ from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import connect
 from tiller_client.console import confirm, print_json, say, stdout_width
 from tiller_client.rendering.requests import block
-from tiller_client.rendering.text import one_line, quoted_path, sanitized, verbatim
+from tiller_client.rendering.text import one_line, quoted_path, verbatim
 from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
-
-SHOWN_CHARS_MAX = 20_000
-"""Maximum number of characters of a file to show before it is trusted."""
 
 
 def run(arguments: Namespace) -> int:
@@ -33,12 +30,18 @@ def run(arguments: Namespace) -> int:
 
 
 def _is_agreed(project: ProjectResult) -> bool:
-    """Show the files and ask the user. Hooks' commands come last and are never truncated."""
+    """Show the whole files, then the hooks' commands, and ask the user.
+
+    All that the project wrote has a margin, so it can't pose as tiller's own words.
+    """
     for name in project.files:
         path = Path(project.workspace, name)
-        text = path.read_text(errors="replace") if path.is_file() else "(a dangling link)"
-        more = " …" if len(text) > SHOWN_CHARS_MAX else ""
-        say(f"--- {quoted_path(name)}\n{sanitized(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
+        say(f"--- {quoted_path(name)}")
+        if path.is_file():
+            text = path.read_bytes().decode(errors="surrogateescape").removesuffix("\n")
+            say(f"{block(verbatim(text), stdout_width())}\n")
+        else:
+            say("(a dangling link)\n")
     if project.hooks:
         say("These hooks would run automatically, in the same sandbox as the model's commands:\n")
     for hook in project.hooks:

@@ -309,12 +309,11 @@ class Confiner:
         # Only real places are mounted, as a path may lead anywhere through links.
         kept = set(_inside(map(Path, map(os.path.realpath, named)), inside, data))
         kept = {path for path in kept - {*inside, *data} if os.path.lexists(path)}
-        watched = _watched(named, kept, inside)
         return structs.replace(
             reading,
             writable=(*inside, *(path for path in data if not root_of(path, inside))),
             read_only=(*sorted(kept), *(() if root in inside else (root,))),
-            watched=tuple(_inside(watched, inside, data)),
+            watched=tuple(_inside(_watched(named, kept, inside), inside, data)),
             git=data,
             home=home,
             caches=tuple(compiler_caches(home, spill)) if home else (),

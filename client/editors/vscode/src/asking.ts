@@ -11,10 +11,11 @@ import { contents } from "./workspace.js";
 
 const OTHER = "Something else …";
 
-/** Chooses a decision about an open request, of which the oldest is meant if there are several. */
+/** Chooses a decision about an open request, the oldest of several; the chat beside it shows all of the request. */
 export async function chooseAnswer(tiller: Tiller): Promise<void> {
   const [request] = tiller.session.requests;
   if (!request) throw new Error("no request is open");
+  await tiller.view.reveal();
   const choices: { label: string; act: Decision | "diff" }[] = decisions(request).map((act) => ({ label: DECISIONS[act], act }));
   if (hasDiff(request)) choices.unshift({ label: "Show the diff", act: "diff" });
   const chosen = await vscode.window.showQuickPick(choices, { placeHolder: label(request.title) });

@@ -3,7 +3,7 @@
 import * as vscode from "vscode";
 
 import type { Sides } from "./diffs.js";
-import { label, sanitized } from "./text.js";
+import { label, verbatim } from "./text.js";
 
 const SCHEME = "tiller";
 
@@ -44,7 +44,8 @@ export class Documents implements vscode.TextDocumentContentProvider {
   /** The end of the path is that of the file, so that the editor knows the language. */
   #add(path: string, text: string): vscode.Uri {
     const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${++this.#count}/${path}` });
-    this.#texts.set(uri.path, sanitized(text));
+    // The user may have to approve the text, but a tab is seen in an editor.
+    this.#texts.set(uri.path, verbatim(text).replaceAll("␉", "\t"));
     for (const old of [...this.#texts.keys()].slice(0, -TEXTS_MAX)) this.#texts.delete(old);
     return uri;
   }

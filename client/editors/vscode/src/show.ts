@@ -194,7 +194,12 @@ function lookOfRequest(request: Request): Look {
     .map((subject) => ({ text: `· ${row(subject)}`, tone: "code" }));
   if (request.detail) {
     const detail = lines(verbatim(request.detail));
-    body.push(...detail.map((text) => ({ text, tone: hasDiff(request) ? diffTone(text) : ("code" as const) })));
+    const tone = request.kind === "question" ? ("plain" as const) : ("code" as const);
+    body.push(...detail.map((text) => ({ text, tone: hasDiff(request) ? diffTone(text) : tone })));
+  }
+  if (request.also?.length) {
+    const names = [request.permission ?? "", ...request.also].map(row).join(", ");
+    body.unshift({ text: `! needs several permissions: ${names}`, tone: "warning" });
   }
   if (request.always?.length) {
     body.push({ text: `“always” allows ${row(request.permission ?? "")}: ${request.always.map(row).join(", ")}`, tone: "dim" });

@@ -78,6 +78,10 @@ function M.show(page, block)
     page:add('    ' .. RESOLVED[resolved.resolution] .. by .. said, 'TillerDim')
     return
   end
+  if #(request.also or {}) > 0 then
+    local names = vim.list_extend({ request.permission or '' }, request.also)
+    page:add('! needs several permissions: ' .. table.concat(vim.tbl_map(row, names), ', '), 'TillerAsking')
+  end
   for _, subject in ipairs(request.subjects or {}) do
     if subject ~= '' and subject ~= request.detail and not vim.endswith(' ' .. request.title, ' ' .. subject) then
       page:add('  · ' .. row(subject))

@@ -63,12 +63,17 @@ local function in_prose(character)
   return (code < 0x20 or within(code, INVISIBLE)) and visible(code) or character
 end
 
+--- Whether Neovim would draw a character over the one before it, as it does with any number of marks.
+local function joins(character)
+  return #character > 1 and vim.fn.strchars('a' .. character, true) == 1
+end
+
 local function in_verbatim(character)
   local code = code_point(character)
   if code == 0x0a then
     return character
   end
-  local hidden = code < 0x20 or within(code, INVISIBLE) or within(code, AMBIGUOUS)
+  local hidden = code < 0x20 or within(code, INVISIBLE) or within(code, AMBIGUOUS) or joins(character)
   return hidden and visible(code) or character
 end
 
