@@ -12,6 +12,7 @@ from e2e.words import always, bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.editor import NODE, Editor, Json, an_editor, needs_node, selected
 from support.frontend import TIMEOUT_S, Frontend
+from tiller_client.acp.editor_files import is_below
 from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.items import ToolCall
 from tiller_protocol.lending import SessionLend
@@ -261,3 +262,80 @@ async def test_one_editor_beyond_those_that_may_lend_opens_the_session_all_the_s
         opened = {"sessionId": session_id, "cwd": str(workspace), "mcpServers": []}
         await editor.ask("session/load", **opened)
         assert (await editor.prompt(session_id))["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("directory", "is_asked"),
+    [
+        ("{workspace}", True),
+        ("{workspace}/", True),
+        ("{workspace}/.", True),
+        ("{parent}", True),
+        ("/", True),
+        ("", False),
+        ("{parent}/other", False),
+        ("{workspace}/src", False),
+        ("{workspace}/greeting.txt", False),
+        ("{workspace}2", False),
+        ("{parent}/repo", False),
+        ("{parent}/link", False),
+        ("repository", False),
+        (".", False),
+    ],
+)
+async def test_only_files_in_the_directory_that_the_editor_has_named_are_asked_for(
+    editor: Editor,
+    daemon: Daemon,
+    frontend: Frontend,
+    workspace: Path,
+    directory: str,
+    *,
+    is_asked: bool,
+) -> None:
+    """The daemon asks for a file of the session's workspace, but the editor has opened another."""
+    (workspace / "src").mkdir()
+    (workspace.parent / "link").symlink_to(workspace / "src")
+    session_id = await frontend.session(workspace, calls(read("greeting.txt")), text("done"))
+    editor.buffer = lambda _params: {"content": "unsaved"}
+    await editor.start(fs={"readTextFile": True})
+    named = directory.format(workspace=workspace, parent=workspace.parent)
+    await editor.ask("session/load", sessionId=session_id, cwd=named, mcpServers=[])
+    await editor.prompt(session_id)
+    assert bool(asked(editor)) is is_asked
+    assert ("unsaved" in made(daemon, session_id)[0].output) is is_asked
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("{w}/a", True),
+        ("{w}/new/b", True),
+        ("{w}/inside", True),
+        ("{w}", False),
+        ("{w}/", False),
+        ("{w}/../secret", False),
+        ("{w}/a/../../secret", False),
+        ("{w}/..", False),
+        ("{w}2/a", False),
+        ("/etc/passwd", False),
+        ("~/.ssh/id_rsa", False),
+        ("a", False),
+        ("", False),
+        ("{w}/outside", False),
+        ("{w}/directory/secret", False),
+        ("{w}/chain", False),
+        ("//{w}/../secret", False),
+    ],
+)
+def test_a_path_out_of_the_directory_is_not_below_it(
+    tmp_path: Path, path: str, *, expected: bool
+) -> None:
+    directory = tmp_path / "w"
+    directory.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (directory / "a").write_text("a")
+    (directory / "inside").symlink_to(directory / "a")
+    (directory / "outside").symlink_to(tmp_path / "secret")
+    (directory / "directory").symlink_to(tmp_path)
+    (directory / "chain").symlink_to(directory / "outside")
+    assert is_below(path.format(w=directory), str(directory)) is expected

@@ -7,6 +7,8 @@ import pytest
 from mcp_servers.conftest import environment
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import EnvironmentProblem
+from tiller_daemon.session.lending import checked_servers
+from tiller_protocol.lending import LentServer
 
 CANARY = "sk-canary-1234567890"
 ENVIRON = {
@@ -64,3 +66,29 @@ def test_g13_what_a_server_was_given_in_secret_is_known():
         api_key_env="KEY_OF_IT",
     )
     assert testbed.secrets(reached) == {"Basic 123456", "x-123456789", "0123456789"}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        {"LEVEL": "9"},
+        {"CI": "no"},
+        {"PLAIN": "$PLAIN"},
+        {"PLAIN": "${PLAIN}"},
+        {"A": "$GITHUB_TOKEN"},
+        {"A": "${env:GITHUB_TOKEN}"},
+        {"A": "%GITHUB_TOKEN%"},
+        {"A": "$(printenv GITHUB_TOKEN)"},
+        {"env_vars": "GITHUB_TOKEN"},
+        {"api_key_env": "GITHUB_TOKEN"},
+        {"GITHUB_TOKEN": ""},
+    ],
+    ids=str,
+)
+def test_a_lent_server_gets_its_own_variables_and_the_allowed_ones_only(env: dict[str, str]):
+    [settings] = checked_servers((LentServer("lent", ("x",), env),)).values()
+    found = environment(ENVIRON, Path("/")).variables(settings)
+    assert found == given() | env
+    values = set(found.values())
+    assert not {ENVIRON[name] for name in ("GITHUB_TOKEN", "PROVIDER_KEY", "COPY")} & values

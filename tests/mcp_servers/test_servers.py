@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from mcp_servers.conftest import TINY, McpTestbed
 from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.listing import DESCRIPTION_CHARS_MAX
 from tiller_daemon.tools.base import ToolFailure
 from tiller_protocol.answers import ServerSummary
 
@@ -219,7 +220,7 @@ async def test_tools_that_no_provider_takes_are_left_out_or_renamed(testbed: Mcp
     assert len([name for name in tools if name.startswith("mcp__t__read_file_")]) == 1
     assert all(len(name) <= 64 for name in tools)
     assert [name for name in tools if "bad" in name or "task" in name] == []
-    assert len(tools["mcp__t__long"].description) == 4_000
+    assert len(tools["mcp__t__long"].description) == DESCRIPTION_CHARS_MAX
     assert testbed.servers.summaries()[0].tools == 14
 
 

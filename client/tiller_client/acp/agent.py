@@ -75,6 +75,8 @@ class Agent:
         self._connection: DaemonConnection | None = None
         self._files: EditorFiles | None = None
         self._sessions: dict[str, EditorSession] = {}
+        self._directories: dict[str, str] = {}
+        """The directory that the client has named for each session."""
         self._methods = {
             "authenticate": _Method(schema.Wire, self._authenticate),
             "session/new": _Method(schema.NewParams, self._new),
@@ -119,7 +121,7 @@ class Agent:
     def advance(self) -> None:
         """Send the updates of all sessions, and the daemon's questions about the editor's files."""
         if self._files:
-            self._files.advance(self._sessions.__contains__)
+            self._files.advance(self._directories.get)
         for session in list(self._sessions.values()):
             try:
                 session.advance()
@@ -198,7 +200,7 @@ class Agent:
         servers = lent_servers(params.mcp_servers or ())
         created = self._daemon.ask(SessionCreate(params.cwd, settings=settings), Created)
         with self._deleted_on_failure(created.session_id):
-            return self._open(created.session_id, servers)
+            return self._open(created.session_id, params.cwd, servers)
 
     def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
         opened = self._resume(params, _id)
@@ -206,7 +208,8 @@ class Agent:
         return opened
 
     def _resume(self, params: schema.OpenParams, _id: RequestId) -> Opened:
-        opened = self._open(params.session_id, lent_servers(params.mcp_servers or ()))
+        servers = lent_servers(params.mcp_servers or ())
+        opened = self._open(params.session_id, params.cwd, servers)
         session = self._sessions[params.session_id]
         before = session.snapshot.settings.permissions or ()
         rules = rules_for(params.additional_directories, before)
@@ -287,7 +290,7 @@ class Agent:
             )
         return self._sessions[session_id]
 
-    def _open(self, session_id: str, servers: tuple[LentServer, ...]) -> Opened:
+    def _open(self, session_id: str, directory: str, servers: tuple[LentServer, ...]) -> Opened:
         if session_id in self._sessions and not servers:
             self._sessions[session_id].take_back()
         self._drop(session_id)
@@ -295,6 +298,7 @@ class Agent:
         loan = Loan(self._daemon, session_id, FRONTEND_ID, servers, reads_files=reads_files)
         session = EditorSession(self._daemon, self._peer, self._client, loan, session_id)
         self._sessions[session_id] = session
+        self._directories[session_id] = directory
         return structs.replace(session.opened, session_id=session_id)
 
     def _after(self, result: object) -> None:
@@ -324,6 +328,7 @@ class Agent:
         session.catch_up()
 
     def _drop(self, session_id: str) -> None:
+        self._directories.pop(session_id, None)
         if session := self._sessions.pop(session_id, None):
             session.close()
 

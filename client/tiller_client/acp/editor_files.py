@@ -1,8 +1,10 @@
 """Passes the daemon's questions about files to the editor, whose buffers may be unsaved."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import PurePath
 
 import msgspec
 from msgspec import Raw
@@ -34,12 +36,18 @@ class EditorFiles:
         """The descriptors to wait for."""
         return self._socket.sources
 
-    def advance(self, is_open: Callable[[str], bool]) -> None:
-        """Pass on questions about sessions that are open here; answer the others without a text."""
+    def advance(self, directory_of: Callable[[str], str | None]) -> None:
+        """Pass on questions about files in the directories of sessions that are open here.
+
+        `directory_of` returns the directory that the client has named for a session, or None. All
+        other questions are answered without a text: the daemon may run on another machine, which
+        must not choose what is read here.
+        """
         for message in self._socket.drain_bodies():
             with contextlib.suppress(BadMessage):
                 wanted = decode_file_wanted(message)
-                if is_open(wanted.session_id):
+                directory = directory_of(wanted.session_id)
+                if directory and is_below(wanted.path, directory):
                     self._ask(wanted)
                 else:
                     self._answer(wanted, None)
@@ -66,3 +74,11 @@ class EditorFiles:
         if self._socket.sources:
             with contextlib.suppress(TillerError), self._connection.starting_only_crashed():
                 self._connection.submit(LentFile(wanted.question_id, text))
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path leads to a file below a directory, even if links on this machine matter."""
+    if ".." in PurePath(path).parts or not PurePath(directory).is_absolute():
+        return False
+    named, real = (path, directory), (os.path.realpath(path), os.path.realpath(directory))
+    return all(PurePath(directory) in PurePath(path).parents for path, directory in (named, real))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 import mcp_types as types
@@ -25,12 +26,12 @@ PROMPTS_MAX: Final = 256
 PAGES_MAX: Final = 64
 """Maximum number of pages read per list, so that an endless list does not block a server."""
 
-DESCRIPTION_CHARS_MAX: Final = 4_000
-"""Longest description of a tool; it is part of every request."""
+DESCRIPTION_CHARS_MAX: Final = 2_000
+"""Longest description of a tool or prompt. A tool's is part of every request."""
 
-SCHEMAS_BYTES_MAX: Final = 512 * 1024
-"""Maximum total size of a server's schemas, as JSON. Schemas are part of every request, too, and
-this size fills the largest context windows."""
+DEFINITIONS_BYTES_MAX: Final = 256 * 1024
+"""Maximum total size of the names, descriptions and schemas of a server's tools, as JSON. They are
+part of every request. These are about 64,000 tokens, half of a usual context window."""
 
 
 async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
@@ -49,12 +50,12 @@ async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
     if cursor or len(tools) > TOOLS_MAX:
         log.warning("mcp_tools_left_out", server=server, offered=TOOLS_MAX)
     # Checking a schema takes milliseconds, or far longer for a malicious one.
-    check = partial(_offered_tools, server, tools[:TOOLS_MAX])
+    check = partial(offered_tools, server, tools[:TOOLS_MAX])
     return await trio.to_thread.run_sync(check, abandon_on_cancel=True)
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
-    """Return the server's usable prompts, at most `PROMPTS_MAX`; none if it has no prompts."""
+    """Return the server's first usable prompts, at most `PROMPTS_MAX` that are not too large."""
     if client.server_capabilities.prompts is None:
         return ()
     prompts: list[ListedPrompt] = []
@@ -65,27 +66,35 @@ async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
         cursor = page.next_cursor
         if not cursor or len(prompts) >= PROMPTS_MAX:
             break
-    return tuple(prompts[:PROMPTS_MAX])
+    sizes = accumulate(len(msgspec.json.encode(prompt)) for prompt in prompts[:PROMPTS_MAX])
+    return tuple(
+        one for one, size in zip(prompts, sizes, strict=False) if size <= DEFINITIONS_BYTES_MAX
+    )
+
+
+def offered_tools(server: str, tools: Iterable[types.Tool]) -> tuple[ListedTool, ...]:
+    """Return the first usable tools whose definitions fit into `DEFINITIONS_BYTES_MAX`."""
+    left = DEFINITIONS_BYTES_MAX
+    offered: list[ListedTool] = []
+    for tool in tools:
+        # Checking a large schema takes long, so its size comes first.
+        left -= len(msgspec.json.encode(tool.input_schema))
+        one = _offered_tool(server, tool) if left >= 0 else None
+        left -= len(msgspec.json.encode((one.name, one.description))) if one else 0
+        if left < 0:
+            log.warning("mcp_tools_left_out", server=server, offered=len(offered))
+            break
+        if one:
+            offered.append(one)
+    return tuple(offered)
 
 
 def _prompt(prompt: types.Prompt) -> ListedPrompt:
     parameters = tuple(
         PromptParameter(one.name, bool(one.required)) for one in prompt.arguments or ()
     )
-    return ListedPrompt(prompt.name, prompt.description or prompt.title or "", parameters)
-
-
-def _offered_tools(server: str, tools: Iterable[types.Tool]) -> tuple[ListedTool, ...]:
-    left = SCHEMAS_BYTES_MAX
-    offered: list[ListedTool] = []
-    for tool in tools:
-        left -= len(msgspec.json.encode(tool.input_schema))
-        if left < 0:
-            log.warning("mcp_schemas_left_out", server=server, offered=len(offered))
-            break
-        if one := _offered_tool(server, tool):
-            offered.append(one)
-    return tuple(offered)
+    about = _shortened(prompt.description or prompt.title or "")
+    return ListedPrompt(prompt.name, about, parameters)
 
 
 def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:
@@ -99,6 +108,11 @@ def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:
         return None
     hints = tool.annotations
     about = tool.description or tool.title or (hints and hints.title) or tool.name
-    if len(about) > DESCRIPTION_CHARS_MAX:
-        about = f"{about[: DESCRIPTION_CHARS_MAX - 1]}…"
-    return ListedTool(tool.name, about, schema, bool(hints and hints.read_only_hint))
+    read_only = bool(hints and hints.read_only_hint)
+    return ListedTool(tool.name, _shortened(about), schema, read_only)
+
+
+def _shortened(about: str) -> str:
+    if len(about) <= DESCRIPTION_CHARS_MAX:
+        return about
+    return f"{about[: DESCRIPTION_CHARS_MAX - 1]}…"
