@@ -3,6 +3,7 @@
 import math
 import os
 import tracemalloc
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,8 +15,11 @@ from tiller_daemon.sandbox.detect import bubblewrap_program
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.commands.bash import BashArguments
-from tiller_daemon.tools.commands.sandbox_notes import NOT_RUN
+from tiller_daemon.tools.commands.sandbox_notes import NOT_RUN, sandbox_notes
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
+
+HERE = Path(__file__).resolve()
+"""A path that is not part of the system."""
 
 
 @pytest.fixture
@@ -58,6 +62,17 @@ async def test_a_command_whose_sandbox_can_not_be_set_up_did_not_run(bench, bubb
     assert result.output.endswith(f"\n[{NOT_RUN}]")
     assert (result.failed, result.exit_status) == (True, None)
     assert list(bench.workspace.iterdir()) == []
+
+
+async def test_of_a_command_that_was_stopped_a_path_that_it_missed_is_not_asked_for(
+    bench, bubblewrap
+):
+    held = Confinement(bench.workspace, visible=(), writable=(bench.workspace,))
+    confined = CommandSandbox(bubblewrap, held, Enclosure.SESSION, [])
+    seen = sandbox_notes(confined, 1, f"no {HERE}", has_run=True)
+    assert (seen.missed, seen.stopped_by) == (str(HERE), str(HERE))
+    seen = sandbox_notes(confined, 1, f"npm error code EROFS\nno {HERE}", has_run=True)
+    assert (seen.missed, seen.stopped_by) == ("", "npm error code EROFS")
 
 
 async def test_the_status_of_a_sandboxed_command_is_its_own(bench, bubblewrap, tmp_path):

@@ -40,9 +40,10 @@ def sandbox_notes(
     stopped_by = confined.was_denied(status, output)
     if not has_run:
         return SandboxNotes((NOT_RUN,), stopped_by)
-    missed = confined.missed(output) if status else None
+    # To show the path would not be enough for a command that was stopped, too.
+    missed = confined.missed(output) if status and not stopped_by else None
     explanation = [confined.explain()] if stopped_by else []
     if missed:
-        stopped_by = stopped_by or str(missed)
+        stopped_by = str(missed)
         explanation = [HIDDEN.format(path=missed)]
     return SandboxNotes((*explanation, *confined.notices), stopped_by, str(missed or ""))
