@@ -100,5 +100,8 @@ def _words(request: Request, detail: str) -> str:
 
 def _visible(diff: FileDiff) -> FileDiff:
     """The diff with invisible characters made visible, except tabs, which editors align."""
-    texts = [text and verbatim(text).replace("␉", "\t") for text in (diff.new_text, diff.old_text)]
+    texts = [
+        text and verbatim(text).replace(verbatim("\t"), "\t")
+        for text in (diff.new_text, diff.old_text)
+    ]
     return FileDiff(in_one_line(diff.path), texts[0] or "", texts[1])

@@ -65,7 +65,8 @@ start or open a directory. They are patterns in lower case."""
 
 PRODUCTS: Final = (
     # caches, logs and temporary files in general
-    "*cache*", "*.log", "*.tmp", "*.swp", "*.swo", "*.pid", "*.lock", "*.stamp", ".tmp*", ".nfs*",
+    "*cache*", "*.log", "*.tmp", "*.swp", "*.swo", "*.pid", "*.lock", "*.stamp", "*-stamp", ".stamp*", ".built*", ".done*",
+    ".installed*", ".configured*", ".timestamp*", ".tmp*", ".nfs*",
     ".ds_store", ".#*", ".~*", ".fuse_hidden*", ".build", ".output", ".dist", ".out", ".temp*",
     # Python
     ".venv*", ".virtualenv", ".tox", ".nox", ".eggs", ".coverage*", ".hypothesis", ".pytype",
@@ -161,10 +162,9 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def compiler_caches(home: Path, spill: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the caches in a home without which compilers fail, and a private place for each."""
+    """Yield the caches in a home that compilers need, and a private place for each."""
     for name in COMPILER_CACHES:
-        if os.path.lexists(home / name):
-            yield home / name, spill / "caches" / Path(name).name
+        yield home / name, spill / "caches" / Path(name).name
 
 
 COMPILER_CACHES: Final = (

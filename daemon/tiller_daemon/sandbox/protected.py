@@ -131,7 +131,9 @@ def git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
 
 def _linked(root: Path) -> str:
     git = find_git(root)
-    waiting = [*kept_entries(root, is_build=True), *git.executed]
+    # git itself links the objects of a submodule's repository.
+    waiting = [*kept_entries(root, is_build=True)]
+    waiting += [path for path in git.executed if path.name not in ("modules", "worktrees")]
     waiting += [directory / name for directory in git.directories for name in ("HEAD", "index")]
     for _ in range(LINKED_MAX):
         if not waiting:

@@ -106,6 +106,7 @@ _GIT_READS: Final = """
     describe diff diff-files diff-index diff-tree for-each-ref fsck grep hash-object help log
     ls-files ls-tree merge-base merge-tree name-rev notes.list notes.show range-diff reflog remote
     rev-list rev-parse shortlog show show-branch show-ref stash.list stash.show status
+    submodule.status submodule.summary
     submodule.status symbolic-ref tag var verify-commit version whatchanged worktree.list"""
 
 _LETTERS: Final = r"(?: -[A-Za-z]+)*"

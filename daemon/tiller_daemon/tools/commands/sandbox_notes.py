@@ -20,10 +20,7 @@ class SandboxNotes(NamedTuple):
 NO_SANDBOX_NOTES = SandboxNotes()
 
 
-HIDDEN = (
-    "{path} exists, but the sandbox hides the user's home. The user can add it to "
-    "`sandbox.readable`."
-)
+HIDDEN = "{path} exists, but the sandbox hides it. The user can add it to `sandbox.readable`."
 
 NOT_RUN = "The command did not run, because its sandbox could not be set up. Tell the user."
 
@@ -37,9 +34,9 @@ def sandbox_notes(
     """
     if confined is None:
         return NO_SANDBOX_NOTES
-    stopped_by = confined.was_denied(status, output)
     if not has_run:
-        return SandboxNotes((NOT_RUN,), stopped_by)
+        return SandboxNotes((NOT_RUN,))
+    stopped_by = confined.was_denied(status, output)
     # To show the path would not be enough for a command that was stopped, too.
     missed = confined.missed(output) if status and not stopped_by else None
     explanation = [confined.explain()] if stopped_by else []
