@@ -65,8 +65,8 @@ start or open a directory. They are patterns in lower case."""
 
 PRODUCTS: Final = (
     # caches, logs and temporary files in general
-    "*cache*", "*.log", "*.tmp", "*.swp", "*.swo", "*.pid", "*.lock", "*.stamp", "*-stamp", ".stamp*", ".built*", ".done*",
-    ".installed*", ".configured*", ".timestamp*", ".tmp*", ".nfs*",
+    "*cache*", "*.log", "*.tmp", "*.swp", "*.swo", "*.pid", "*.lock", "*.stamp", "*-stamp",
+    ".stamp*", ".built*", ".done*", ".installed*", ".configured*", ".timestamp*", ".tmp*", ".nfs*",
     ".ds_store", ".#*", ".~*", ".fuse_hidden*", ".build", ".output", ".dist", ".out", ".temp*",
     # Python
     ".venv*", ".virtualenv", ".tox", ".nox", ".eggs", ".coverage*", ".hypothesis", ".pytype",
