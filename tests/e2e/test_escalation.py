@@ -210,6 +210,22 @@ async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
     assert len(asked(frontend, session_id)) == 1
 
 
+@pytest.mark.parametrize("command", ["git config a.b c", "git remote add other https://example.org/x"])
+async def test_a_change_of_gits_configuration_asks_once_to_run_outside(
+    frontend: Frontend, workspace: Path, command: str
+) -> None:
+    session_id = await begin_unasked(frontend, workspace, command)
+    request = await frontend.request_opened(session_id)
+    assert request.permission == "unsandboxed"
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert (call.state, call.exit_status) == ("completed", 0), call.output
+    assert len(asked(frontend, session_id)) == 1
+    config = await git(workspace, "config", "--list")
+    assert "a.b=c" in config or "remote.other.url" in config
+
+
 async def test_a_no_to_writing_leaves_the_result_and_the_turn_goes_on(
     frontend: Frontend, workspace: Path
 ) -> None:

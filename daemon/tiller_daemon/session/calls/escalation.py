@@ -5,6 +5,7 @@ to read, but tried to write, it may get the session's enclosure. So may a build 
 enough; any other command may run outside.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,10 +100,10 @@ class Escalation:
 
     async def permit_writing(
         self, call: ToolCall, requirement: Requirement, result: ToolResult
-    ) -> ToolResult | Allowed:
-        """Ask whether a command that seemed only to read may write.
+    ) -> ToolResult | Escalated:
+        """Ask whether a command that seemed only to read may write, and where.
 
-        Returns why the command may write, otherwise its final result.
+        If it may not, returns its final result.
         """
         (command,) = requirement.subjects
         # Judge the command as if no sandbox worked, so that only explicit rules can allow it.
@@ -122,15 +123,22 @@ class Escalation:
             verdict = structs.replace(verdict, action="ask")
         if verdict.action == "allow" or self._permission.approve == "always":
             by_rules = structs.replace(verdict, parts=(verdict,))
-            return reasons(by_rules, self._permission.granted())[0]
+            reason = reasons(by_rules, self._permission.granted())[0]
+            return Escalated(Enclosure.SESSION, reason)
         if self._permission.approve == "never" or self._declined:
             return result
+        enclosure = Enclosure.SESSION
         wanted = structs.replace(requirement, warning="Allow a command that tried to write")
+        # git's configuration stays read-only in every enclosure.
+        is_configuration = re.search(r"\.git/(?:\S*/)?config", result.stopped_by)
+        if is_configuration and not self._enclosures.limits.are_set:
+            enclosure = Enclosure.OUTSIDE
+            wanted = unsandboxed_requirement(command, "Run OUTSIDE the sandbox")
         reply = await self._permission.ask_about(call, quoting(wanted, result))
         if reply is None:
             return result
         if reply.approves:
-            return by_answer(requirement.permission, command, reply)
+            return Escalated(enclosure, by_answer(wanted.permission, command, reply))
         return self._decline(result, "write", reply.text)
 
     def _decline(self, result: ToolResult, what: str, text: str) -> ToolResult:

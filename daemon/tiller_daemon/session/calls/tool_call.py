@@ -191,12 +191,13 @@ class PreparedToolCall:
         first, self._stopped = self._stopped, None
         assert first is not None
         outcome = await self._turn.escalation.permit_writing(self.call, self._command, first)
-        if not isinstance(outcome, Allowed):
+        if isinstance(outcome, ToolResult):
             return outcome
-        self._note(outcome)
+        self._note(outcome.allowed)
         await begin()
-        result = await self._run(output, Enclosure.SESSION)
-        return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
+        result = await self._run(output, outcome.enclosure)
+        note = RAN_OUTSIDE if outcome.enclosure is Enclosure.OUTSIDE else RAN_AGAIN
+        return structs.replace(result, output=f"{note}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
         """Run the tool; append new instructions and new file errors."""
