@@ -186,14 +186,6 @@ FAULTS = (
         + "test_what_a_commit_contains_is_checked_out_and_a_commit_itself_changes_nothing",
     ),
     Fault(
-        "a protected file at the top is hidden although it is read-only as well",
-        "daemon/tiller_daemon/sandbox/bubblewrap.py",
-        "_mounts",
-        "A.keys() - {*B}",
-        "A",
-        "tests/sandbox/test_enclosures.py::test_b60_a_command_gets_no_further_than_its_enclosure",
-    ),
-    Fault(
         "a reaper runs the next command if the last command left no process",
         "daemon/tiller_daemon/processes/fork_server.py",
         "RunningProgram.close",

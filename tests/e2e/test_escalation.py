@@ -210,7 +210,9 @@ async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
     assert len(asked(frontend, session_id)) == 1
 
 
-@pytest.mark.parametrize("command", ["git config a.b c", "git remote add other https://example.org/x"])
+@pytest.mark.parametrize(
+    "command", ["git config a.b c", "git remote add other https://example.org/x"]
+)
 async def test_a_change_of_gits_configuration_asks_once_to_run_outside(
     frontend: Frontend, workspace: Path, command: str
 ) -> None:

@@ -250,7 +250,7 @@ def test_root_loses_what_would_undo_the_sandbox() -> None:
     ) as enclosed:
         done = subprocess.run(enclosed.arguments, capture_output=True, check=True, text=True)
     kept = {line.split()[1] for line in done.stdout.splitlines()}
-    assert kept == {"00000000000000db", "0000000000000000"}
+    assert kept == {"00000000000000cb", "0000000000000000"}
 
 
 def test_this_machine_is_one_whose_calls_are_known() -> None:

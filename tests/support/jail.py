@@ -27,6 +27,7 @@ from tiller_daemon.sandbox.confinement import CommandSandbox, GitUse, SandboxSea
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import COMPILER_CACHES
 from tiller_daemon.sandbox.scan import ScanResult
 from tiller_protocol.settings import SandboxMode
 
@@ -54,6 +55,8 @@ class Jail:
             (self.home / folder).mkdir(parents=True)
         for folder in (self.out, self.runtime, self.spill, self.spill / "tmp"):
             folder.mkdir()
+        for name in COMPILER_CACHES:
+            (self.spill / "caches" / Path(name).name).mkdir(parents=True, exist_ok=True)
         for path in (".ssh/id", ".netrc", ".aws/credentials"):
             (self.home / path).write_text(SECRET)
         (self.home / ".bash_history").write_text(NOTES)

@@ -149,7 +149,8 @@ def tool_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
             path = Path(os.path.realpath(text))
             named.append(path)
             is_project = os.path.lexists(path.parent / ".git")
-            if path.name in ("bin", "sbin", "shims") and not is_project:
+            # Version managers, which have shims, are clones of their repositories.
+            if path.name == "shims" or (path.name in ("bin", "sbin") and not is_project):
                 named += (path.parent / name for name in OF_INSTALLATIONS)
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents}
