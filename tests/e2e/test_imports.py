@@ -27,7 +27,8 @@ def test_the_daemon_is_ready_before_it_imports_what_only_some_turns_need(
     new_daemon: Callable[..., Daemon],
 ) -> None:
     daemon = new_daemon()
-    daemon.start(PYTHONPROFILEIMPORTTIME="1")
+    daemon.program = ("-X", "importtime", *daemon.program)
+    daemon.start()
     before, ready, _ = daemon.said.partition('"event": "ready"')
     imported = _imported(before)
     assert ready
@@ -37,7 +38,8 @@ def test_the_daemon_is_ready_before_it_imports_what_only_some_turns_need(
 
 def test_the_rest_is_imported_while_nobody_waits_for_it(new_daemon: Callable[..., Daemon]) -> None:
     daemon = new_daemon()
-    daemon.start(PYTHONPROFILEIMPORTTIME="1")
+    daemon.program = ("-X", "importtime", *daemon.program)
+    daemon.start()
     deadline = time.monotonic() + START_S
     while not set(IMPORTED_WHEN_IDLE) <= set(_imported(daemon.said)):
         assert time.monotonic() < deadline
