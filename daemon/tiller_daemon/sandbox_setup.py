@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -22,7 +23,6 @@ from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.stamps import failed, look_along, look_into
 from tiller_protocol.places import ENVIRONMENT_FILE, Places
 
 NOT_FOUND = 127
@@ -57,19 +57,9 @@ def configuration_places(directory: Path) -> Iterator[Path]:
 
     People keep these files in a repository, in which an agent may work.
     """
-    yield directory
-    look_along(directory)
-    look_into(directory)
-    yield directory.resolve()
-    try:
-        entries = list(directory.iterdir())
-    except OSError as error:
-        failed(error)
-        return
-    for entry in entries:
-        if entry.is_symlink():
-            look_along(entry)
-            yield entry.resolve()
+    yield from (directory, directory.resolve())
+    with suppress(OSError):
+        yield from (entry.resolve() for entry in directory.iterdir() if entry.is_symlink())
 
 
 def key_files(configuration: Configuration) -> tuple[Path, ...]:
@@ -97,9 +87,7 @@ def _key_places(configuration: Configuration) -> Iterator[KeyPlaces]:
 
 def home() -> Path:
     """Return the user's home, with links resolved."""
-    named = Path(os.environ.get("HOME") or "/")
-    look_along(named)
-    return named.resolve()
+    return Path(os.environ.get("HOME") or "/").resolve()
 
 
 def run_confined(places: Places, configuration: Configuration, command: Sequence[str]) -> int:

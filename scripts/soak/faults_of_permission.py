@@ -105,8 +105,8 @@ FAULTS = (
         "B60 no build writes a hook of another repository in the workspace",
         PROTECTED,
         "kept_of_git",
-        "yield from _executed_by_git(find_git(A.parent))",
-        "pass",
+        "(A, *(find_git(B.parent) for B in nested))",
+        "(A,)",
         "tests/e2e/test_git_in_builds.py"
         "::test_b60_a_build_writes_no_hook_of_another_repository_in_the_workspace",
     ),

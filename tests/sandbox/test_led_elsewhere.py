@@ -209,3 +209,21 @@ def test_the_next_daemon_finds_the_repositories_that_a_killed_daemons_build_made
     finish_abandoned(records)
     assert (workspace / "old" / ".git").exists()
     assert not os.path.lexists(workspace / "sub" / ".git")
+
+
+async def test_an_allowed_line_adds_a_work_tree_and_changes_none_that_exists(jail: Jail) -> None:
+    run = Runner(jail, "root")
+    run.git_use = "work_tree"
+    told = await run.run("git worktree add -q trees/one && git -C trees/one status", SESSION)
+    assert told == ""
+    assert (jail.workspace / "trees" / "one" / "file").exists()
+    jail.git("-C", "trees/one", "status")
+    script = (
+        "echo ../../evil >.git/worktrees/one/commondir; rm -rf .git/worktrees/one/commondir;"
+        " mv .git/worktrees w; mkdir -p .git/worktrees/one; echo evil >.git/worktrees/one/commondir"
+    )
+    await run.run(script, SESSION)
+    commondir = jail.workspace / ".git/worktrees/one/commondir"
+    assert not commondir.exists() or commondir.read_text() == "../..\n"
+    await run.run("git worktree add -q trees/two", SESSION)
+    assert (jail.workspace / "trees" / "two" / "file").exists()

@@ -40,7 +40,6 @@ from tiller_daemon.sandbox.protected import (
 )
 from tiller_daemon.sandbox.quarantine import Watch, quarantine
 from tiller_daemon.sandbox.scan import NOTHING_FOUND, Scanner, ScanResult
-from tiller_daemon.stamps import look_along
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -234,10 +233,8 @@ class Confiner:
         _make_owned((*(places or ()), *taken))
         if enclosure is not Enclosure.SESSION or scope is not None:
             git_use = ""
-        confinement = self.confinement(
-            *(enclosure, policy, workspace, spill, masked, revealed, places, found.repositories),
-            git_use,
-        )
+        given = (enclosure, policy, workspace, spill, masked, revealed, places, found.repositories)
+        confinement = self.confinement(*given, git_use)
         if not confinement.writes:
             return CommandSandbox(sandbox, confinement, enclosure, [])
         if taken:
@@ -348,10 +345,7 @@ def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:
 
 def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the paths, except those that are links or lead through one."""
-    for path in paths:
-        look_along(path)
-        if os.path.realpath(path) == str(path):
-            yield path
+    return (path for path in paths if os.path.realpath(path) == str(path))
 
 
 def _make_owned(paths: Iterable[Path]) -> None:

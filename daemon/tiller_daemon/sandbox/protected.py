@@ -97,9 +97,11 @@ def kept_entries(root: Path, *, is_build: bool, git_use: GitUse = "") -> Iterato
 
 def kept_of_git(git: GitRepository, nested: Iterable[Path], git_use: GitUse) -> Iterator[Path]:
     """Yield what a command can't change of git directories, and where git looks for others."""
-    yield from _executed_by_git(git)
-    for mark in nested:
-        yield from _executed_by_git(find_git(mark.parent))
+    for one in (git, *(find_git(mark.parent) for mark in nested)):
+        for path in _executed_by_git(one):
+            # `git worktree add` makes another entry there, as `git clone` makes a repository.
+            adds = git_use == "work_tree" and path.name == "worktrees"
+            yield from _entries(path) if adds else (path,)
     if git_use:
         yield from (mark for mark in nested if not mark.is_dir())
         return

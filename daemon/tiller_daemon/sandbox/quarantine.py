@@ -13,12 +13,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EEXIST, ELOOP, ENOTDIR
 from pathlib import Path
 from secrets import token_hex
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -98,9 +98,18 @@ class Watch(Struct, frozen=True):
         return self.is_build or self.git_use == "data"
 
 
+class _Identity(NamedTuple):
+    """What differs if an entry, a link on the way to it or its target is replaced."""
+
+    place: str
+    """The type of the entry, and where it leads."""
+    inodes: str = ""
+    """The inodes of the entry and its target, unless a file may be replaced by another one."""
+
+
 class _Record(Struct, frozen=True):
     watch: Watch
-    before: dict[str, str]
+    before: dict[str, _Identity]
 
 
 @contextmanager
@@ -149,7 +158,9 @@ def finish_abandoned(records: Path) -> list[str]:
             found = msgspec.convert(data, _Record, dec_hook=_decode)
             scanner = Scanner(found.watch.workspace, lambda _: False)
             nested = scanner.scan().repositories if found.watch.is_searched else ()
-            texts += _put_aside_new(found.watch, found.before, _listed(found.watch, nested))
+            # Not every file system keeps its inodes when the machine starts again.
+            before, after = map(_places, (found.before, _listed(found.watch, nested)))
+            texts += _put_aside_new(found.watch, before, after)
         record.unlink(missing_ok=True)
     return texts
 
@@ -162,17 +173,23 @@ def _write_record(records: Path, record: _Record) -> Path:
     return path
 
 
+def _places(listed: Mapping[str, _Identity]) -> dict[str, _Identity]:
+    return {path: _Identity(identity.place) for path, identity in listed.items()}
+
+
 def _decode(kind: type[Path], value: str) -> Path:
     return kind(value)
 
 
-def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, str]:
+def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, _Identity]:
     """Return the entries that programs execute by themselves, and what each one is."""
     git = find_git(watch.workspace)
     names = list(_top_level(watch))
     exact = {path for path in names if is_executed(path.name)}
     exact |= {*watch.executed, *nested, *(link / ".git" for link in read_index(git).links)}
     found = [*names, *(path for directory in watch.git for path in _in_git(directory))]
+    if watch.git_use == "work_tree":
+        found = [path for path in found if path.name != "worktrees"]
     others = (find_git(one.parent) for one in watch.git if one not in git.directories)
     for one in (git, *others) if watch.git else ():
         found += [one.directories[-1] / "index"] if read_index(one).is_unsafe else ()
@@ -261,28 +278,30 @@ def _reopen(opened: int) -> None:
     os.chmod(place if hasattr(os, "O_PATH") else opened, stat.S_IRWXU)  # noqa: PTH101
 
 
-def _identity(path: Path, *, is_exact: bool) -> str:
-    """Return what differs if an entry, a link on the way to it or its target is replaced.
+def _identity(path: Path, *, is_exact: bool) -> _Identity | None:
+    """Return the identity of an entry, or None if it is missing.
 
     Without `is_exact`, a file may be replaced by another one, as editors do when they save.
     """
     try:
         state = path.lstat()
     except OSError:
-        return ""
-    identity = f"{stat.S_IFMT(state.st_mode):o} {os.path.realpath(path)}"
+        return None
+    place, inodes = f"{stat.S_IFMT(state.st_mode):o} {os.path.realpath(path)}", ""
     if is_exact:
+        inodes = str(state.st_ino)
         with suppress(OSError):
-            identity += f" {path.stat().st_ino}"
-        identity += f" {state.st_ino}"
-    return identity
+            inodes += f" {path.stat().st_ino}"
+    return _Identity(place, inodes)
 
 
-def _put_aside_new(watch: Watch, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+def _put_aside_new(
+    watch: Watch, before: Mapping[str, _Identity], after: Mapping[str, _Identity]
+) -> Iterator[str]:
     """Rename the new entries, the deepest first; yield sentences about them."""
     names: list[str] = []
     renamed: list[str] = []
-    new = [Path(path) for path, kind in after.items() if before.get(path) != kind]
+    new = [Path(path) for path, identity in after.items() if before.get(path) != identity]
     for path in sorted(new, key=lambda path: -len(path.parts)):
         root = next((one for one in watch.writable if path.is_relative_to(one)), None)
         if root is None:
