@@ -9,7 +9,12 @@ import pytest
 
 from support.jail import MECHANISMS, WHO, Jail, Mechanism, jail_of, sandbox_for
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, SandboxSearchResult
+from tiller_daemon.sandbox.confinement import (
+    CommandSandbox,
+    Confinement,
+    GitUse,
+    SandboxSearchResult,
+)
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.scan import Scanner
@@ -191,6 +196,30 @@ async def test_below_the_top_of_a_repository_its_secrets_are_hidden_too(
         )  # fmt: skip
     await jail.run(confined, "\n".join(f"({line})" for line in MONOREPO), place=place)
     assert "KEY=hidden" not in jail.said
+
+
+async def test_below_the_top_of_a_repository_only_git_changes_what_is_beside_the_workspace(
+    jail: Jail,
+) -> None:
+    place = jail.workspace / "packages" / "app"
+    for name in ("packages/app/own", "packages/other/file"):
+        (jail.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (jail.workspace / name).write_text("one\n")
+    jail.git("add", "packages")
+    jail.git("commit", "-qm", "two")
+    found = sandbox_for("bubblewrap", [], jail.root)
+    lines: dict[GitUse, str] = {
+        "": "echo x >>../other/file",
+        "data": "echo x >>../other/file",
+        "work_tree": 'git checkout -q HEAD~1; echo x >>"$HOME/x"',
+    }
+    for use, script in lines.items():
+        assert (jail.workspace / "packages" / "other" / "file").read_text() == "one\n"
+        confined = jail.confined(found, Enclosure.SESSION, place=place, git_use=use)
+        await jail.run(confined, script, place=place)
+    assert not (jail.workspace / "packages" / "other").exists()
+    assert jail.git("status", "--short", "--untracked-files=no") == ""
+    assert not (jail.home / "x").exists()
 
 
 @pytest.mark.parametrize(

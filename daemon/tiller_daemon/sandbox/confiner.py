@@ -280,18 +280,16 @@ class Confiner:
         hidden += tuple(path for path in masked if path not in allowed)
         readable += allowed
         # The parts of the workspace itself have limits of their own.
-        named = (*self._tools(), self.shown_top(root), *git.directories)
-        tools = [one for one in named if not one.is_relative_to(root) and os.path.lexists(one)]
-        system = (path for path in map(Path, SYSTEM) if os.path.lexists(path))
-        shown = (*existing((spill,)), *readable)
-        visible = dict.fromkeys((*system, *tools, *readable))
+        named = (*map(Path, SYSTEM), *self._tools(), self.shown_top(root), *git.directories)
+        tools = (one for one in named if not one.is_relative_to(root) and os.path.lexists(one))
+        visible = dict.fromkeys((*tools, *readable))
         if enclosure is not Enclosure.SESSION:
             hidden += self._closed()
         reading = Confinement(
             root,
             visible=tuple(path for path in visible if not root_of(path, visible)),
             hidden=hidden,
-            shown=shown,
+            shown=(*existing((spill,)), *readable),
             temporary=spill / "tmp",
             network=policy.network and enclosure is not Enclosure.BUILD,
         )
@@ -299,7 +297,9 @@ class Confiner:
             return structs.replace(reading, network=policy.network and policy.mode == "read_only")
         is_build = enclosure is Enclosure.BUILD
         inside = self._writable(policy, root) if scope is None else tuple(_in_place(scope))
-        data = git_data(git, nested) if git_use else ()
+        # Otherwise git would stop halfway, at the first file beside the workspace.
+        whole = (self.shown_top(root),) if git_use == "work_tree" else ()
+        inside, data = (*inside, *whole), git_data(git, nested) if git_use else ()
         home = self._home if is_build and not self._home.is_relative_to(root) else None
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
