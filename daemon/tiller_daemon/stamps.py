@@ -193,7 +193,8 @@ class Stamps:
     def add(self, path: str, moment: _Moment, *, names: bool = False) -> None:
         """Add the content at `path`; with `names`, if it is a directory, the names in it."""
         stamp = moment.stamp(path, follows=True)
-        if stamp == _MISSING:
+        # The target of a link may appear although the directory of the link stays the same.
+        if stamp == moment.stamp(path, follows=False) == _MISSING:
             self._add_missing(path, moment)
         else:
             self._expect(path, stamp, moment, follows=True, names=names)

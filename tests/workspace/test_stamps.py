@@ -185,6 +185,10 @@ def edit(how: str, path: str, other: str = "spare") -> Edit:
 FORGED = [edit("touch", "w/AGENTS.md"), edit("forge", "w/AGENTS.md")]
 NEW_NAMES = [edit("write", "c/agents/d.md"), edit("write", "w/.agents/skills/u/SKILL.md")]
 MOVED_AND_LINKED = [edit("rename", "w", "spare"), edit("link", "w", "spare")]
+TARGET = [
+    edit("link", "c/skills/t/SKILL.md", "w/CLAUDE.md"),
+    Edit("write", "w/CLAUDE.md", "spare", TEXTS[0], waits=False),
+]
 APPEARS = [edit("delete", "w/.tiller"), edit("write", "w/.tiller/agents/a.md")]
 
 
@@ -192,6 +196,7 @@ APPEARS = [edit("delete", "w/.tiller"), edit("write", "w/.tiller/agents/a.md")]
 @example(NEW_NAMES)
 @example(MOVED_AND_LINKED)
 @example(APPEARS)
+@example(TARGET)
 @settings(max_examples=60, deadline=None)
 @given(edits=st.lists(EDITS, max_size=6))
 def test_what_a_turn_begins_with_is_what_a_new_daemon_would_read(
