@@ -95,6 +95,7 @@ async def turns(world: World, session_id: str, first: int, last: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.nightly
 async def test_a_turn_of_a_long_session_costs_what_one_of_a_short_session_does(
     autojump_clock, start, dialect
 ):

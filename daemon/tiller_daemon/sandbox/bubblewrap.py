@@ -44,6 +44,9 @@ HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 """Options that follow `--proc /proc`. They hide the memory, variables and descriptors of the
 sandbox's own process; the seccomp filter forbids tracing that process."""
 
+CACHE_OF_CHECKS: Final = ("RUFF_CACHE_DIR", f"{TEMPORARY[0]}/ruff")
+"""The variable that gives ruff a cache where nothing else can be written, and its value."""
+
 STATUS_BYTES_MAX: Final = 4096
 
 WORDS_MAX: Final = 8_900
@@ -205,6 +208,8 @@ def options(
         words += ["--remount-ro", "/"]
     # TMPDIR may name a directory that can't be written here; `/tmp` can.
     words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
+    if not confinement.writes:
+        words += ["--setenv", *CACHE_OF_CHECKS]
     if not confinement.network:
         words.append("--unshare-net")
     if root:

@@ -74,6 +74,25 @@ def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) 
     assert decide(requirements, granted_by_always(requirements), "ask").action == "allow"
 
 
+def test_beside_the_workspace_only_the_secrets_of_its_repository_are_asked_about(
+    workspace: Path,
+) -> None:
+    top = workspace.parent
+    (top / ".env").write_text("KEY=x")
+
+    def asked(text: str) -> list[tuple[str, tuple[str, ...]]]:
+        needs = further_requirements([command(text)], workspace, lambda _: False, top)
+        return [
+            (need.permission, need.subjects)
+            for need in needs
+            if any(evaluate(need.permission, one, BUILT_IN) != "allow" for one in need.subjects)
+        ]
+
+    assert asked("cat ../secret; ls ..; git -C ../other log; pytest ../other") == []
+    assert asked("cat ../.env") == [("read", ("../.env",))]
+    assert asked("cat ../../elsewhere") == [("external_directory", (f"{top.parent}/elsewhere",))]
+
+
 def test_the_home_is_outside(workspace: Path) -> None:
     ((permission, subjects),) = beyond("head -n 1 ~/.ssh/id_ed25519", workspace)
     assert permission == "external_directory"

@@ -106,8 +106,8 @@ _GIT_READS: Final = """
     describe diff diff-files diff-index diff-tree for-each-ref fsck grep hash-object help log
     ls-files ls-tree merge-base merge-tree name-rev notes.list notes.show range-diff reflog remote
     rev-list rev-parse shortlog show show-branch show-ref stash.list stash.show status
-    submodule.status submodule.summary
-    submodule.status symbolic-ref tag var verify-commit version whatchanged worktree.list"""
+    submodule.status submodule.summary symbolic-ref tag var verify-commit version whatchanged
+    worktree.list"""
 
 _LETTERS: Final = r"(?: -[A-Za-z]+)*"
 _COUNTS: Final = r"(?: -[cn] ?[+-]?[0-9]+| -[0-9]+)*"
@@ -124,6 +124,8 @@ TABLE: Final[dict[str, Program]] = {
     "cat wc": Program("reads", filter_options=_LETTERS, always_words=1),
     "head tail": Program("reads", filter_options=_COUNTS, always_words=1),
     "find": Program("reads", wraps=True, always_words=1),
+    # The script of a virtual environment changes only variables of the shell.
+    ". source": Program(builds=".venv/bin/activate env/bin/activate venv/bin/activate"),
     "black diff eslint flake8 isort prettier pylint ruff tree": Program("reads", always_words=1),
     _READERS: Program("reads"),
     # Programs that build and test.

@@ -34,19 +34,22 @@ _PARTS = re.compile(r"[=:]")
 
 
 def further_requirements(
-    requirements: Sequence[Requirement], workspace: Path, is_guarded: Callable[[Path], bool]
+    requirements: Sequence[Requirement],
+    workspace: Path,
+    is_guarded: Callable[[Path], bool],
+    shown: Path | None = None,
 ) -> tuple[Requirement, ...]:
     """Return further permissions for a call: to see hidden files, and to write executed files.
 
-    `is_guarded` returns whether writing a path (without links) needs a separate permission although
-    its name does not show that.
+    Commands see the directory `shown` anyway. `is_guarded` returns whether writing a path (without
+    links) needs a separate permission although its name does not show that.
     """
     reading = [
         line for line in command_lines(requirements) if needed_enclosure(line) < Enclosure.SESSION
     ]
     return (
-        *_outside_requirements(reading, workspace),
-        *_file_requirements(reading, workspace),
+        *_outside_requirements(reading, workspace, shown),
+        *_file_requirements(reading, workspace, shown),
         *_protected_path_requirements(requirements, workspace, is_guarded),
     )
 
@@ -107,28 +110,38 @@ def _protected_path_requirements(
     return _path_requirements(PROTECTED_PATH, protected, ", ".join(protected), warning)
 
 
-def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
+def _outside_requirements(
+    lines: Sequence[str], workspace: Path, shown: Path | None
+) -> tuple[Requirement, ...]:
     paths = (
         path
         for path in _paths(lines, names_too=True)
         if not _KERNEL_PATHS.match(os.path.normpath(path))
     )
-    outside = (printable(one.path) for one in _located(paths, workspace) if not one.inside)
+    outside = (
+        printable(one.path) for one in _located(paths, workspace) if not _is_shown(one, shown)
+    )
     return _path_requirements(
         "external_directory", dict.fromkeys(outside), " ".join(lines), "Look outside the workspace"
     )
 
 
-def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
+def _file_requirements(
+    lines: Sequence[str], workspace: Path, shown: Path | None
+) -> tuple[Requirement, ...]:
     """Return the permission to read the files that lines name; the rules decide later."""
     files = (
-        printable(one.path.relative_to(workspace.resolve()))
+        printable(Path(os.path.relpath(one.path, workspace.resolve())))
         for one in _located(_paths(lines, names_too=False), workspace)
-        if one.inside and one.path.is_file()
+        if _is_shown(one, shown) and one.path.is_file()
     )
     return _path_requirements(
         "read", dict.fromkeys(files), " ".join(lines), "Show the content of files"
     )
+
+
+def _is_shown(location: Location, shown: Path | None) -> bool:
+    return location.inside or (shown is not None and location.path.is_relative_to(shown))
 
 
 def _located(paths: Iterable[str], workspace: Path) -> Iterator[Location]:

@@ -63,6 +63,13 @@ class TurnEnclosures(Struct, frozen=True):
             return ""
         return self.confiner.problem_for_builds(Path(self.context.workspace))
 
+    @property
+    def shown(self) -> Path | None:
+        """The directory that every command sees: the workspace, or the repository around it."""
+        if self.loosest_unasked is None:
+            return None
+        return self.confiner.shown_top(self._place)
+
     def is_guarded(self, path: Path) -> bool:
         """Whether a path is the daemon's own, or another program executes the file there."""
         workspace = Path(self.context.workspace)
@@ -191,7 +198,7 @@ class TurnEnclosures(Struct, frozen=True):
         workspace = self._place
         for requirement in requirements:
             for subject in requirement.subjects if requirement.permission in REVEALING else ():
-                path = workspace / subject
+                path = Path(os.path.normpath(workspace / subject))
                 if requirement.permission != "read" or path in findings.protected:
                     yield path
         rules = self.rules()

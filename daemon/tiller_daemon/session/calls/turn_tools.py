@@ -62,7 +62,8 @@ class TurnTools(Struct, frozen=True):
         """Return the permissions that a call needs with the present files; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
         is_guarded = self.enclosures.is_guarded
-        further = further_requirements(requirements, self.workspace, is_guarded)
+        shown = self.enclosures.shown
+        further = further_requirements(requirements, self.workspace, is_guarded, shown)
         requirements = (*requirements, *further)
         if not command_lines(requirements):
             return requirements
