@@ -18,7 +18,10 @@ TIMEOUT_S = 60.0
 STARTED_MIN = 5
 """Two shells and three that sleep; the daemon has helpers too."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers"),
+    pytest.mark.nightly,
+]
 
 
 class Run:

@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "gates.py"
 PLACE = "daemon/tiller_daemon/planted.py"
 

@@ -22,6 +22,8 @@ from support.event_bodies import Tiller
 from tiller_client.demo_play import NEW_LINE, PROJECT, STEERING
 from tiller_protocol.places import Places
 
+pytestmark = pytest.mark.nightly
+
 MODULE = "tiller_client.verbs.demo"
 
 HERE = Path(__file__).parents[2]

@@ -83,6 +83,7 @@ def test_any_text_is_read_back_exactly(text: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [20, 80])
+@pytest.mark.nightly
 def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: int) -> None:
     for number, command in enumerate(COMMANDS):
         screen = Screen(columns)

@@ -75,6 +75,7 @@ async def test_b57_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> No
     await frontend.must(DaemonStatus())
 
 
+@pytest.mark.nightly
 async def test_b57_a_thousand_mutated_submissions_are_all_answered(frontend: Frontend) -> None:
     """Submissions with bytes changed, cut or doubled → an answer to each, and no defect."""
     dice = random.Random(7)

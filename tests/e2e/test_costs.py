@@ -167,6 +167,7 @@ async def test_what_a_turn_costs(counted: Counted, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "parts"), STEP_CALLS.items())
+@pytest.mark.nightly
 async def test_what_a_step_costs(
     counted: Counted, workspace: Path, name: str, parts: tuple[CallPart, ...]
 ) -> None:

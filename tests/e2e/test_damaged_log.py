@@ -225,6 +225,7 @@ async def test_who_checks_a_log_of_another_version_hears_what_a_starting_daemon_
         ("a link", lambda path: path.symlink_to("/nowhere")),
     ],
 )
+@pytest.mark.nightly
 async def test_what_is_no_file_in_place_of_the_log_is_named_at_once(
     daemon: Daemon, name: str, kind: str, make: Callable[[Path], None]
 ) -> None:

@@ -54,6 +54,7 @@ async def run_all(lines: list[Line], who: str) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("who", WHO)
+@pytest.mark.nightly
 async def test_b38_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> None:
     builds = [line for line in LINES if line.enclosure is Enclosure.BUILD]
     reads = [line for line in LINES if line.enclosure is Enclosure.READ_ONLY]

@@ -24,7 +24,7 @@ from tiller_daemon.files.whole_files import fingerprint
 from tiller_daemon.tools.base import FileVersions, ToolFailure
 from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 NAMES = ("a", "b", "d/c")
 LINES = ("x", "y", "z", "", " x", "x ", "\ty", "é", "“z”", "@@", "+", "-x", "*** x", "def f():")

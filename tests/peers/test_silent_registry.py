@@ -8,6 +8,8 @@ import pytest
 
 from support import peers
 
+pytestmark = pytest.mark.nightly
+
 
 def connections(server: socket.socket) -> int:
     """How many connections were made since this was asked last."""

@@ -188,6 +188,7 @@ async def test_no_command_makes_a_set_id_file(
 
 
 @pytest.mark.parametrize("who", WHO)
+@pytest.mark.nightly
 async def test_every_probe_makes_one_where_nothing_refuses_it(jail: Jail, who: str) -> None:
     prefix = prepare(jail, who)
     variables = {"TMPDIR": str(jail.spill / "tmp")}

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -197,6 +198,7 @@ def looks_of(root: Path, store: Path, *, learn_from: int) -> Looks:
     "",
 )
 @example([([(hard_link, "x.log", "d/e/a"), (write, "x.log", "a")], False, True)], "")
+@pytest.mark.nightly
 def test_a_look_finds_what_git_would_find(
     script: list[tuple[list[tuple[Edit, str, str]], bool, bool]], below: str
 ):

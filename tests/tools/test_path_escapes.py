@@ -113,6 +113,7 @@ async def test_b58_what_leads_out_only_after_it_was_judged_is_left_alone(bench, 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
+@pytest.mark.nightly
 async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(bench, outside):
     """Not one byte outside is read or written, and the tools do work in between."""
     bench.put("d/f", "mine\n")

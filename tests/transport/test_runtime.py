@@ -121,6 +121,7 @@ def test_a_path_that_no_socket_can_have_is_refused_by_length(tmp_path: Path) -> 
         RuntimeDirectory(tmp_path / ("d" * 90)).__enter__()
 
 
+@pytest.mark.nightly
 def test_of_daemons_that_race_over_stale_sockets_exactly_one_wins(tmp_path: Path) -> None:
     """T6: real processes, which open real sockets; `TILLER_RACE_ROUNDS` sets how often."""
     path = tmp_path / "r"

@@ -30,6 +30,7 @@ def laughs(levels: int, **more: object) -> dict[str, Any]:
     "schema",
     [laughs(60), laughs(60, **{"$schema": DRAFT}), {"$schema": DRAFT, **laughs(60)}, {"$ref": "#"}],
 )
+@pytest.mark.nightly
 def test_references_that_are_endless_or_multiply_are_refused(schema: dict[str, Any]) -> None:
     assert schema_problem(schema) == "its references form a loop, or expand too far"
     assert value_problem(schema, {}) == "it is nested too deeply"

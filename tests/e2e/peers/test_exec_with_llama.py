@@ -12,7 +12,7 @@ from support.peers import Llama
 from tiller_protocol.events import ItemCompleted, ItemDelta, TurnEnded
 from tiller_protocol.items import AssistantMessage
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 CONFIG = """\
 model = "llama/smollm2"

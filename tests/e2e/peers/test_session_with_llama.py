@@ -13,7 +13,7 @@ from tiller_protocol.events import ItemDelta, StepEnded
 from tiller_protocol.ops import Interrupt
 from tiller_protocol.settings import TurnOverrides
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 ENDINGS = ("completed", "limit_reached")
 """How a turn may end; the model rarely ends its answer by itself."""

@@ -10,6 +10,7 @@ from tiller_daemon.models.http.reading_pace import READS_PER_S, ReadingPace
 
 
 @pytest.mark.parametrize("streams", [1, 20, 21, 150, 1000])
+@pytest.mark.nightly
 async def test_all_streams_together_are_read_so_often_and_no_more(
     autojump_clock: MockClock, streams: int
 ) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 import trio
 from hypothesis import given, settings
 
@@ -24,6 +25,7 @@ def listed(place: Path) -> list[str]:
 
 @settings(max_examples=100, deadline=None)
 @given(tree=trees, pattern=patterns)
+@pytest.mark.nightly
 def test_a_pattern_finds_what_a_look_at_every_file_finds(bench_in, tree, pattern):
     with tempfile.TemporaryDirectory() as place:
         bench = bench_in(Path(place).resolve())

@@ -87,6 +87,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.nightly
 async def test_b59_a_hostile_page_holds_nobody_up(near, name):
     """A page that takes the library long, or breaks it, is the business of a process apart."""
     longest_s = 0.0
