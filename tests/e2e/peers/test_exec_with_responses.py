@@ -161,6 +161,10 @@ def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
 
     again = home.start("exec", "-C", str(workspace), "--json", "--session", "last", "Say hello.")
     again.until('"item_delta"')
-    again.process.send_signal(signal.SIGINT)
-    assert again.ended().status == 130
+    try:
+        os.kill(llama.pid, signal.SIGSTOP)
+        again.process.send_signal(signal.SIGINT)
+        assert again.ended().status == 130
+    finally:
+        os.kill(llama.pid, signal.SIGCONT)
     check_whole(home.tiller("log", "--json").events)
