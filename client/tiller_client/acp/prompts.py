@@ -52,14 +52,14 @@ def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
                 )
             case ResourceLink():
                 path = path_of(block.uri)
-                words.append(_named(path, workspace) if path else f"{block.name} ({block.uri})")
+                named = _named(block.uri, workspace) or f"{block.name} ({block.uri})"
+                words.append(named)
                 files += [path] if path else []
             case ResourceBlock():
-                path = path_of(block.resource.uri)
-                words.append(_named(path, workspace) if path else block.resource.uri)
+                words.append(_named(block.resource.uri, workspace) or block.resource.uri)
                 _attach(block.resource, attached, images)
-    text = "".join(words)
-    return PromptInput("\n\n".join([text, *attached]), tuple(images), tuple(dict.fromkeys(files)))
+    text = "\n\n".join([_joined(words), *attached])
+    return PromptInput(text, tuple(images), tuple(dict.fromkeys(files)))
 
 
 def path_of(uri: str) -> str | None:
@@ -68,11 +68,27 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) if parts.scheme == "file" and parts.path else None
 
 
-def _named(path: str, workspace: str) -> str:
-    """The path that the text mentions, relative to the workspace if the file is inside."""
+def _named(uri: str, workspace: str) -> str:
+    """The path and lines that the text mentions; empty if the address is not that of a file.
+
+    The path is relative to the workspace if the file is inside.
+    """
+    path, lines = path_of(uri), urlsplit(uri).fragment
+    if not path:
+        return ""
     if Path(path).is_relative_to(workspace):
-        return str(Path(path).relative_to(workspace))
-    return path
+        path = str(Path(path).relative_to(workspace))
+    return f"{path}#{unquote(lines)}" if lines else path
+
+
+def _joined(words: Sequence[str]) -> str:
+    """The words of all blocks; a space separates blocks that have none there."""
+    parts: list[str] = []
+    for one in filter(None, words):
+        if parts and not (parts[-1][-1].isspace() or one[0].isspace()):
+            parts.append(" ")
+        parts.append(one)
+    return "".join(parts)
 
 
 def _attach(resource: ResourceContents, attached: list[str], images: list[Image]) -> None:
