@@ -6,6 +6,7 @@ matters most.
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec import structs
 
@@ -18,6 +19,10 @@ from tiller_client.rendering.text import verbatim
 from tiller_protocol.items import Request, ToolCall
 
 CHOICE_PREFIX = "choice:"
+
+ELSEWHERE: Final = "elsewhere"
+"""The option that leaves a question open. Some clients have one key for all options of a kind,
+which stands for the last one, so the last one must not answer for the user."""
 
 _TICKS = re.compile("`+")
 
@@ -46,6 +51,8 @@ def options_for(request: Request) -> tuple[PermissionOption, ...]:
             PermissionOption(f"{CHOICE_PREFIX}{number}", in_one_line(choice), "allow_once")
             for number, choice in enumerate(request.choices)
         ]
+        if choices:
+            choices.append(PermissionOption(ELSEWHERE, "Answer in a terminal", "allow_once"))
         return (*choices, PermissionOption("reject", "Don't answer", "reject_once"))
     several = f": {', '.join((request.permission, *request.also))}" if request.also else ""
     options = [PermissionOption("once", in_one_line(f"Allow once{several}"), "allow_once")]

@@ -4,11 +4,12 @@ import os
 import stat
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, structs
 
-from tiller_client.acp.approval import fields_asked, options_for
+from tiller_client.acp.approval import ELSEWHERE, fields_asked, in_one_line, options_for
 from tiller_client.acp.questions import (
     Answered,
     form_for,
@@ -37,7 +38,7 @@ FILE_BYTES_MAX = 1024**2
 """Largest file that a client gets whole, to see a change of it: the daemon shows no change of a
 larger one."""
 
-_Read = Callable[[Request, Raw], Answered | None]
+_Read = Callable[[Request, Raw], Answered | Literal["elsewhere"] | None]
 """Reads the client's answer; None if the user dismissed the question."""
 
 
@@ -124,7 +125,8 @@ class Asking:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
             self._not_asked(request, RpcError(0, str(failure)))
         else:
-            self._answer(request, answer)
+            if answer != ELSEWHERE:
+                self._answer(request, answer)
 
     def _answer(self, request: Request, answer: Answered | None) -> None:
         """Submit the answer; a dismissed question ends the turn, as the protocol requires."""
@@ -149,11 +151,24 @@ class Asking:
 
 
 def _answerable(request: Request) -> Request:
-    """Add to a question that needs a text how to answer: a permission request takes no text."""
-    if request.kind != "question" or request.choices:
+    """Add to a question how to answer: a permission request takes no text.
+
+    The title has the choices, too, as some clients show neither content nor the options' names.
+    """
+    if request.kind != "question":
         return request
-    how = f"To answer: tiller answer {request.id} answer TEXT\n\n{request.detail or request.title}"
-    return structs.replace(request, detail=how, detail_kind="text")
+    how = "To answer in your own words" if request.choices else "To answer"
+    choices = [
+        f"{number}. {in_one_line(choice)}" for number, choice in enumerate(request.choices, 1)
+    ]
+    asked = request.detail or request.title
+    lines = [f"{how}: tiller answer {request.id} answer TEXT", "", asked, *choices]
+    return structs.replace(
+        request,
+        title=" ".join([request.title, *choices]),
+        detail="\n".join(lines),
+        detail_kind="text",
+    )
 
 
 def _stand_in(request: Request) -> ToolCall:

@@ -1,20 +1,16 @@
 """Converts the daemon's requests to an editor's questions, and its answers back. Pure."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
 from msgspec import Raw
 
-from tiller_client.acp.approval import CHOICE_PREFIX, in_one_line
-from tiller_client.acp.schema import FormResult, PermissionResult
+from tiller_client.acp.approval import CHOICE_PREFIX, ELSEWHERE, in_one_line
+from tiller_client.acp.schema import FormResult, PermissionResult, read
 from tiller_protocol.items import Decision, Request
 
 FORM_FIELD = "answer"
 OTHER_FIELD = "other"
 """The fields of the form for the model's question."""
-
-_permission_of = msgspec.json.Decoder(PermissionResult).decode
-_form_of = msgspec.json.Decoder(FormResult).decode
 
 
 class Answered(NamedTuple):
@@ -24,12 +20,17 @@ class Answered(NamedTuple):
     text: str = ""
 
 
-def read_outcome(request: Request, reply: Raw) -> Answered | None:
-    """The user's answer; `None` if the question was dismissed or the choice is unknown."""
-    outcome = _permission_of(reply).outcome
+def read_outcome(request: Request, reply: Raw) -> Answered | Literal["elsewhere"] | None:
+    """The user's answer; `None` if the question was dismissed or the choice is unknown.
+
+    `elsewhere` if the user answers in another frontend.
+    """
+    outcome = read(reply, PermissionResult).outcome
     match outcome.option_id if outcome.outcome == "selected" else "":
         case ("once" | "always" | "reject") as decision:
             return Answered(decision)
+        case "elsewhere":
+            return ELSEWHERE
         case option if option.startswith(CHOICE_PREFIX):
             number = option.removeprefix(CHOICE_PREFIX)
             choices = dict(enumerate(request.choices))
@@ -51,7 +52,7 @@ def form_for(request: Request) -> dict[str, Any]:
 
 def read_form(request: Request, reply: Raw) -> Answered | None:
     """The user's answer in a form; `None` if the form was dismissed."""
-    result = _form_of(reply)
+    result = read(reply, FormResult)
     if result.action == "decline":
         return Answered("reject")
     content = result.content or {}
