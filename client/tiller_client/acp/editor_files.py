@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from tiller_client.acp.rpc import Peer, RpcError
-from tiller_client.acp.schema import FileContent
+from tiller_client.acp.schema import FileContent, read
 from tiller_client.acp.updates import ReadFileParams
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.sockets import EventSocket
@@ -18,8 +18,6 @@ from tiller_client.errors import TillerError
 from tiller_protocol.codec import decode_file_wanted
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.lending import LENT_TEXT_CHARS_MAX, FileWanted, LentFile, lender_topic
-
-_content_of = msgspec.json.Decoder(FileContent).decode
 
 
 class EditorFiles:
@@ -64,7 +62,7 @@ class EditorFiles:
         text = None
         if result is not None:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                text = _content_of(result).content
+                text = read(result, FileContent).content
         if text is not None and len(text) > LENT_TEXT_CHARS_MAX:
             text = None
         self._answer(wanted, text)

@@ -15,7 +15,8 @@ _STOP_REASONS: dict[Outcome, StopReason] = {
     "interrupted": "cancelled",
     "limit_reached": "max_turn_requests",
 }
-"""The stop reason for each outcome of a turn; a failed turn is an error instead."""
+"""The stop reason for each outcome of a turn. A turn that failed, or that the user did not end, is
+an error instead."""
 
 NOT_SENT = (
     "The previous turn did not complete, so this message was not sent. Send it again to continue."
@@ -117,6 +118,8 @@ class PendingPrompts:
     def _turn_ended(self, body: TurnEnded, turn_id: str) -> None:
         for prompt in self._pop(lambda prompt: prompt.turn_id == turn_id):
             reason = _STOP_REASONS.get(body.outcome)
+            if body.outcome == "interrupted" and body.error:
+                reason = None  # the daemon has ended, not the user
             if reason is None and body.error and body.error.code == "content_policy":
                 reason = "refusal"
             if reason is not None:

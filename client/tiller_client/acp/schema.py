@@ -1,87 +1,74 @@
 """The messages from clients: the parameters of ACP v1 that tiller uses.
 
-Names are as in ACP. Unknown fields are ignored, as ACP requires.
+Names are as in ACP. As ACP requires, unknown fields are ignored.
 """
 
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Raw, Struct
 
 PROTOCOL_VERSION = 1
+
+_Kind = TypeVar("_Kind")
+
+
+def read(raw: Raw, kind: type[_Kind]) -> _Kind:
+    """Decode a message, in which null means the same as an absent field.
+
+    Raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`.
+    """
+    value = msgspec.json.decode(raw)
+    return msgspec.convert({} if value is None else _without_nulls(value), kind)
 
 
 class Wire(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Base of all messages: `tool_call_id` here is `toolCallId` on the wire."""
 
 
-class SessionSupport(Wire, frozen=True):
-    """The parts of a session that the client can show. An absent field means that it can't."""
+class ClientCapabilities(Struct, frozen=True):
+    """What the client can do; by default nothing."""
 
-    compaction: dict[str, Any] | None = None
-    notices: dict[str, Any] | None = None
-
-
-class ElicitationSupport(Wire, frozen=True):
-    """How the client can ask the user for text; without `form`, it can't."""
-
-    form: dict[str, Any] | None = None
-
-
-class FileSupport(Wire, frozen=True):
-    """Whether the client can read files; if the field is absent, it can't."""
-
-    read_text_file: bool = False
-
-
-class ClientCapabilities(Wire, frozen=True):
-    """The client's capabilities, as in `initialize`."""
-
-    fs: FileSupport | None = None
-    session: SessionSupport | None = None
-    elicitation: ElicitationSupport | None = None
-    meta: dict[str, Any] | None = field(default=None, name="_meta")
-
-    @property
-    def terminal_output(self) -> bool:
-        """Whether the client shows the output of an agent's commands as a terminal.
-
-        This is not in ACP, but a convention of Zed and other clients.
-        """
-        return (self.meta or {}).get("terminal_output") is True
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether the client reads files for us, with the editor's unsaved changes."""
-        return self.fs is not None and self.fs.read_text_file
-
-    @property
-    def forms(self) -> bool:
-        """Whether the client can ask the user for text."""
-        return self.elicitation is not None and self.elicitation.form is not None
-
-    @property
-    def notices(self) -> bool:
-        """Whether the client shows notices."""
-        return self.session is not None and self.session.notices is not None
-
-    @property
-    def compaction(self) -> bool:
-        """Whether the client shows compactions."""
-        return self.session is not None and self.session.compaction is not None
-
-
-class ClientInfo(Wire, frozen=True):
-    """The client's name and version."""
-
-    name: str = ""
+    reads_files: bool = False
+    """Whether the client reads files for us, with the editor's unsaved changes."""
+    forms: bool = False
+    """Whether the client can ask the user for text."""
+    notices: bool = False
+    """Whether the client shows notices."""
+    compaction: bool = False
+    """Whether the client shows compactions."""
+    terminal_output: bool = False
+    """Whether the client shows the output of an agent's commands as a terminal. This is not in ACP,
+    but a convention of Zed and other clients."""
+    shows_queue: bool = False
+    """Whether the client knows our extensions, and shows the queue."""
 
 
 class InitializeParams(Wire, frozen=True):
-    """Parameters of `initialize`."""
+    """Parameters of `initialize`. A malformed part of the last two counts as absent, as in ACP."""
 
     protocol_version: int
-    client_capabilities: ClientCapabilities = ClientCapabilities()
-    client_info: ClientInfo | None = None
+    client_capabilities: Any = None
+    client_info: Any = None
+
+    @property
+    def client(self) -> ClientCapabilities:
+        """The client's capabilities."""
+        told = self.client_capabilities
+        return ClientCapabilities(
+            reads_files=_member(told, "fs", "readTextFile") is True,
+            forms=isinstance(_member(told, "elicitation", "form"), dict),
+            notices=isinstance(_member(told, "session", "notices"), dict),
+            compaction=isinstance(_member(told, "session", "compaction"), dict),
+            terminal_output=_member(told, "_meta", "terminal_output") is True,
+            shows_queue=_member(told, "_meta", "tiller") is True,
+        )
+
+    @property
+    def client_name(self) -> str:
+        """The client's name; empty if it told none."""
+        name = _member(self.client_info, "name")
+        return name if isinstance(name, str) else ""
 
 
 class NamedValue(Wire, frozen=True):
@@ -158,7 +145,7 @@ class SetOptionParams(Wire, frozen=True):
 class CancelRequestParams(Wire, frozen=True):
     """Parameters of `$/cancel_request`, which both sides may send."""
 
-    request_id: int | str | None
+    request_id: int | str | None = None
 
 
 class TextBlock(Wire, frozen=True, tag_field="type", tag="text"):
@@ -250,3 +237,21 @@ class FileContent(Wire, frozen=True):
     """The answer to `fs/read_text_file`."""
 
     content: str
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - whatever the client sent
+    match value:
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return {name: _without_nulls(one) for name, one in items if one is not None}
+        case list():
+            return list(map(_without_nulls, cast("list[Any]", value)))
+        case _:
+            return value
+
+
+def _member(value: Any, *names: str) -> Any:  # noqa: ANN401 - whatever the client sent
+    """The member of a member … of an object; None if there is none."""
+    for name in names:
+        value = cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    return value

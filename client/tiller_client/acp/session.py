@@ -1,6 +1,7 @@
 """One session that a client has open: sends its events as updates, and takes prompts."""
 
 import contextlib
+import os
 import time
 from typing import Literal
 
@@ -10,7 +11,7 @@ from tiller_client.acp.lending import Loan
 from tiller_client.acp.options import Offer, modes_of, offer_of, options_of, window_of
 from tiller_client.acp.pending import PendingPrompts
 from tiller_client.acp.prompts import read_prompt
-from tiller_client.acp.rpc import Peer, RequestId
+from tiller_client.acp.rpc import INVALID_PARAMS, Peer, RequestId, RpcFailure
 from tiller_client.acp.schema import ClientCapabilities, ContentBlock
 from tiller_client.acp.updates import (
     AnyUpdate,
@@ -61,24 +62,28 @@ class EditorSession:
         client: ClientCapabilities,
         loan: Loan,
         session_id: str,
+        directory: str,
     ) -> None:
-        """Lend, subscribe and read the session.
+        """Subscribe, read the session and lend.
 
-        Raises the same errors as `DaemonConnection.submit`.
+        Raises the same errors as `DaemonConnection.submit`, and `RpcFailure` if the session does
+        not work in `directory`, unless that is empty.
         """
         self.id = session_id
         self._loan = loan
         self._connection = connection
         self._peer = peer
-        self._shows_queue = bool((client.meta or {}).get("tiller"))
+        self._shows_queue = client.shows_queue
         self._following = Following(connection, session_id)
         try:
-            loan.renew()
             self.snapshot = read_snapshot(connection.ask, session_id)
+            self._check(directory)
+            loan.renew()
             self._offer = self._ask_offer()
         except BaseException:
             self._following.close()
             raise
+        self._chosen = self.opened
         self._following.begin(self.snapshot.seq)
         self._view = SessionView(client)
         self._prompts = PendingPrompts(peer, self._unqueue)
@@ -186,6 +191,18 @@ class EditorSession:
         self._asking.close()
         self._following.close()
 
+    def _check(self, directory: str) -> None:
+        """Raise `RpcFailure` if the session works elsewhere; other machines' links are unknown."""
+        workspace = self.snapshot.workspace
+        if not directory or self._connection.is_remote:
+            return
+        if os.path.realpath(directory) != os.path.realpath(workspace):
+            raise RpcFailure(
+                INVALID_PARAMS,
+                f"session {self.id} works in {workspace}, not in {directory}: open it with that "
+                "directory as `cwd`, or start a new session",
+            )
+
     def _take(self, *, busy: bool) -> None:
         taken = self._following.take(busy=busy)
         if taken.started_over:
@@ -216,8 +233,7 @@ class EditorSession:
             case RequestResolved(request_id, resolution):
                 self._asking.resolve(request_id, resolution)
             case SessionConfigured():
-                self._send(ModeShown(modes_of(self._offer, self.snapshot.settings).current_mode_id))
-                self._send(OptionsShown(options_of(self._offer, self.snapshot)))
+                self._show_choices()
             case QueueChanged():
                 self._show_queue()
                 if self._prompts.may_be_removed:
@@ -226,6 +242,14 @@ class EditorSession:
                 self._refresh_offer()
             case _:
                 pass
+
+    def _show_choices(self) -> None:
+        """Tell the client if its user sees other choices now; a granted rule is none of them."""
+        before, self._chosen = self._chosen, self.opened
+        if self._chosen.modes != before.modes:
+            self._send(ModeShown(self._chosen.modes.current_mode_id))
+        if self._chosen.config_options != before.config_options:
+            self._send(OptionsShown(self._chosen.config_options))
 
     def _refresh_offer(self) -> None:
         """Tell the client if commands were added or removed, such as an MCP server's prompts."""

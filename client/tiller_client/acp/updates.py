@@ -73,6 +73,8 @@ class CallFields(Wire, frozen=True):
     """The id of the call's item."""
     title: str | None = None
     """The call in one line."""
+    name: str | None = None
+    """The tool's name, as the model knows it."""
     kind: ToolKind | None = None
     """The kind of tool, by which the client chooses an icon."""
     status: ToolStatus | None = None
