@@ -55,9 +55,9 @@ def test_the_longest_name_is_what_tells_most():
 
 
 def test_many_stars_take_no_exponential_time():
-    began = time.perf_counter()
+    began = time.thread_time()
     assert not globs.matches("*a" * 40 + "b", "a" * 4_000)
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_case_and_brackets_are_plain():

@@ -61,10 +61,10 @@ def test_a_text_without_a_head_is_all_body_and_an_empty_field_is_absent():
     ],
 )
 def test_a_bad_head_is_refused_with_a_reason_and_soon(head):
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(FrontMatterError, match="front matter"):
         parse(f"---\n{head}\n---\n", Head)
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 def test_a_head_without_an_end_is_refused():
