@@ -62,8 +62,10 @@ def test_a_rule_for_an_interpreter_alone_is_not_offered(text):
 
 
 @pytest.mark.parametrize("loosest_unasked", [Enclosure.BUILD, Enclosure.READ_ONLY, None])
-@pytest.mark.parametrize("text", HONEST)
-def test_what_always_would_allow_allows_the_command(text, loosest_unasked):
-    rules = [Rule("bash", pattern, "allow") for pattern in always_patterns(text)]
-    if rules:
-        assert judge_line(text, "bash", (*BUILT_IN, *rules), loosest_unasked).action == "allow"
+def test_what_always_would_allow_allows_the_command(loosest_unasked):
+    asks: list[str] = []
+    for text in HONEST:
+        rules = [Rule("bash", pattern, "allow") for pattern in always_patterns(text)]
+        verdict = judge_line(text, "bash", (*BUILT_IN, *rules), loosest_unasked)
+        asks += [text] if rules and verdict.action != "allow" else []
+    assert asks == []

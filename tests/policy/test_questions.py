@@ -38,9 +38,9 @@ def test_few_questions_are_needless(lines, tmp_path):
     assert len(asked) / harmless <= NEEDLESS_MAX, "\n".join(asked)
 
 
-@pytest.mark.parametrize("line", [one for one in (*AGENTS, *SCRIPTS) if not one.is_harmless])
-def test_b38_whatever_does_more_than_build_asks_or_is_held(line, tmp_path):
-    assert is_contained(line, tmp_path)
+def test_b38_whatever_does_more_than_build_asks_or_is_held(tmp_path):
+    more = [one for one in (*AGENTS, *SCRIPTS) if not one.is_harmless]
+    assert [one.text for one in more if not is_contained(one, tmp_path)] == []
 
 
 def test_most_of_what_changes_files_asks_and_is_not_taken_for_a_build(tmp_path):

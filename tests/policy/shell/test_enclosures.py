@@ -57,18 +57,21 @@ def test_there_are_enough_examples_to_mean_something():
     assert set(WAYS_AROUND) >= COVERED
 
 
-@pytest.mark.parametrize("text", WAYS_AROUND)
-def test_b38_a_narrow_rule_lets_no_line_out_that_it_does_not_cover(text):
+def test_b38_a_narrow_rule_lets_no_line_out_that_it_does_not_cover():
     rules = [Rule("bash", pattern, "allow") for pattern in NARROW]
-    found = judged(text, *rules)
-    if found.action == "allow":
-        assert found.enclosure <= BUILD or text in COVERED
+    found = {text: judged(text, *rules) for text in WAYS_AROUND}
+    loose = [
+        text
+        for text, verdict in found.items()
+        if verdict.action == "allow" and verdict.enclosure > BUILD
+    ]
+    assert set(loose) <= COVERED
 
 
-@pytest.mark.parametrize("text", WAYS_AROUND)
-def test_b38_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover(text):
+def test_b38_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover():
     rules = [Rule("unsandboxed", pattern, "allow") for pattern in NARROW]
-    assert not may_run_outside(text, rules) or text in {*COVERED, "git status", "ls > /dev/tty"}
+    loose = {text for text in WAYS_AROUND if may_run_outside(text, rules)}
+    assert loose <= {*COVERED, "git status", "ls > /dev/tty"}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -81,9 +84,9 @@ def test_each_line_of_the_attack_is_held_by_what_it_says(attack: Attack):
         assert (found.action, found.enclosure) == ("allow", READ_ONLY)
 
 
-@pytest.mark.parametrize("text", HONEST)
-def test_an_honest_command_is_not_asked_about(text):
-    assert judged(text, *HONEST_RULES).action == "allow", judged(text, *HONEST_RULES).reason
+def test_an_honest_command_is_not_asked_about():
+    found = [judged(text, *HONEST_RULES) for text in HONEST]
+    assert [verdict.reason for verdict in found if verdict.action != "allow"] == []
 
 
 @given(LINES, st.lists(STRICT, max_size=3), MOST)
