@@ -9,7 +9,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from errno import ELOOP
 from pathlib import Path
@@ -190,13 +190,15 @@ def options(
     if root:
         # Otherwise root could change every kernel setting in `/proc`.
         words += ["--remount-ro", "/proc"]
+    descriptors = 0
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
         # Paths that are shown in a hidden directory are mounted inside it, so it must be open.
         is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         is_own = mount in (_read(path), _write(path)) and root_of(path, confinement.writable)
-        if open_one and is_own and words.count("--ro-bind-fd") < DESCRIPTORS_MAX:
+        if open_one and is_own and descriptors < DESCRIPTORS_MAX:
+            descriptors += 1
             words += [f"{mount.options[0]}-fd", str(open_one(path)), str(path)]
         else:
             words += mount.options
@@ -245,7 +247,20 @@ def _mounts(
         is_own = path in (*confinement.shown, *confinement.writable, confinement.workspace)
         if not is_own and _is_visible(path, mounts):
             mounts[path] = _hide(path, is_folder=path.is_dir())
+            mounts |= _pins(path, mounts)
     return mounts
+
+
+def _pins(path: Path, mounts: Mapping[Path, Mount]) -> dict[Path, Mount]:
+    """Return mounts of the writable directories above a hidden path, which then can't be moved.
+
+    A moved directory would take the hidden path to a place where later commands can see it.
+    """
+    return {
+        parent: _write(parent)
+        for parent in path.parents
+        if parent not in mounts and (over := _mount_over(parent, mounts)) and over.kind == "write"
+    }
 
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
@@ -294,9 +309,12 @@ def _is_socket(path: Path) -> bool:
         return False
 
 
-def _is_visible(path: Path, mounts: dict[Path, Mount]) -> bool:
+def _is_visible(path: Path, mounts: Mapping[Path, Mount]) -> bool:
     """Whether a path has the same content inside the sandbox as outside."""
-    for parent in (path, *path.parents):
-        if mount := mounts.get(parent):
-            return mount.kind in ("read", "write")
-    return False
+    over = _mount_over(path, mounts)
+    return over is not None and over.kind in ("read", "write")
+
+
+def _mount_over(path: Path, mounts: Mapping[Path, Mount]) -> Mount | None:
+    """Return the innermost mount that contains a path."""
+    return next((mounts[one] for one in (path, *path.parents) if one in mounts), None)

@@ -41,7 +41,7 @@ DENIALS: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type"
-    r"|Device or resource busy|EBUSY|Errno 16\b",
+    r"|Device or resource busy|EBUSY|Errno 16\b|Invalid cross-device link|EXDEV|Errno 18\b",
     re.IGNORECASE,
 )
 """Messages that programs print when namespaces stop them, and sometimes for other reasons."""

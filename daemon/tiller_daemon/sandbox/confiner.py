@@ -277,7 +277,7 @@ class Confiner:
         allowed = tuple(
             path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
         )
-        hidden += tuple(path for path in masked if path not in allowed)
+        hidden += tuple(path for path in _hideable(masked) if path not in allowed)
         readable += allowed
         # The parts of the workspace itself have limits of their own.
         named = (*map(Path, SYSTEM), *self._tools(), self.shown_top(root), *git.directories)
@@ -346,6 +346,15 @@ def _inside(paths: Iterable[Path], *roots: Sequence[Path]) -> Iterator[Path]:
 def _in_place(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the paths, except those that are links or lead through one."""
     return (path for path in paths if os.path.realpath(path) == str(path))
+
+
+def _hideable(masked: Iterable[Path]) -> Iterator[Path]:
+    """Yield the places of files and directories to hide.
+
+    A link that leads nowhere has nothing to hide, and what is in a linked directory is found there.
+    """
+    # Path would raise an error if a path is too long.
+    return existing(one for one in masked if not (os.path.islink(one) and os.path.isdir(one)))  # noqa: PTH112, PTH114
 
 
 def _make_owned(paths: Iterable[Path]) -> None:

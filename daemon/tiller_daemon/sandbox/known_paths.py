@@ -226,9 +226,14 @@ def _is_closed(path: Path) -> bool:
 
 
 def existing(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the paths that exist, with links resolved and without duplicates."""
+    """Yield the paths that exist, with links resolved and without duplicates.
+
+    Links that lead nowhere are left out, and so are paths that are too long to be opened.
+    """
     return (
-        Path(real) for real in dict.fromkeys(map(os.path.realpath, paths)) if os.path.lexists(real)
+        Path(real)
+        for real in dict.fromkeys(map(os.path.realpath, paths))
+        if os.path.exists(real)  # noqa: PTH110 - the path may be too long
     )
 
 

@@ -20,6 +20,8 @@ UNSETTLED_NS: Final = 50_000_000
 """A directory that changed within this time before it was read is read again, because timestamps
 are this coarse."""
 
+_EFFECTIVE: Final = os.access in os.supports_effective_ids
+
 FOLDERS_MAX: Final = 200_000
 """The most directories that a workspace may have; a larger workspace is refused."""
 
@@ -118,6 +120,9 @@ class Scanner:
             return _Folder(signature, 0, (), (), (), is_closed=True)
 
     def _read(self, path: str, name: str, signature: tuple[int, int, int]) -> _Folder:
+        if not os.access(path, os.X_OK, effective_ids=_EFFECTIVE):
+            # What is there could be hidden only until a command changes the directory's mode.
+            raise PermissionError
         read_ns = time.time_ns() - UNSETTLED_NS
         folders: list[str] = []
         files: list[str] = []

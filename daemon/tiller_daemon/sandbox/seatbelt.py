@@ -65,10 +65,10 @@ def profile(confinement: Confinement) -> str:
     writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
     writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
-    # Renaming a directory would move the protected paths in it.
+    # Renaming a directory would move the protected and hidden paths in it.
     pins = {
         pin
-        for path in protected
+        for path in (*protected, *confinement.hidden)
         if (root := root_of(path, confinement.writable))
         for pin in between(root, path)
     }
