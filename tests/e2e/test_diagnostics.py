@@ -13,12 +13,19 @@ from e2e.words import always, calls, calls_in, read, text, write
 from support import misbehaving_lsp
 from support.daemon import CONFIG, Daemon, gone
 from support.frontend import Frontend
+from support.jail import PYTHON
 from tiller_daemon.models.scripted import CallPart
+from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.ops import Catalog, Interrupt
+from tiller_protocol.places import TOKEN_FILE
 
 AT_ONCE_S = 1.0
 """Seconds that an interrupt may take, whatever a server does."""
+
+needs_sandbox = pytest.mark.skipif(
+    find_sandbox(sys.platform).sandbox is None, reason=find_sandbox(sys.platform).problem
+)
 
 RUFF = shutil.which("ruff", path=str(Path(sys.executable).parent))
 
@@ -74,6 +81,41 @@ async def test_an_edit_that_breaks_a_file_says_so_in_its_result(
     assert "New errors in new.py (ruff):\n  1:7 error: Undefined name `unknown`" in new.output
     assert looked.effect == "read"
     assert "1:7 error: Undefined name `unknown`" in looked.output
+
+
+@needs_sandbox
+async def test_a_server_that_only_reads_tells_no_more_than_commands_see(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    """It is the built-in server `clangd` as far as the daemon knows."""
+    shutil.copy(misbehaving_lsp.__file__, workspace / "server.py")
+    command = [PYTHON, "-SEs", str(workspace / "server.py"), "tell"]
+    daemon = new_daemon(CONFIG + f"[lsp.clangd]\ncommand = {command}\n")
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    private = daemon.home / "private"
+    for path in (workspace / ".env", private, workspace / "plain"):
+        path.write_text(f"content of {path.name}")
+    (workspace / "link.h").symlink_to(".env")
+    (workspace / "away.h").symlink_to(private)
+    token = daemon.places.runtime / TOKEN_FILE
+    named = ("plain", ".env", "link.h", "away.h", private, token)
+    (workspace / "a.c").write_text("".join(f"{workspace / name}\n" for name in named))
+    look = CallPart("diagnostics", arguments={"path": "a.c"})
+    session_id = await frontend.session(workspace, calls(look), text("1"), calls(look), text("2"))
+    for turn in (1, 2):
+        await frontend.say(session_id)
+        await frontend.turn_ended(session_id, turn)
+        output = frontend.completed_calls(session_id)[-1].output
+        assert "content of plain" in output
+        assert "content of .env" not in output
+        assert "content of private" not in output
+        assert token.read_text() not in output
+        assert output.count("PermissionError") + output.count("FileNotFoundError") == 5, output
+        # Editors replace a file when they save it.
+        (workspace / "new").write_text("content of .env")
+        (workspace / "new").rename(workspace / ".env")
+    await frontend.close()
 
 
 async def test_a_server_that_is_missing_or_dies_is_no_error_of_a_turn(

@@ -1,6 +1,7 @@
 """A language server that misbehaves as HOW says: `python -SEs misbehaving_lsp.py HOW [FILE]`.
 
-When it behaves, it reports each line with `bad` in it. Tests run it as a program; it needs only
+When it behaves, it reports each line with `bad` in it. With `tell`, it takes each line as a path,
+and reports the content of the file. Tests run it as a program; it needs only
 Python.
 """
 
@@ -31,6 +32,8 @@ def note(what: object) -> None:
 
 
 def found(text: str) -> list[dict]:
+    if HOW == "tell":
+        text = "\n".join(f"bad: {content(line)}" for line in text.splitlines())
     return [
         {
             "range": {"start": {"line": n, "character": 2}, "end": {"line": n, "character": 3}},
@@ -41,6 +44,14 @@ def found(text: str) -> list[dict]:
         for n, line in enumerate(text.splitlines())
         if "bad" in line
     ]
+
+
+def content(path: str) -> str:
+    try:
+        with open(path) as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError as error:
+        return type(error).__name__
 
 
 def received() -> dict:

@@ -25,6 +25,14 @@ class ServerDefinition(LanguageServer, frozen=True, kw_only=True):
     """Whether the user's configuration names the server."""
 
     @property
+    def is_enclosed(self) -> bool:
+        """Whether the server runs in a sandbox, because it only reads the workspace.
+
+        Otherwise it would tell the model what is in files that rules protect.
+        """
+        return self.name in KNOWN and self.name not in RUNS_THE_REPOSITORY
+
+    @property
     def program(self) -> str:
         """The program to run. A bare name is looked up in the trusted directories of PATH."""
         return self.command[0] if self.command else ""

@@ -5,14 +5,16 @@ interrupted at any time.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 import trio
 from msgspec import Raw
 
+from tiller_daemon.isolation import set_inside
 from tiller_daemon.lsp.definitions import ServerMatch
 from tiller_daemon.lsp.documents import OPEN_MAX, Diagnostics, Document, Documents
 from tiller_daemon.lsp.json_rpc import ConnectionLost, ErrorResponse, Handler, JsonRpcConnection
@@ -32,6 +34,8 @@ from tiller_daemon.lsp.messages import (
 )
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import ServerProcess
+from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, NotConfined
+from tiller_daemon.sandbox.known_paths import root_of
 
 log = structlog.get_logger()
 
@@ -49,11 +53,49 @@ FILE_DELETED: Final = 3
 _PULL: Final = "textDocument/diagnostic"
 
 
+class View(NamedTuple):
+    """What a server in a sandbox may see.
+
+    A hidden file that is replaced, as editors do, is no longer hidden from a server that runs.
+    """
+
+    may: Confinement
+    hidden: tuple[int, ...]
+    """The inodes of hidden files in visible directories."""
+
+
+class Launch(NamedTuple):
+    """How a server is started."""
+
+    variables: Mapping[str, str]
+    directory: Path
+    confined: CommandSandbox | None = None
+    view: View | None = None
+    """What the server sees in its sandbox."""
+
+
+def view_of(confined: CommandSandbox | None) -> View | None:
+    """Return what a server that starts now sees in a sandbox."""
+    if confined is None:
+        return None
+    may = confined.confinement
+    seen = (path for path in may.hidden if root_of(path, (may.workspace, *may.visible)))
+    return View(may, tuple(map(_inode, seen)))
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
+
+
 class LanguageServerProcess:
     """A running server. The daemon runs `run`, which returns when the server has ended."""
 
-    def __init__(self, match: ServerMatch, variables: Mapping[str, str], directory: Path) -> None:
+    def __init__(self, match: ServerMatch, launch: Launch) -> None:
         self.match: Final = match
+        self.launch: Final = launch
         self.name: Final = match.definition.name
         self.documents: Final = Documents()
         self.was_up = False
@@ -66,8 +108,6 @@ class LanguageServerProcess:
         self.problem = ""
         """Why the server ended, as a sentence; empty after a normal end."""
         self.used_at = trio.current_time()
-        self._variables = variables
-        self._directory = directory
         self._ready = trio.Event()
         self._pulls = False
         self._connection: JsonRpcConnection | None = None
@@ -79,7 +119,7 @@ class LanguageServerProcess:
         try:
             with self._scope:
                 await self._serve()
-        except CommandProblem as problem:
+        except (CommandProblem, NotConfined) as problem:
             self.problem = str(problem)
         except Exception as error:
             log.exception("language_server_crashed", server=self.name)
@@ -140,22 +180,32 @@ class LanguageServerProcess:
     async def _serve(self) -> None:
         definition = self.match.definition
         command = (self.match.program, *(definition.command or ())[1:])
-        service = ServerProcess(command, self._directory, self._variables)
-        connection = JsonRpcConnection(self.name, service, self._handlers())
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._initialize, connection, nursery)
-                nursery.start_soon(self._end_when_idle, nursery)
-                await connection.run()
-                self.problem = connection.end_reason()
-                nursery.cancel_scope.cancel()
-        finally:
-            await service.end()
+        with ExitStack() as stack:
+            service = self._start(command, stack)
+            connection = JsonRpcConnection(self.name, service, self._handlers())
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._initialize, connection, nursery)
+                    nursery.start_soon(self._end_when_idle, nursery)
+                    await connection.run()
+                    self.problem = connection.end_reason()
+                    nursery.cancel_scope.cancel()
+            finally:
+                await service.end()
+
+    def _start(self, command: Sequence[str], stack: ExitStack) -> ServerProcess:
+        variables, directory, confined, _ = self.launch
+        if confined is None:
+            return ServerProcess(command, directory, variables)
+        inside, outside = set_inside(command, variables)
+        wrapped = stack.enter_context(confined.wrap(inside))
+        return ServerProcess(wrapped.arguments, directory, outside, wrapped.descriptors)
 
     async def _initialize(self, connection: JsonRpcConnection, nursery: trio.Nursery) -> None:
         definition, root = self.match.definition, self.match.root
         params = {
-            "processId": os.getpid(),
+            # A server ends if it does not see this process, as in a sandbox.
+            "processId": None if self.launch.confined else os.getpid(),
             "clientInfo": {"name": "tiller"},
             # Servers differ in which of these three they read.
             "rootUri": root.as_uri(),

@@ -5,7 +5,7 @@ Implements `tools.base.Diagnostics`. Whatever a server does, a turn waits for a 
 
 import stat
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +23,8 @@ from tiller_daemon.lsp.definitions import (
 from tiller_daemon.lsp.diagnostics import format_diagnostics, new_errors
 from tiller_daemon.lsp.documents import Diagnostics
 from tiller_daemon.lsp.messages import Diagnostic
-from tiller_daemon.lsp.server_process import LanguageServerProcess
+from tiller_daemon.lsp.server_process import LanguageServerProcess, Launch, view_of
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_protocol.answers import LanguageServerSummary
 
 CHANGE_WAIT_S: Final = 3.0
@@ -49,6 +50,14 @@ CRASH_FORGOTTEN_S: Final = 600.0
 """After `CRASHES_MAX` crashes within this time, a server is not restarted until one is older."""
 
 WARNING: Final = 2
+
+Enclose = Callable[[], Awaitable[CommandSandbox | None]]
+"""Makes the sandbox in which a server sees no more than the model's commands; None if there is no
+sandbox."""
+
+
+async def not_enclosed() -> None:
+    """Make no sandbox; see `Enclose`."""
 
 
 class _ChangedFile(NamedTuple):
@@ -132,30 +141,38 @@ class LanguageServers:
             task_status.started()
             await trio.sleep_forever()
 
-    async def before_change(self, workspace: Path, files: Sequence[Path]) -> ChangeCheck | None:
+    async def before_change(
+        self, workspace: Path, files: Sequence[Path], enclose: Enclose = not_enclosed
+    ) -> ChangeCheck | None:
         """Read files that are about to change; see `tools.base.Diagnostics`."""
         nursery, checked = self._nursery, list[_ChangedFile]()
-        for path in files[:FILES_MAX] if nursery else ():
-            if servers := self._servers_for(path, workspace):
+        given = files[:FILES_MAX] if nursery else ()
+        for path, servers in (await self._servers_for(given, workspace, enclose)).items():
+            if servers:
                 text = await _read(path)
                 checked.append(_ChangedFile(path, text or "", text is not None, servers))
         return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
-    async def report(self, workspace: Path, path: Path | None) -> str:
+    async def report(
+        self, workspace: Path, path: Path | None, enclose: Enclose = not_enclosed
+    ) -> str:
         """Return the diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
         targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
-            targets += [(server, path) for server in self._servers_for(path, workspace)]
+            servers = (await self._servers_for((path,), workspace, enclose))[path]
+            targets += [(server, path) for server in servers]
             if not targets:
                 end = path.suffix or path.name
                 return f"There is no language server for {end} files: no diagnostics are available."
         else:
-            targets += [
-                (server, document.path)
+            opened = [
+                document.path
                 for server in self._servers.values()
                 for document in server.documents
                 if workspace in document.path.parents
             ]
+            found = await self._servers_for(opened, workspace, enclose)
+            targets += [(server, file) for file, servers in found.items() for server in servers]
             if not targets:
                 return "No file has been checked yet. Name one with `path`."
         lines: dict[Path, list[str]] = {file: [] for _, file in targets}
@@ -179,23 +196,40 @@ class LanguageServers:
             next((one.problem for one in mine if one.problem), ""),
         )
 
-    def _servers_for(self, path: Path, workspace: Path) -> tuple[LanguageServerProcess, ...]:
-        matches = find_servers(self._definitions, path, workspace, self._search)
-        return tuple(server for one in matches if (server := self._server(one)))
+    async def _servers_for(
+        self, files: Sequence[Path], workspace: Path, enclose: Enclose
+    ) -> dict[Path, tuple[LanguageServerProcess, ...]]:
+        """Return the servers of each file; start those that do not run."""
+        matches = {
+            path: find_servers(self._definitions, path, workspace, self._search) for path in files
+        }
+        is_enclosed = any(one.definition.is_enclosed for found in matches.values() for one in found)
+        confined = await enclose() if is_enclosed else None
+        return {
+            path: tuple(server for one in found if (server := self._server(one, confined)))
+            for path, found in matches.items()
+        }
 
-    def _server(self, match: ServerMatch) -> LanguageServerProcess | None:
+    def _server(
+        self, match: ServerMatch, confined: CommandSandbox | None
+    ) -> LanguageServerProcess | None:
         key = (match.root, match.definition.name)
-        server = self._servers.get(key)
+        confined = confined if match.definition.is_enclosed else None
+        if match.definition.is_enclosed and not (confined or match.definition.configured):
+            return None
+        server, view = self._servers.get(key), view_of(confined)
         if server and server.is_usable:
-            return server
+            if server.launch.view == view:
+                return server
+            server.end()
         crashes = self._crashes[key]
         while crashes and crashes[0] < trio.current_time() - CRASH_FORGOTTEN_S:
             crashes.popleft()
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
             return None
         self._make_slot()
-        variables = isolated(self._variables)
-        server = self._servers[key] = LanguageServerProcess(match, variables, self._directory)
+        launch = Launch(isolated(self._variables), self._directory, confined, view)
+        server = self._servers[key] = LanguageServerProcess(match, launch)
         self._nursery.start_soon(self._run_server, key, server)
         return server
 

@@ -201,7 +201,8 @@ TOOLS_IN_HOME: Final = (
     ".cache/hie-bios", ".cache/huggingface/hub", ".cache/torch", ".cache/vcpkg",
     ".cache/clangd", ".cache/fontconfig", ".fonts", ".local/share/fonts", ".texlive", ".gitconfig",
     ".config/git/config", ".config/git/ignore", ".config/git/attributes", ".gitignore",
-    ".gitignore_global", ".ripgreprc", ".config/ripgrep", ".editorconfig", "Library/Caches/pip",
+    ".config/ruff", ".config/ty", ".config/clangd", ".gitignore_global", ".ripgreprc",
+    ".config/ripgrep", ".editorconfig", "Library/Caches/pip",
     "Library/Caches/Homebrew", "Library/pnpm", "Library/Python",
 )  # fmt: skip
 """Programs in a home with their libraries and caches, and the configuration of programs that only

@@ -3,7 +3,7 @@
 They are small functions, so that tests and simulations can replace each of them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from tiller_daemon.config import Configuration, LastingRules, McpServer, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.images import AcceptedInput
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.clock import Clock
 from tiller_daemon.session.editor_files import EditorFiles
@@ -21,7 +22,7 @@ from tiller_daemon.session.turns.idle_histories import IdleHistories
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
-from tiller_daemon.tools.base import Diagnostics, Tool, ToolResult
+from tiller_daemon.tools.base import FileCheck, Tool, ToolResult
 from tiller_daemon.turn.context import CostOf
 from tiller_protocol.answers import (
     CommandSummary,
@@ -140,8 +141,26 @@ class ToolServers(Protocol):
         ...
 
 
-class LanguageServers(Diagnostics, Protocol):
-    """The language servers."""
+class LanguageServers(Protocol):
+    """The language servers. With `enclose`, they run in a sandbox; see `lsp.servers`."""
+
+    async def before_change(
+        self,
+        workspace: Path,
+        files: Sequence[Path],
+        enclose: Callable[[], Awaitable[CommandSandbox | None]],
+    ) -> FileCheck | None:
+        """Record the state of files; see `tools.base.Diagnostics`."""
+        ...
+
+    async def report(
+        self,
+        workspace: Path,
+        path: Path | None,
+        enclose: Callable[[], Awaitable[CommandSandbox | None]],
+    ) -> str:
+        """Return the errors in a file, or in all files; see `tools.base.Diagnostics`."""
+        ...
 
     def summaries(self) -> tuple[LanguageServerSummary, ...]:
         """Return the state of every server that may be started."""

@@ -5,10 +5,11 @@ The policy makes the decisions, and the package `sandbox` the enclosures. This m
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
@@ -170,6 +171,21 @@ class TurnEnclosures(Struct, frozen=True):
             network=network,
             find_nested=lambda: scanner.scan_again(findings),
         )
+
+    async def enclose_reader(self) -> CommandSandbox | None:
+        """Make the sandbox of a program that reads the workspace for turns of several sessions.
+
+        None if there is no sandbox, or if the workspace is too large to be searched for what the
+        program may not see.
+        """
+        with suppress(ToolFailure):
+            confined = await self.enclose(Enclosure.READ_ONLY, (), network=False)
+            if confined:
+                may = confined.confinement
+                shown = tuple(path for path in may.shown if path != self.spill_directory.resolve())
+                may = structs.replace(may, shown=shown, temporary=None, network=False)
+                return confined._replace(confinement=may)
+        return None
 
     def not_enforced(self, enclosure: Enclosure) -> str:
         """Return why this enclosure can't hold a command to the turn's limits; empty if it can."""

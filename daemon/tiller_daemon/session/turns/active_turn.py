@@ -17,6 +17,7 @@ from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.toolbox import Toolbox
+from tiller_daemon.session.calls.turn_diagnostics import TurnDiagnostics
 from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.session.calls.turn_tools import TurnTools
 from tiller_daemon.session.calls.write_limits import WriteLimits
@@ -337,7 +338,7 @@ class ActiveTurn:
             files=FileAccess(
                 versions=self._session.files,
                 readable=Readable(self._rules()),
-                diagnostics=services.tools.language_servers,
+                diagnostics=TurnDiagnostics(services.tools.language_servers, enclosures),
                 spill_directory=spill_directory,
                 journals=services.files.journals,
                 editors=EditorsOfSession(
