@@ -169,6 +169,11 @@ async def test_a_moved_repository_does_not_stop_the_search(jail: Jail) -> None:
     assert not (jail.workspace / ".git" / "remotes").exists()
 
 
+async def test_an_allowed_line_makes_no_other_spelling_of_what_git_executes(jail: Jail) -> None:
+    await Runner(jail, "root").run("git status; echo ../evil >.git/COMMONDIR", SESSION)
+    assert not (jail.workspace / ".git" / "COMMONDIR").exists()
+
+
 async def test_an_allowed_commit_makes_no_repository(jail: Jail) -> None:
     run = Runner(jail, "root")
     assert "sub/.git" in await run.run("git init -q sub; git commit -q --allow-empty -m x", SESSION)

@@ -140,6 +140,7 @@ MADE: Final = (
     ".profile", ".GIT/config", ".Git/hooks/x", "opencode.json", "OpenCode.JSON", "opencode.jsonc",
     "crush.json", "a.code-workspace", "mise.toml", "mise.local.toml", "lefthook.yml", "HEAD",
     "x.desktop", "mcp.json", "autorun.inf", "devbox.json",
+    "rust-toolchain.toml", "prek.toml",
 )  # fmt: skip
 
 

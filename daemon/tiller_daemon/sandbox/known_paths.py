@@ -58,7 +58,7 @@ EXECUTED: Final = (
     ".envrc", ".env.fish", ".autoenv*", ".gdbinit", ".lldbinit", ".radare2rc", ".git", ".husky",
     ".githooks", "mise.toml", "mise.*.toml", ".mise*", "devbox.json", ".direnv",
     ".pre-commit-config.yaml", "lefthook*", ".lefthook*", "mise", "gptme.toml", ".bsp", ".lsp",
-    "*.desktop", ".autorun", "autorun.inf",
+    "prek.toml", "rust-toolchain", "rust-toolchain.toml", "*.desktop", ".autorun", "autorun.inf",
 )  # fmt: skip
 """Names of files and directories that git, shells, editors, agents or desktops execute when they
 start or open a directory. They are patterns in lower case."""

@@ -26,7 +26,7 @@ from msgspec import Struct
 from tiller_daemon.files.paths import printable
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.confinement import GitUse
-from tiller_daemon.sandbox.git_repository import find_git, read_index
+from tiller_daemon.sandbox.git_repository import EXECUTED, find_git, read_index
 from tiller_daemon.sandbox.known_paths import is_executed, is_product
 from tiller_daemon.sandbox.scan import Scanner, WorkspaceTooLarge
 
@@ -227,7 +227,8 @@ def _in_git(directory: Path) -> Iterator[Path]:
     """
     with suppress(FileNotFoundError, NotADirectoryError), _folder(directory) as opened:
         for name, mode in _entries(opened):
-            if not _GIT_DATA.fullmatch(name):
+            # Where case does not matter, git finds `COMMONDIR`, too.
+            if not _GIT_DATA.fullmatch(name) or name.casefold() in EXECUTED:
                 yield directory / name
             elif stat.S_ISDIR(mode) and name not in _NOT_SEARCHED:
                 with _folder(name, opened) as deeper:
