@@ -120,6 +120,26 @@ async def test_a_command_can_not_read_the_keys_of_a_service(
     assert "sk-of" not in call.output
 
 
+@needs_sandbox
+async def test_a_rule_for_the_repository_holds_in_a_session_below_its_top(
+    new_daemon: NewDaemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    rule = '[[permissions]]\npermission = "read"\npattern = "secrets/*"\naction = "deny"\n'
+    daemon = new_daemon(DEFAULT + rule)
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    place = workspace / "packages" / "app"
+    for path in (place / "own", workspace / "secrets" / "key", workspace / "shared"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"the content of {path.name}\n")
+    await trio.run_process(["git", "init", "-q", str(workspace)])
+    call = await run(frontend, place, "cat ../../shared; cat ../../sec*/key; cat own")
+    assert "the content of shared" in call.output
+    assert "the content of own" in call.output
+    assert "the content of key" not in call.output
+    await frontend.close()
+
+
 async def test_the_same_command_does_drive_the_daemon_outside_of_a_sandbox(
     frontend: Frontend, daemon: Daemon, workspace: Path
 ) -> None:

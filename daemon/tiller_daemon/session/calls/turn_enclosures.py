@@ -229,8 +229,9 @@ class TurnEnclosures(Struct, frozen=True):
         yield from findings.closed
         rules = (*BUILT_IN, *self.rules())
         place = self._place
+        top = self.confiner.shown_top(place)
         for path in findings.protected:
-            if enclosure < Enclosure.SESSION or "deny" in _actions(place, path, rules):
+            if enclosure < Enclosure.SESSION or "deny" in _actions(place, top, path, rules):
                 yield path
 
     @property
@@ -244,15 +245,19 @@ class TurnEnclosures(Struct, frozen=True):
         return self.confiner.scanner(
             top,
             (place, rules),
-            lambda name: _actions(place, top / name, rules) != {"allow"},
+            lambda name: _actions(place, top, top / name, rules) != {"allow"},
         )
 
 
-def _actions(workspace: Path, path: Path, rules: Sequence[Rule]) -> set[Action]:
-    """Return what rules say about reading a file, by each name that the file has in a workspace."""
+def _actions(workspace: Path, top: Path, path: Path, rules: Sequence[Rule]) -> set[Action]:
+    """Return what rules say about reading a file, by each name that the file has for the user.
+
+    A file beside the workspace, in its repository, also has the name that it has in a session at
+    the `top` of the repository.
+    """
     names = [os.path.relpath(path, workspace)]
     if names[0].startswith("../"):
-        names += [str(path), path.name]
+        names += [str(path), path.name, os.path.relpath(path, top)]
     return {evaluate("read", name, rules) for name in names}
 
 
