@@ -11,6 +11,7 @@ import pytest
 from sandbox.test_quarantine import Runner
 from support.jail import NOTES, SECRET, WHO, Jail, jail_of
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.git_repository import EXECUTED
 from tiller_daemon.sandbox.quarantine import Watch, finish_abandoned, quarantine
 from tiller_daemon.sandbox.scan import Scanner
 
@@ -232,3 +233,51 @@ async def test_an_allowed_line_adds_a_work_tree_and_changes_none_that_exists(jai
     assert not commondir.exists() or commondir.read_text() == "../..\n"
     await run.run("git worktree add -q trees/two", SESSION)
     assert (jail.workspace / "trees" / "two" / "file").exists()
+
+
+async def test_an_allowed_line_commits_in_a_work_tree_and_in_a_submodule(jail: Jail) -> None:
+    w, upstream = jail.workspace, jail.root / "upstream"
+    jail.git("clone", "-q", "--bare", ".", str(upstream))
+    jail.git("worktree", "add", "-q", "trees/one")
+    jail.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(upstream), "mod")
+    run = Runner(jail, "root")
+    for place in ("trees/one", "mod"):
+        told = await run.run(
+            f"cd {place} && echo more >>file && git commit -qam 'in {place}'", SESSION
+        )
+        assert told == ""
+        assert jail.git("-C", place, "log", "-1", "--format=%s") == f"in {place}\n"
+    for own in (".git/worktrees/one", ".git/modules/mod"):
+        before = {name: _content(w / own / name) for name in EXECUTED}
+        names = " ".join((*EXECUTED, "COMMONDIR", "Hooks", "anything"))
+        await run.run(
+            f"git status; cd {own} || exit; for n in {names}; do echo evil >$n; ln -s /tmp $n;"
+            f" mkdir -p $n && echo evil >$n/evil; done; mv ../{Path(own).name} ../x",
+            SESSION,
+        )
+        assert {name: _content(w / own / name) for name in EXECUTED} == before
+        assert not any((w / own / name).exists() for name in ("COMMONDIR", "Hooks", "anything"))
+
+
+def _content(path: Path) -> object:
+    if path.is_dir():
+        return sorted(one.name for one in path.iterdir())
+    return path.read_text() if path.exists() else None
+
+
+async def test_an_index_of_a_work_tree_that_would_write_elsewhere_is_put_aside(jail: Jail) -> None:
+    jail.git("worktree", "add", "-q", "trees/one")
+    script = (
+        "cd trees/one; b=$(echo evil | git hash-object -w --stdin)\n"
+        "git update-index --add --cacheinfo 100644,$b,--/evil\n"
+        "\"$PYTHON\" - <<'E'\n"
+        "import hashlib, pathlib\n"
+        "index = pathlib.Path('../../.git/worktrees/one/index')\n"
+        "body = index.read_bytes()[:-20].replace(b'--/evil', b'../evil')\n"
+        "index.write_bytes(body + hashlib.sha1(body).digest())\n"
+        "E\n"
+    )
+    run = Runner(jail, "root")
+    assert "index" in await run.run(script, SESSION)
+    run.git("checkout", "--", ".", directory=jail.workspace / "trees" / "one")
+    assert not (jail.workspace / "trees" / "evil").exists()

@@ -249,6 +249,7 @@ class Confiner:
             (*map(Path, policy.writable), *taken),
             confinement.watched,
             git_use,
+            tuple(mark.parent for mark in found.repositories if git_use and mark.is_file()),
         )
         nested = found.repositories if watch.is_searched else ()
         again = find_nested if watch.is_searched else tuple
@@ -308,7 +309,7 @@ class Confiner:
         kept = {path for path in kept - {*inside, *data} if os.path.lexists(path)}
         return structs.replace(
             reading,
-            writable=(*inside, *(path for path in data if not root_of(path, inside))),
+            writable=(*inside, *(one for one in data if _needs_mount(one, inside, kept))),
             read_only=(*sorted(kept), *(() if root in inside else (root,))),
             watched=tuple(_inside(_watched(named, kept, inside), inside, data)),
             git=data,
@@ -323,6 +324,11 @@ class Confiner:
         outside = existing(path for path in named if not root_of(path, (root,)))
         inside = _in_place(path for path in named if root_of(path, (root,)))
         return tuple(path for path in (root, *outside, *inside) if path != Path("/"))
+
+
+def _needs_mount(path: Path, inside: Collection[Path], kept: Collection[Path]) -> bool:
+    """Whether a git directory is not writable already, as part of a writable directory."""
+    return not root_of(path, inside) or root_of(path, kept) is not None
 
 
 def _watched(

@@ -11,7 +11,12 @@ from typing import Final
 
 from tiller_daemon.sandbox.confinement import GitUse
 from tiller_daemon.sandbox.git_repository import GitRepository, find_git, read_index
-from tiller_daemon.sandbox.known_paths import EXECUTED_AT_HOME, is_executed, is_product
+from tiller_daemon.sandbox.known_paths import (
+    EXECUTED_AT_HOME,
+    is_executed,
+    is_product,
+    root_of,
+)
 from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
 
 LINKED_MAX: Final = 20_000
@@ -126,9 +131,18 @@ def problem_of_git(git: GitRepository, root: Path) -> str:
 
 
 def git_data(git: GitRepository, nested: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the git directories that a git command can write."""
-    marks = (mark for mark in nested if mark.is_dir() and not mark.is_symlink())
-    return tuple(dict.fromkeys((*git.directories, *marks)))
+    """Return the git directories that a git command can write.
+
+    Among them are those of submodules and work trees, if they are in the repository's own.
+    """
+    marks = [mark for mark in nested if not mark.is_symlink()]
+    own = (mark for mark in marks if mark.is_dir())
+    named = (one for mark in marks if mark.is_file() for one in find_git(mark.parent).directories)
+    return tuple(
+        dict.fromkeys(
+            (*git.directories, *own, *(one for one in named if root_of(one, git.directories)))
+        )
+    )
 
 
 def _linked(root: Path) -> str:

@@ -91,6 +91,8 @@ class Watch(Struct, frozen=True):
     """Paths that git would execute and that the command could create or replace."""
     git_use: GitUse = ""
     """What the command may do as git."""
+    trees: tuple[Path, ...] = ()
+    """Submodules and work trees, whose git directories are elsewhere."""
 
     @property
     def is_searched(self) -> bool:
@@ -190,9 +192,11 @@ def _listed(watch: Watch, nested: Sequence[Path]) -> dict[str, _Identity]:
     found = [*names, *(path for directory in watch.git for path in _in_git(directory))]
     if watch.git_use == "work_tree":
         found = [path for path in found if path.name != "worktrees"]
-    others = (find_git(one.parent) for one in watch.git if one not in git.directories)
+    places = (one.parent for one in watch.git if one not in git.directories)
+    others = map(find_git, dict.fromkeys((*places, *watch.trees)))
     for one in (git, *others) if watch.git else ():
-        found += [one.directories[-1] / "index"] if read_index(one).is_unsafe else ()
+        is_unsafe = one.directories and read_index(one).is_unsafe
+        found += [one.directories[-1] / "index"] if is_unsafe else ()
     wanted = {*exact, *found}.difference(watch.exempt)
     listed = ((str(path), _identity(path, is_exact=path in exact)) for path in wanted)
     return {path: identity for path, identity in listed if identity}
