@@ -222,6 +222,17 @@ async def test_below_the_top_of_a_repository_only_git_changes_what_is_beside_the
     assert not (jail.home / "x").exists()
 
 
+async def test_npm_has_a_cache_of_its_own_to_download_with(jail: Jail) -> None:
+    (jail.home / ".npm" / "_cacache").mkdir(parents=True)
+    found = sandbox_for("bubblewrap", [], jail.root)
+    script = 'ls "$HOME/.npm/_cacache"; echo x >"$HOME/.npm/_cacache/made"'
+    for network in (True, True, False):
+        confined = jail.confined(found, Enclosure.SESSION, network=network)
+        assert (await jail.run(confined, script) == 0) == network
+    assert jail.said.startswith("made\n")
+    assert list((jail.home / ".npm" / "_cacache").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("output", "missed"),
     [
@@ -234,11 +245,13 @@ async def test_below_the_top_of_a_repository_only_git_changes_what_is_beside_the
         ("fatal: {0}/home/.ssh/id", None),
         ("see https://example.com{0}/data/set", None),
         ("/tmp and /usr/bin/env and /dev/null", None),
+        ("npm error Log files were not written to {0}/home/.npm/_logs", None),
     ],
 )
 def test_what_a_command_missed_is_known_by_its_output(
     jail: Jail, output: str, missed: str | None
 ) -> None:
+    (jail.home / ".npm" / "_logs").mkdir(parents=True)
     may = Confinement(
         jail.workspace, visible=(Path("/usr"),), writable=(jail.workspace,),
         hidden=(jail.home / ".ssh",),

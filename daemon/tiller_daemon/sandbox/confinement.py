@@ -69,6 +69,10 @@ because the sandbox hides them."""
 PATHS_MAX: Final = 1000
 """How many paths in the output of a failed command are examined."""
 
+LOGS: Final = re.compile(r"/\.npm/_logs(?:/|\Z)")
+"""Directories in which programs write about a failure that has another cause, and that they name
+in their last words."""
+
 _PATH: Final = re.compile(r"(?<![\w.~/-])~?/[\w.@+-][\w.@+/-]*(?<![.])")
 
 
@@ -210,7 +214,8 @@ class CommandSandbox(NamedTuple):
         for text in dict.fromkeys(_PATH.findall(output)[:PATHS_MAX]):
             path = Path(os.path.normpath(os.path.expanduser(text)))  # noqa: PTH111 - "~x" is no path
             is_above = any(place.is_relative_to(path) for place in known)
-            if not (is_above or any(map(path.is_relative_to, places))) and path.exists():
+            is_known = is_above or any(map(path.is_relative_to, places)) or LOGS.search(str(path))
+            if not is_known and path.exists():
                 return path
         return None
 

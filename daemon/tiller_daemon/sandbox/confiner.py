@@ -26,6 +26,7 @@ from tiller_daemon.sandbox.known_paths import (
     closed_system_files,
     compiler_caches,
     existing,
+    package_caches,
     root_of,
     tool_paths,
 )
@@ -239,8 +240,8 @@ class Confiner:
             return CommandSandbox(sandbox, confinement, enclosure, [])
         if taken:
             confinement = _without(confinement, taken)
-        if network:
-            confinement = structs.replace(confinement, network=True)
+        if network or confinement.network:
+            confinement = self._with_network(confinement, spill)
         watch = Watch(
             confinement.workspace,
             enclosure is Enclosure.BUILD,
@@ -255,6 +256,13 @@ class Confiner:
         again = find_nested if watch.is_searched else tuple
         guard = functools.partial(quarantine, watch, self._records, nested, again)
         return CommandSandbox(sandbox, confinement, enclosure, [], guard)
+
+    def _with_network(self, confinement: Confinement, spill: Path) -> Confinement:
+        # In a workspace that contains the home, the caches may be written anyway.
+        is_inside = self._home.is_relative_to(confinement.workspace)
+        downloads = () if is_inside else package_caches(self._home, spill)
+        caches = (*confinement.caches, *downloads)
+        return structs.replace(confinement, network=True, caches=caches)
 
     def confinement(
         self,

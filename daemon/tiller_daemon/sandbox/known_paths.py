@@ -168,6 +168,15 @@ def compiler_caches(home: Path, spill: Path) -> Iterator[tuple[Path, Path]]:
         yield home / name, spill / "caches" / Path(name).name
 
 
+def package_caches(home: Path, spill: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the caches in a home without which programs can't download, and private places."""
+    for name in PACKAGE_CACHES:
+        yield home / name, spill / "caches" / Path(name).name
+
+
+PACKAGE_CACHES: Final = (".npm/_cacache",)
+"""Caches that hold only copies of what can be downloaded. If npm can't write its own, it fails."""
+
 COMPILER_CACHES: Final = (
     ".cache/go-build", ".ccache", ".cache/ccache", ".cache/zig", ".cache/sccache", ".cache/deno",
 )  # fmt: skip
