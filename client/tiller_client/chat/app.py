@@ -46,9 +46,6 @@ from tiller_protocol.snapshot import Snapshot, is_working
 TICK_S = 0.25
 """Time between two frames during a turn, so that its clocks advance."""
 
-ESCAPE_S = 0.05
-"""How long to wait after Esc, which may be the beginning of another key."""
-
 HISTORY_INPUTS = 500
 """Number of earlier inputs, from all sessions, for Up and Ctrl-R."""
 
@@ -91,8 +88,6 @@ class Chat:
         )
         self.app.renderer = _Undrawn(DummyStyle(), self.app.output)
         self.app.key_processor.before_key_press += self._key_came
-        self.app.ttimeoutlen = ESCAPE_S
-        self.app.timeoutlen = ESCAPE_S
 
     @property
     def snapshot(self) -> Snapshot:

@@ -8,7 +8,8 @@ from prompt_toolkit.filters import Condition, completion_is_selected
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from tiller_client.chat.terminal.keyboard import FOCUS_IN, FOCUS_OUT, LINE_BREAK
+from tiller_client.chat.terminal.keyboard import LINE_BREAK
+from tiller_client.chat.terminal.sequences import FOCUS_IN, FOCUS_OUT, LONE_ESC
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
@@ -87,7 +88,7 @@ def _add_menu(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("c-c", filter=is_open, eager=True)
     @keys.add("c-d", filter=is_open, eager=True)
-    @keys.add("escape", filter=is_open, eager=True)
+    @keys.add(LONE_ESC, filter=is_open, eager=True)
     def _close(_event: KeyPressEvent) -> None:
         chat.menu = None
 
@@ -211,7 +212,7 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
     buffer = chat.editor.buffer
     completing = Condition(lambda: buffer.complete_state is not None)
 
-    @keys.add("escape")
+    @keys.add(LONE_ESC)
     def _escape(_event: KeyPressEvent) -> None:
         if buffer.complete_state is not None:
             buffer.cancel_completion()

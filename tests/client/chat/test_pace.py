@@ -10,13 +10,9 @@ from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.keys import Keys
 
 from tiller_client.chat.terminal import pace
-from tiller_client.chat.terminal.keyboard import (
-    ANSWER_SEQUENCE,
-    LINE_BREAK,
-    Keyboard,
-    type_ahead,
-)
+from tiller_client.chat.terminal.keyboard import LINE_BREAK, Keyboard, type_ahead
 from tiller_client.chat.terminal.pace import FRAME_S, FRAMES_IN_FLIGHT_MAX, Pace
+from tiller_client.chat.terminal.sequences import ANSWER_SEQUENCE
 
 UP = "\x1b[A"
 
