@@ -118,12 +118,12 @@ WRITING = (
         OF_EDITOR + "test_a_text_that_is_replaced_can_be_brought_back",
     ),
     Fault(
-        "Alt-Enter queues",
+        "Tab queues",
         CHAT + "keys.py",
-        "_add_lines._queue",
+        "_add_lines._complete_or_queue",
         "queue=True",
         "queue=False",
-        IN_A_TERMINAL + "test_enter_steers_and_alt_enter_queues_while_a_turn_is_running",
+        IN_A_TERMINAL + "test_enter_steers_and_tab_queues_while_a_turn_is_running",
     ),
     Fault(
         "the menu can move queued input",
@@ -160,7 +160,7 @@ WRITING = (
     Fault(
         "Esc interrupts the turn",
         CHAT + "actions.py",
-        "Actions.interrupt_or_go_back",
+        "Actions._interrupt",
         "self.submit(Interrupt(A))",
         "pass",
         IN_A_TERMINAL + "test_escape_interrupts_and_again_goes_back_to_a_turn",
@@ -222,8 +222,8 @@ ASKING = (
         "after a second letter, both letters are text",
         CHAT + "asking.py",
         "Asking.press",
-        "self.chosen is None and A is not None",
-        "A is not None",
+        "None if A else B",
+        "B",
         OF_ASKING + "test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole",
     ),
     Fault(

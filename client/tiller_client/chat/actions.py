@@ -1,12 +1,14 @@
 """The actions of keys and commands. They submit ops, whose effects arrive as events."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tiller_client.chat.asking import Choice
-from tiller_client.chat.attaching import attachments
+from tiller_client.chat.attaching import attachments, is_in_text, quoted
 from tiller_client.chat.choosing import Menus
+from tiller_client.chat.clipboard import PROGRAMS
 from tiller_client.chat.commands import COMMANDS, NAMES
 from tiller_client.chat.keys import KEYS_SHOWN
 from tiller_client.chat.live_session import Done, Failed
@@ -16,12 +18,14 @@ from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
 from tiller_client.rendering.text import one_line, quoted_path
 from tiller_protocol.answers import AnyResult, CatalogResult, Created, RevertResult
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
     Catalog,
     Compact,
     Interrupt,
+    QueueEdit,
     SessionArchive,
     SessionConfigure,
     SessionCreate,
@@ -38,9 +42,12 @@ if TYPE_CHECKING:
 
 INTERRUPT = "Esc again interrupts the turn"
 BACK = "Esc again: go back to an earlier turn"
+TAKEN_BACK = f"what waited is in the editor again; Ctrl-C clears it; {BACK}"
 LEAVE = "Ctrl-C again leaves"
 CLEARED = f"text cleared; Up brings it back; {LEAVE}"
-LEAVE_BUSY = f"{LEAVE}; the turn goes on"
+STOPPED = f"the turn is interrupted; {LEAVE}"
+STOPPED_WITH_TEXT = "the turn is interrupted; Ctrl-C again clears the text"
+NO_IMAGE = f"there is no image in the clipboard, or none of {', '.join(PROGRAMS)} to read it"
 
 APPROVE = ("ask", "always", "never")
 SANDBOX = ("read_only", "workspace_write", "full_access")
@@ -85,6 +92,9 @@ class Actions:
             self.answer(chat.asking.finish(chat.editor.take()))
             return
         text = chat.editor.whole().strip()
+        if text and not queue and chat.asking.takes_text and _command(text) not in NAMES:
+            self.answer(Choice("", "", "answer", text), written=chat.editor.take())
+            return
         if text == "!":
             chat.say("to run a command, type it after the !")
         elif text.startswith("!"):
@@ -94,18 +104,19 @@ class Actions:
         elif text and chat.asking.is_late(text):
             chat.say(f"the question is gone, so {text} was not sent; Enter sends it as a message")
         elif text:
-            self._input(text, chat.editor.take(), queue=queue)
+            typed = chat.editor.buffer.text
+            self._input(text, chat.editor.take(), typed, queue=queue)
 
     def run(self, name: str, rest: str = "") -> None:
         """Run a chat command."""
         self._commands[name](rest)
 
-    def answer(self, choice: Choice | None) -> None:
+    def answer(self, choice: Choice | None, *, written: str = "") -> None:
         """Answer the open request."""
         request = self._chat.asking.request
         if choice is not None and request is not None:
             self._chat.asking.answered()
-            self.submit(Answer(request.id, choice.decision, choice.text))
+            self.submit(Answer(request.id, choice.decision, choice.text), written=written)
 
     def interrupt_or_go_back(self) -> None:
         """Interrupt the running turn; the second time, choose a turn to go back to.
@@ -115,27 +126,62 @@ class Actions:
         """
         chat = self._chat
         said, is_asked = chat.notes.said_before, chat.asking.request is not None
-        if said == BACK:
+        if said in (BACK, TAKEN_BACK):
             self.menus.turns()
-            return
-        if is_asked and said != INTERRUPT:
+        elif is_asked and said != INTERRUPT:
             chat.say(INTERRUPT)
-            return
-        if chat.is_busy:
-            self.submit(Interrupt(self._id))
-        chat.say(BACK)
+        else:
+            chat.say(TAKEN_BACK if chat.is_busy and self._interrupt() else BACK)
+
+    def _interrupt(self) -> bool:
+        """Interrupt the turn, and take back the inputs that wait, so that the next one goes first.
+
+        Return whether any input waits.
+        """
+        chat = self._chat
+        self.submit(Interrupt(self._id))
+        waiting = [one for one in chat.snapshot.queue if is_in_text(one, chat.snapshot.workspace)]
+        texts: list[str] = []
+
+        def ended(one: QueuedInput, _: object) -> None:
+            if one is waiting[-1]:
+                chat.editor.put_before("\n".join(texts))
+                chat.app.invalidate()
+
+        def removed(one: QueuedInput, _: object) -> None:
+            texts.append(one.text)
+            ended(one, None)
+
+        for one in waiting:
+            op = QueueEdit(self._id, one.id, "remove")
+            # If it fails, the turn has taken the input.
+            self.submit(op, done=partial(removed, one), failed=partial(ended, one))
+        return bool(waiting)
 
     def clear_or_leave(self) -> None:
-        """Clear the editor; the second time, leave."""
+        """Interrupt the running turn, or clear the editor, or leave if this was the last key."""
         chat = self._chat
         chat.asking.cancel()
-        if not chat.editor.is_empty:
+        said = chat.notes.said_before
+        if chat.is_busy and said not in (STOPPED, STOPPED_WITH_TEXT, CLEARED):
+            has_text = self._interrupt() or not chat.editor.is_empty
+            chat.say(STOPPED_WITH_TEXT if has_text else STOPPED)
+        elif not chat.editor.is_empty:
             chat.editor.take()
             chat.say(CLEARED)
-        elif chat.notes.said_before in (LEAVE, LEAVE_BUSY, CLEARED):
+        elif said in (LEAVE, STOPPED, CLEARED):
             chat.leave()
         else:
-            chat.say(LEAVE_BUSY if chat.is_busy else LEAVE)
+            chat.say(LEAVE)
+
+    async def paste_image(self) -> None:
+        """Attach the image in the clipboard to the text."""
+        path = await asyncio.to_thread(self._chat.clipboard.take_image)
+        if path is None:
+            self._chat.say(NO_IMAGE)
+        else:
+            self._chat.editor.insert_word(quoted(path))
+            self._chat.app.invalidate()
 
     def next_agent(self) -> None:
         """Switch to the next agent."""
@@ -206,29 +252,34 @@ class Actions:
         self.submit(Catalog(self._chat.snapshot.workspace), written=written, done=loaded)
 
     def _run(self, name: str, text: str) -> None:
+        typed = self._chat.editor.buffer.text
         written = self._chat.editor.take()
         if name in NAMES:
             self.run(name, text.partition(" ")[2].strip())
         elif name in self._custom():
-            self._input(text, written, queue=False)
+            self._input(text, written, typed, queue=False)
         else:
-            self._with_catalog(lambda: self._run_custom(name, text, written), written=written)
+            run = partial(self._run_custom, name, text, written, typed)
+            self._with_catalog(run, written=written)
 
-    def _run_custom(self, name: str, text: str, written: str) -> None:
+    def _run_custom(self, name: str, text: str, written: str, typed: str) -> None:
         if name in self._custom():
-            self._input(text, written, queue=False)
+            self._input(text, written, typed, queue=False)
         else:
             suggestion = similar(name, [*NAMES, *self._custom()])
             hint = f"did you mean /{suggestion}?" if suggestion else "see /help"
             self._failed(written, UsageError(f"there is no command /{name}; {hint}"))
 
-    def _input(self, text: str, written: str, *, queue: bool) -> None:
+    def _input(self, text: str, written: str, typed: str, *, queue: bool) -> None:
+        """Send an input, with the files that are named in what was typed, not in a long paste."""
         try:
-            images, files = attachments(text, self._chat.snapshot.workspace)
+            images, files = attachments(typed, self._chat.snapshot.workspace)
         except UsageError as error:
             self._failed(written, error)
             return
-        delivery = "queue" if queue else "auto"
+        # An input that waits since an interrupt or a failure must not go before a new one.
+        idle = "start" if self._chat.snapshot.queue and not self._chat.is_busy else "auto"
+        delivery = "queue" if queue else idle
         self.submit(UserInput(self._id, text, images, files, delivery), written=written)
 
     def _said(self, result: AnyResult | None) -> None:

@@ -21,6 +21,7 @@ from tiller_client.api.for_asyncio import Client
 from tiller_client.chat.actions import Actions
 from tiller_client.chat.asking import Asking
 from tiller_client.chat.background import BackgroundTasks
+from tiller_client.chat.clipboard import Clipboard
 from tiller_client.chat.completing import InputCompleter
 from tiller_client.chat.editor import Editor
 from tiller_client.chat.files import WorkspaceFiles
@@ -73,6 +74,7 @@ class Chat:
         self.notes = Notes()
         self.asking = Asking()
         self.editor = Editor(InputCompleter(self))
+        self.clipboard = Clipboard()
         self.actions = Actions(self)
         self.keyboard = keyboard
         keyboard.answered = self.screen.pace.answered
@@ -120,6 +122,7 @@ class Chat:
         finally:
             await tasks.end()
             await self.sub_agents.end()
+            self.clipboard.close()
             screen.pace.stop()
             screen.painter.erase()
             screen.painter.end()
@@ -190,6 +193,7 @@ class Chat:
 
     def _key_came(self, _processor: object) -> None:
         self.notes.key_came()
+        self.asking.key_came(editor_is_empty=self.editor.is_empty)
         self.screen.pace.key_came()
 
     def _ask(self) -> None:

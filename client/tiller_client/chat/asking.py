@@ -1,7 +1,8 @@
 """Answers requests by keys, so that text typed for another purpose never answers a request.
 
 A letter chooses an answer, Enter gives it. A letter counts only while the editor is empty and the
-request is on the screen. If another letter follows, both go to the editor.
+request is on the screen. If another letter follows, both go to the editor. A text answers a
+question if the question was on the screen before the text was begun.
 """
 
 from collections.abc import Sequence
@@ -31,11 +32,10 @@ class Choice(NamedTuple):
 def choices(request: Request) -> list[Choice]:
     """The possible answers to a request."""
     if request.kind == "question":
-        suggested = [
+        return [
             Choice(str(number), text, "answer", text)
             for number, text in enumerate(request.choices[:9], 1)
         ]
-        return [*suggested, Choice("t", "type an answer", "answer", wants_text=True)]
     answers = [Choice("y", "yes, once", "once")]
     if request.always:
         answers.append(Choice("a", "always in this session", "always"))
@@ -58,6 +58,10 @@ class Asking:
         """The answer whose text is being typed in the editor."""
         self._seen_at: float | None = None
         self._answered = ""
+        self._is_pressed = False
+        """Whether the answer was chosen by its letter, which may begin a text."""
+        self._is_answer = False
+        """Whether the text in the editor was begun as an answer to the question."""
         """The id of the request that was answered here."""
         self._late: Sequence[str] = ()
         """The keys of a request that others answered, as the user may be about to press one."""
@@ -70,12 +74,27 @@ class Asking:
             self._late = [one.key for one in choices(self.request)]
         self.request = request
         self.chosen = self.typing = None
+        self._is_answer = False
         self._seen_at = None
 
     def seen(self, now: float) -> None:
         """Note that the request is on the screen since `now`, in seconds of any clock."""
         if self.request and self._seen_at is None:
             self._seen_at = now
+
+    def key_came(self, *, editor_is_empty: bool) -> None:
+        """Note whether what is written from this key on answers the question."""
+        if editor_is_empty:
+            self._is_answer = self._is_question and self._seen_at is not None
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether the text in the editor, if there is one, answers the question."""
+        return self._is_question and self._is_answer
+
+    @property
+    def _is_question(self) -> bool:
+        return self.request is not None and self.request.kind == "question"
 
     def answered(self) -> None:
         """Note that the request was answered here."""
@@ -96,16 +115,18 @@ class Asking:
         """Choose an answer by its key; otherwise return the text that goes to the editor."""
         assert self.request is not None
         found = next((one for one in choices(self.request) if one.key == key), None)
-        if self.chosen is None and found is not None:
-            self.chosen = found
-            return ""
-        before, self.chosen = self.chosen, None
-        return (before.key if before else "") + key
+        before = self.chosen.key if self.chosen and self._is_pressed else ""
+        self.chosen = None if before else found
+        self._is_pressed = self.chosen is not None
+        return before + key if self.chosen is None else ""
 
     def move(self, step: int) -> None:
         """Choose the next or the previous answer."""
         assert self.request is not None
         answers = choices(self.request)
+        if not answers:
+            return
+        self._is_pressed = False
         at = answers.index(self.chosen) + step if self.chosen else min(0, step)
         self.chosen = answers[at % len(answers)]
 

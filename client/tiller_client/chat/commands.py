@@ -38,3 +38,9 @@ COMMANDS = (
 )
 
 NAMES = frozenset(command.name for command in COMMANDS)
+
+
+def runs_at_once(completed: str) -> bool:
+    """Whether a completed text is a command that needs no argument."""
+    name = completed.strip().removeprefix("/")
+    return any(one.name == name and one.argument[:1] in ("", "[") for one in COMMANDS)

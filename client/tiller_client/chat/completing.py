@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from tiller_client.chat.attaching import quoted
 from tiller_client.chat.commands import COMMANDS
 
 if TYPE_CHECKING:
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
 
 FILES_SHOWN = 50
 """Maximum number of files offered at once."""
+
+
+def completed_word(before: str) -> str:
+    """The end of a text that can be completed: a command, or a file after an @; else empty."""
+    if before.startswith("/") and not any(letter.isspace() for letter in before):
+        return before
+    word = before[max(map(before.rfind, " \n\t")) + 1 :]
+    return word if word.startswith("@") else ""
 
 
 class InputCompleter(Completer):
@@ -27,15 +36,13 @@ class InputCompleter(Completer):
         complete_event: CompleteEvent,  # noqa: ARG002 - of the interface
     ) -> Iterable[Completion]:
         """The completions of the word before the cursor."""
-        before = document.text_before_cursor
-        if before.startswith("/") and not any(letter.isspace() for letter in before):
-            yield from self._commands(before[1:])
-            return
-        word = before[max(map(before.rfind, " \n\t")) + 1 :]
-        if word.startswith("@"):
+        word = completed_word(document.text_before_cursor)
+        if word.startswith("/"):
+            yield from self._commands(word[1:])
+        elif word.startswith("@"):
             for path in self._chat.files.matches(word[1:], FILES_SHOWN):
                 after = "" if path.endswith("/") else " "
-                yield Completion(f"@{path}{after}", -len(word), display=path)
+                yield Completion(f"@{quoted(path)}{after}", -len(word), display=path)
 
     def _commands(self, typed: str) -> Iterator[Completion]:
         known = [(one.name, one.help) for one in COMMANDS]

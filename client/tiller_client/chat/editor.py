@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.history import InMemoryHistory
 
-from tiller_client.chat.rows import EditorRows, editor_rows
+from tiller_client.chat.attaching import dropped
+from tiller_client.chat.rows import EditorRows, editor_rows, places
 
 PASTED_LINES_MIN = 10
 """A pasted text with this many lines is folded, so that one word stands for it."""
@@ -26,6 +27,8 @@ class Editor:
         """The earlier texts, the newest last."""
         self.buffer = Buffer(completer, complete_while_typing=completer is not None)
         self._pasted: dict[str, str] = {}
+        self._wanted = (-1, 0)
+        """The cursor's place after the last move by a row, and the column that it came from."""
 
     @property
     def is_empty(self) -> bool:
@@ -35,6 +38,9 @@ class Editor:
     def paste(self, text: str) -> None:
         """Insert a pasted text; for a large text, insert a word that stands for it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if images := dropped(text):
+            self.insert_word(images)
+            return
         lines = len(text.removesuffix("\n").split("\n"))
         if lines < PASTED_LINES_MIN and len(text) < PASTED_CHARS_MIN:
             self.buffer.insert_text(text)
@@ -43,6 +49,11 @@ class Editor:
         self._pasted[number] = text
         amount = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
         self.buffer.insert_text(f"[pasted {amount} #{number}] ")
+
+    def insert_word(self, text: str) -> None:
+        """Insert a text with blanks around it."""
+        before = self.buffer.document.char_before_cursor
+        self.buffer.insert_text(f"{' ' if before.strip() else ''}{text} ")
 
     def whole(self) -> str:
         """The text to send, with pasted texts in place of the words that stand for them."""
@@ -60,6 +71,14 @@ class Editor:
         """Replace the text; add the previous text to the history."""
         self.take()
         self.buffer.insert_text(text)
+
+    def put_before(self, text: str) -> None:
+        """Insert lines before the text; what is typed next is after them."""
+        if text:
+            at = self.buffer.cursor_position
+            self.buffer.cursor_position = 0
+            self.buffer.insert_text(f"{text}\n")
+            self.buffer.cursor_position += at
 
     def remember(self, text: str) -> None:
         """Add a text to the history, as the newest."""
@@ -83,3 +102,33 @@ class Editor:
     def shown(self, width: int) -> EditorRows:
         """Break the text at `width` into rows, and return at most `EDITOR_ROWS_MAX` of them."""
         return editor_rows(self.buffer.text, self.buffer.cursor_position, width)
+
+    def move(self, step: int, width: int) -> bool:
+        """Move the cursor to the row above (-1) or below; return whether there is one."""
+        found = places(self.buffer.text, width)
+        at = self.buffer.cursor_position
+        row, column = found[at]
+        if at == self._wanted[0]:
+            column = self._wanted[1]
+        there = [place for place, (its_row, _) in enumerate(found) if its_row == row + step]
+        if not there:
+            return False
+        at = min(there, key=lambda place: abs(found[place][1] - column))
+        self.buffer.cursor_position = at
+        self._wanted = (at, column)
+        return True
+
+    def take_completion(self) -> Completion | None:
+        """Insert the highlighted completion, unless the word before the cursor is one already."""
+        state = self.buffer.complete_state
+        if state is None or not state.completions:
+            return None
+        if state.current_completion is not None:  # it is in the text already
+            self.buffer.complete_state = None
+            return state.current_completion
+        before = self.buffer.document.text_before_cursor
+        self.buffer.complete_state = None
+        if any(before[one.start_position :] == one.text.rstrip() for one in state.completions):
+            return None
+        self.buffer.apply_completion(state.completions[0])
+        return state.completions[0]

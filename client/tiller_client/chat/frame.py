@@ -21,7 +21,7 @@ class Parts:
     cursor: tuple[int, int] = (0, 0)
     """The cursor's row and column in `editor`."""
     menu: Sequence[str] = ()
-    """The completions of the word in the editor."""
+    """The images that the text names, and the completions of the word before the cursor."""
     status: Sequence[str] = ()
     """The status, in the last rows."""
 

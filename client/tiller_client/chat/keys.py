@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.filters import Condition, completion_is_selected
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from tiller_client.chat.commands import runs_at_once
+from tiller_client.chat.completing import completed_word
 from tiller_client.chat.terminal.keyboard import LINE_BREAK
 from tiller_client.chat.terminal.sequences import FOCUS_IN, FOCUS_OUT, LONE_ESC
 
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 
 KEYS_SHOWN = (
     ("Enter", "send, or steer the running turn"),
-    ("Alt-Enter", "queue: the turn takes the text when its other work is done"),
-    ("Ctrl-J, \\ Enter", "a new line"),
+    ("Tab", "complete a /command or an @file; else queue: the turn takes the text at its end"),
+    ("Alt-Enter, Ctrl-J", "a new line; also Shift-Enter, or \\ and Enter"),
     ("Esc", "close what is open; if nothing is open, interrupt the turn"),
     ("Esc Esc", "revert to an earlier point, or fork from it"),
-    ("Ctrl-C", "clear the text; press twice to leave; a running turn goes on"),
+    ("Ctrl-C", "interrupt the turn, or clear the text; press again to leave"),
     ("Ctrl-D", "leave"),
-    ("Up, Down", "what you wrote before"),
-    ("Tab", "complete a /command or an @file"),
+    ("Up, Down", "the row above or below, and what you wrote before"),
+    ("Ctrl-V", "attach the image in the clipboard"),
     ("Shift-Tab", "the next agent"),
     ("Alt-M, Alt-V", "choose the model, or its variant"),
     ("Alt-Q", "change what is queued"),
@@ -150,15 +152,14 @@ def _add_editing(keys: KeyBindings, chat: "Chat") -> None:
         if event.data == LINE_BREAK and not chat.editor.is_empty:
             buffer.insert_text("\n")
             return
+        taken = chat.editor.take_completion()
+        if taken is not None and not runs_at_once(taken.text):
+            return
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
             return
         chat.actions.send(queue=False)
-
-    @keys.add("enter", filter=completion_is_selected)
-    def _accept(_event: KeyPressEvent) -> None:
-        buffer.complete_state = None
 
     _add_lines(keys, chat)
 
@@ -169,30 +170,28 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
     completing = Condition(lambda: buffer.complete_state is not None)
 
     @keys.add("escape", "enter")
-    def _queue(_event: KeyPressEvent) -> None:
-        if chat.is_busy:
-            chat.actions.send(queue=True)
-        else:
-            buffer.insert_text("\n")
-
     @keys.add("c-j")
     def _newline(_event: KeyPressEvent) -> None:
         buffer.insert_text("\n")
 
     @keys.add("up", filter=~completing)
-    def _older(_event: KeyPressEvent) -> None:
-        buffer.auto_up()
+    def _up(_event: KeyPressEvent) -> None:
+        if not chat.editor.move(-1, chat.screen.look.width):
+            buffer.history_backward()
 
     @keys.add("down", filter=~completing)
-    def _newer(_event: KeyPressEvent) -> None:
-        buffer.auto_down()
+    def _down(_event: KeyPressEvent) -> None:
+        if not chat.editor.move(1, chat.screen.look.width):
+            buffer.history_forward()
 
     @keys.add("tab")
-    def _complete(_event: KeyPressEvent) -> None:
+    def _complete_or_queue(_event: KeyPressEvent) -> None:
         if buffer.complete_state:
             buffer.complete_next()
-        else:
+        elif completed_word(buffer.document.text_before_cursor):
             buffer.start_completion(select_first=True)
+        elif chat.is_busy:
+            chat.actions.send(queue=True)
 
     @keys.add("s-tab", filter=completing)
     def _complete_back(_event: KeyPressEvent) -> None:
@@ -201,6 +200,10 @@ def _add_lines(keys: KeyBindings, chat: "Chat") -> None:
     @keys.add(Keys.BracketedPaste)
     def _paste(event: KeyPressEvent) -> None:
         chat.editor.paste(event.data)
+
+    @keys.add("c-v")
+    def _paste_image(_event: KeyPressEvent) -> None:
+        chat.app.create_background_task(chat.actions.paste_image())
 
     @keys.add("c-r")
     def _search(_event: KeyPressEvent) -> None:

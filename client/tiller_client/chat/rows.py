@@ -18,12 +18,15 @@ from tiller_protocol.snapshot import QueuedInput, Snapshot, is_working
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import CompletionState
 
+    from tiller_client.chat.attaching import Named
+
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 GOES_ON = "  "
 EDITOR_ROWS_MAX = 12
 """Maximum number of rows to show of the editor's text, around the cursor."""
 
 COMPLETIONS_SHOWN = 8
+CHIPS_SHOWN = 5
 QUEUED_SHOWN = 5
 
 NAME_COLUMNS = 24
@@ -97,19 +100,24 @@ def how_to_answer(asking: Asking, now: float, *, editor_is_empty: bool) -> str:
     if asking.typing is not None:
         return "type it, then Enter; Esc: back"
     if not editor_is_empty:
-        return "to answer, first send or clear what you are writing"
-    if asking.takes_keys(now, editor_is_empty=True):
-        is_question = asking.request is not None and asking.request.kind == "question"
-        key = "a number or letter" if is_question else "a letter"
-        return f"{key} chooses, Enter answers"
-    return "…"
+        return (
+            "Enter answers with your text"
+            if asking.takes_text
+            else "to answer, first send or clear what you are writing"
+        )
+    if not asking.takes_keys(now, editor_is_empty=True):
+        return "…"
+    if asking.request is None or asking.request.kind != "question":
+        return "a letter chooses, Enter answers"
+    chooses = "a number chooses; or " if asking.request.choices else ""
+    return f"{chooses}type your answer; Enter answers"
 
 
 def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -> list[str]:
     """The completions of the word before the cursor."""
     if state is None or not state.completions:
         return []
-    at = state.complete_index or 0
+    at = state.complete_index or 0  # Enter takes the first one if none was chosen
     first = max(0, min(at - COMPLETIONS_SHOWN // 2, len(state.completions) - COMPLETIONS_SHOWN))
     shown = state.completions[first : first + COMPLETIONS_SHOWN]
     column = min(max(cells(one_line(one.display_text)) for one in shown), width // 2)
@@ -117,8 +125,20 @@ def completion_rows(state: "CompletionState | None", width: int, paint: Paint) -
     for number, one in enumerate(shown, first):
         name, detail = one_line(one.display_text), one_line(one.display_meta_text)
         row = cut(GOES_ON + (f"{pad(name, column)}  {detail}" if detail else name), width)
-        rows.append(paint.bold(row) if number == state.complete_index else paint.dim(row))
+        rows.append(paint.bold(row) if number == at else paint.dim(row))
     return [on_screen(row) for row in rows]
+
+
+def chip_rows(images: "Iterable[Named]", width: int, paint: Paint) -> list[str]:
+    """The images that will be sent with the text, and those that do not exist."""
+    chips = [
+        (paint.dim if one.exists else paint.asking)(
+            cut(f"  [{'image' if one.exists else 'no such file'}: {one_line(one.name)}]", width)
+        )
+        for one in images
+    ]
+    more = [paint.dim(f"  … {len(chips) - CHIPS_SHOWN} more")] if len(chips) > CHIPS_SHOWN else []
+    return [on_screen(row) for row in [*chips[:CHIPS_SHOWN], *more]]
 
 
 def hint(snapshot: Snapshot, asking: Asking) -> str:
@@ -129,38 +149,49 @@ def hint(snapshot: Snapshot, asking: Asking) -> str:
     if asking.request is not None:
         return ""
     if is_working(snapshot):
-        return "steer with Enter, queue with Alt-Enter"
+        return "steer with Enter, queue with Tab"
     goes_on = snapshot.queue or snapshot.last_outcome not in (None, "completed")
     return "write a message" + (", or /continue" if goes_on else "")
 
 
 def editor_rows(text: str, position: int, width: int) -> EditorRows:
     """Break a text into rows after the prompt; `position` is the cursor's place in characters."""
-    columns = max(1, width - cells(PROMPT) - 1)
-    rows: list[str] = [""]
-    used = 0
-    cursor = (0, 0)
-    # The extra character stands for the cursor's place after the text.
-    for at, character in enumerate(text + "\0"):
-        if at == position:
-            cursor = (len(rows) - 1, used)
-        if character == "\0" and at == len(text):
-            break
-        if character == "\n":
-            rows.append("")
-            used = 0
-            continue
-        shown = "    " if character == "\t" else sanitized(character)
-        size = cells(shown)
-        if used + size > columns:
-            rows.append("")
-            used = 0
-            if at == position:
-                # The cursor moves to the next row together with its character.
-                cursor = (len(rows) - 1, 0)
-        rows[-1] += shown
-        used += size
+    found = places(text, width)
+    rows = [""] * (found[-1][0] + 1)
+    for character, (row, _) in zip(text, found, strict=False):
+        rows[row] += "" if character == "\n" else _shown(character)
+    cursor = found[position]
     first = min(max(0, cursor[0] - EDITOR_ROWS_MAX + 1), max(0, len(rows) - EDITOR_ROWS_MAX))
     seen = rows[first : first + EDITOR_ROWS_MAX]
     marked = [(PROMPT if first + n == 0 else GOES_ON) + row for n, row in enumerate(seen)]
     return EditorRows(marked, (cursor[0] - first, cursor[1] + cells(PROMPT)))
+
+
+def places(text: str, width: int) -> list[tuple[int, int]]:
+    """The row and column of each character in the editor, and of the place after the last one.
+
+    Rows are broken between words; a word longer than a row is broken anywhere.
+    """
+    columns = max(1, width - cells(PROMPT) - 1)
+    found: list[tuple[int, int]] = []
+    row = used = word = 0
+    for at, character in enumerate(text):
+        size = cells(_shown(character))
+        # A blank at the end of a row may stand in the column that is left free for the cursor.
+        if character != "\n" and used + size > columns + (character == " "):
+            begin = word if character != " " and found[word:at] and found[word][1] else at
+            row, used = row + 1, 0
+            for moved in range(begin, at):
+                found[moved] = (row, used)
+                used += cells(_shown(text[moved]))
+        found.append((row, used))
+        used += size
+        if character == "\n":
+            row, used = row + 1, 0
+        if character in "\n " or size > 1:
+            word = at + 1
+    return [*found, (row, used)]
+
+
+def _shown(character: str) -> str:
+    return "    " if character == "\t" else sanitized(character)

@@ -4,10 +4,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tiller_client.chat.attaching import named_images
 from tiller_client.chat.frame import Parts, compose
 from tiller_client.chat.rows import (
     PROMPT,
     answer_rows,
+    chip_rows,
     completion_rows,
     hint,
     how_to_answer,
@@ -94,12 +96,17 @@ class Screen:
             self._question(),
             editor,
             shown.cursor,
-            completion_rows(chat.editor.buffer.complete_state, width, paint),
+            [*self._chips(), *completion_rows(chat.editor.buffer.complete_state, width, paint)],
             [
                 on_screen(paint.dim(row))
                 for row in status_rows(chat.snapshot, self._facts(), now, width)
             ],
         )
+
+    def _chips(self) -> list[str]:
+        chat = self._chat
+        images = named_images(chat.editor.buffer.text, chat.snapshot.workspace)
+        return chip_rows(images, self.look.width, self.look.paint)
 
     def _facts(self) -> Facts:
         chat = self._chat

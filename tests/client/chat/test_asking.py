@@ -1,5 +1,6 @@
 """Nothing but a letter and Enter, typed for a request that was on the screen, answers it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,9 @@ from tiller_client.chat.asking import SEEN_S_MIN, Asking, choices
 from tiller_protocol.items import Request
 
 KEYS = st.lists(st.sampled_from([*"yahnr1t", "x", "ENTER", "ESC", "OTHER"]), max_size=30)
+
+
+QUESTION = Request("q1", "question", "Which?", choices=("red", "blue"))
 
 
 def request(request_id: str = "r1", **fields: object) -> Request:
@@ -22,11 +26,7 @@ def test_the_choices_are_those_that_the_request_has() -> None:
     ]
     assert [one.key for one in choices(request()) if one.wants_text] == ["r"]
     question = Request("q", "question", "Which?", choices=("red", "blue"))
-    assert [(one.key, one.text) for one in choices(question)] == [
-        ("1", "red"),
-        ("2", "blue"),
-        ("t", ""),
-    ]
+    assert [(one.key, one.text) for one in choices(question)] == [("1", "red"), ("2", "blue")]
 
 
 def test_keys_are_not_about_a_request_that_was_not_seen_or_while_a_text_is_written() -> None:
@@ -78,6 +78,54 @@ def test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole(first: str, s
     written = asking.press(first) + asking.press(second)
     assert written == first + second
     assert asking.confirm() is None
+
+
+@pytest.mark.parametrize(
+    "one",
+    [request(), QUESTION, request(always=(), always_here=""), Request("q", "question", "Which?")],
+)
+@given(steps=st.lists(st.sampled_from([-1, 1]), min_size=1), text=st.text("xzw. ", min_size=1))
+def test_a_text_after_an_answer_chosen_by_an_arrow_stays_whole(
+    one: Request, steps: list[int], text: str
+) -> None:
+    asking = Asking()
+    asking.show(one)
+    asking.seen(0.0)
+    for step in steps:
+        asking.move(step)
+    assert asking.press(text[0]) == text[0]
+    assert asking.chosen is None
+
+
+def test_a_letter_after_an_arrow_chooses_its_own_answer() -> None:
+    asking = Asking()
+    asking.show(request())
+    asking.seen(0.0)
+    asking.move(1)
+    assert asking.press("n") == ""
+    assert asking.press("o") == "no"
+
+
+def test_only_a_text_that_was_begun_while_the_question_was_on_the_screen_answers_it() -> None:
+    asking = Asking()
+    asking.key_came(editor_is_empty=True)
+    asking.show(QUESTION)
+    asking.key_came(editor_is_empty=False)
+    assert not asking.takes_text, "it was begun before"
+    asking.key_came(editor_is_empty=True)
+    assert not asking.takes_text, "the terminal does not show the question yet"
+    asking.seen(0.0)
+    asking.key_came(editor_is_empty=False)
+    assert not asking.takes_text
+    asking.key_came(editor_is_empty=True)
+    asking.key_came(editor_is_empty=False)
+    assert asking.takes_text
+    asking.show(Request("q2", "question", "Which?"))
+    assert not asking.takes_text
+    asking.show(request())
+    asking.seen(0.0)
+    asking.key_came(editor_is_empty=True)
+    assert not asking.takes_text, "it asks for approval"
 
 
 def test_what_was_chosen_for_a_request_answers_no_other_one() -> None:

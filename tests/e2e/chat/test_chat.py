@@ -94,7 +94,7 @@ async def test_a_hint_that_does_not_fit_is_cut_with_an_ellipsis(
     assert chat.text == chat.text_of_a_wider_one, "no line is wider than the terminal"
 
 
-async def test_enter_steers_and_alt_enter_queues_while_a_turn_is_running(
+async def test_enter_steers_and_tab_queues_while_a_turn_is_running(
     opens: Opens, daemon: Daemon, workspace: Path
 ) -> None:
     gate = Gate(workspace)
@@ -106,7 +106,7 @@ async def test_enter_steers_and_alt_enter_queues_while_a_turn_is_running(
     await chat.shows(BUSY)
     chat.press("also this\r")
     await chat.shows("steers: also this")
-    chat.press("and then that\x1b\r")
+    chat.press("and then that\t")
     await chat.shows("queued: and then that")
     gate.open()
     await chat.shows("First done.", "Second done.", READY)
@@ -191,14 +191,18 @@ async def test_a_large_paste_is_one_word_and_sent_whole(
     assert said == [f"look at {lines}"]
 
 
-@pytest.mark.parametrize("key", ["\n", "\\\r"])
+@pytest.mark.parametrize("key", ["\n", "\\\r", "\x1b\r", "\x1b[13;2u", "\x1b[27;2;13~"])
 async def test_a_new_line_is_written_without_sending(
     opens: Opens, daemon: Daemon, key: str
 ) -> None:
-    chat = opens("-m", daemon.script(always("Read.")))
+    chat = opens("-m", daemon.script(hang("Hanging now"), always("Read.")))
     await chat.shows(READY)
     chat.press(f"one{key}two\r")
-    await chat.shows("» one\n  two", "Read.")
+    await chat.shows("» one\n  two", "Hanging now")
+    chat.press(f"three{key}")  # the same while a turn is running
+    await chat.until(lambda: chat.rows[chat.cursor[0]] == "")
+    chat.press("four")
+    await chat.until(lambda: f"{PROMPT}three\n  four" in chat.screen)
 
 
 async def test_commands_complete_and_an_unknown_one_is_refused(
@@ -253,7 +257,7 @@ async def test_what_is_queued_is_moved_removed_or_sent_now(
     chat.press("go\r")
     await chat.shows("Hanging now")
     for one in ("first", "second"):
-        chat.press(f"{one}\x1b\r")
+        chat.press(f"{one}\t")
         await chat.shows(f"queued: {one}")
     chat.press("\x1bqsecond")
     await chat.sees("▸ second")
@@ -294,7 +298,7 @@ async def test_what_is_taken_out_of_the_queue_replaces_no_text_for_good(
     await chat.shows(READY)
     chat.press("go\r")
     await chat.shows("Hanging now")
-    chat.press("queued before\x1b\r")
+    chat.press("queued before\t")
     await chat.shows("queued: queued before")
     chat.press("half a sentence\x1bq")
     await chat.shows("▸ queued before")

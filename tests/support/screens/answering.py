@@ -39,7 +39,7 @@ async def question(stage: Stage) -> None:
     }
     call = CallPart("question", arguments=arguments)
     chat = await stage.asked(says(call), prompt="repair it", arguments=ASKING)
-    await chat.sees("1  Those that differ in case only", "a number or letter chooses")
+    await chat.sees("1  Those that differ in case only", "a number chooses; or type your answer")
 
 
 async def elsewhere(stage: Stage) -> None:

@@ -39,7 +39,7 @@ context_window = 64_000
 """
 
 READY = "write a message"
-BUSY = "steer with Enter, queue with Alt-Enter"
+BUSY = "steer with Enter, queue with Tab"
 ANSWERABLE = "a letter chooses, Enter answers"
 
 FILES = {

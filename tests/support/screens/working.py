@@ -26,8 +26,8 @@ async def steering(stage: Stage) -> None:
     await chat.sees(BUSY)
     chat.press("names with accents, too\r")
     await chat.sees("steers: names with accents, too")
-    chat.press("then update the changelog\x1b\r")
-    chat.press("and open a pull request\x1b\r")
+    chat.press("then update the changelog\t")
+    chat.press("and open a pull request\t")
     await chat.sees("queued: then update the changelog", "queued: and open a pull", "3 queued")
 
 
@@ -36,8 +36,8 @@ async def queue(stage: Stage) -> None:
     chat = await stage.asked(says(bash(gate.command)), prompt="repair the login")
     await gate.reached()
     await chat.sees(BUSY)
-    chat.press("then update the changelog\x1b\r")
-    chat.press("and open a pull request\x1b\r")
+    chat.press("then update the changelog\t")
+    chat.press("and open a pull request\t")
     await chat.sees("queued: and open a pull request", "2 queued")
     chat.press("\x1bq")
     await chat.sees("▸ then update the changelog")
