@@ -112,7 +112,7 @@ class Neovim:
             "local id = tiller.session.id\n"
             "tiller.rpc:unfollow(id)\n"
             "tiller.session = nil\n"
-            "tiller.follow(id)"
+            "tiller.follow(id, tiller.directory)"
         )
         await self.until("require('tiller').is_live")
         return await self.chat()

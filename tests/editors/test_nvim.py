@@ -18,8 +18,10 @@ from editors.words import (
     ENVRC,
     HOSTILE_COMMAND,
     HOSTILE_COMMAND_SHOWN,
+    LENT,
     MARKS,
     known_characters,
+    made_to_lend,
 )
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -76,6 +78,31 @@ async def test_an_edit_is_approved_with_its_diff_and_the_buffer_is_reloaded(
     assert "✓ allowed once by neovim" in shown
     assert "All done.\n── completed" in shown
     assert await neovim.chat_again() == shown
+
+
+async def test_a_request_is_looked_at_and_answered_from_the_prompt_where_the_chat_opens(
+    open_neovim: Opening, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    steps = (calls(read("greeting.txt")), calls(EDIT), text("done"))
+    await frontend.session(workspace, *steps, approve="ask")
+    neovim = await open_neovim(daemon, workspace)
+    await neovim.command("edit greeting.txt")
+    await neovim.command("set columns=200")
+    in_prompt = "return vim.api.nvim_get_current_buf() == require('tiller').chat.prompt"
+    await neovim.command("Tiller")
+    await neovim.until("require('tiller').is_live")
+    assert await neovim.lua(in_prompt)
+    await neovim.command("Tiller greet shorter")
+    await neovim.until_shown("gy once")
+    assert await neovim.lua(in_prompt)
+    await neovim.keys("gd")
+    assert await neovim.lua("return vim.bo.filetype") == "diff"
+    await neovim.command("quit")
+    await neovim.command("Tiller")
+    assert await neovim.lua(in_prompt)
+    await neovim.keys("gy")
+    await neovim.until_shown("done\n── completed")
+    assert (workspace / "greeting.txt").read_text() == "hi\n"
 
 
 async def test_a_message_steers_the_running_turn_or_waits_for_its_end(
@@ -170,6 +197,25 @@ async def test_a_buffer_that_is_not_saved_is_read_and_overwritten_only_when_it_i
     assert (await frontend.refused(SessionLend(session_id, "7", servers))).code == "overloaded"
     await neovim.quit()
     await frontend.must(SessionLend(session_id, "8", servers))
+
+
+async def test_only_buffers_of_the_workspace_are_lent(
+    open_neovim: Opening, daemon: Daemon, workspace: Path
+) -> None:
+    neovim = await open_neovim(daemon, workspace)
+    for path in made_to_lend(workspace):
+        await neovim.command(f"edit {path}")
+        await neovim.command("call setline(1, 'not saved')")
+        await neovim.command("set hidden")
+    ask = (
+        "local path, directory = ...\n"
+        "local rpc = { tell = function(_, op) told = op.text or false end }\n"
+        "require('tiller.lending').answer(rpc, { question_id = 'q', path = path }, directory)\n"
+        "return told"
+    )
+    for path, is_lent in LENT:
+        told = await neovim.lua(ask, path.format(w=workspace), str(workspace))
+        assert (told == "not saved\n") is is_lent, path
 
 
 async def test_a_killed_daemon_is_followed_again_with_nothing_lost_or_doubled(

@@ -30,7 +30,9 @@ from editors.words import (
     ENVRC,
     HOSTILE_COMMAND,
     HOSTILE_COMMAND_SHOWN,
+    LENT,
     known_characters,
+    made_to_lend,
 )
 from support.daemon import Daemon
 from support.frontend import Frontend
@@ -407,6 +409,15 @@ def test_no_character_that_the_command_line_would_escape_is_shown(functions: Fun
         pairs = zip([one for one in known if one not in "\n\r"], shown.split("\n"), strict=True)
         left = {f"U+{ord(one):04X}" for one, said in pairs if safe(f"a{one}b") != said}
         assert not left, name
+
+
+def test_only_documents_of_the_workspace_are_lent(functions: Functions, tmp_path: Path) -> None:
+    (workspace := tmp_path / "w").mkdir()
+    (workspace / "greeting.txt").write_text("hello\n")
+    opened = made_to_lend(workspace)
+    for path, is_lent in LENT:
+        told = functions("unsaved", path.format(w=workspace), str(workspace), opened)
+        assert (told == "not saved") is is_lent, path
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "-- c", "++ d", "\\", "@@ -1 +1 @@"]), max_size=12)

@@ -2,11 +2,14 @@
 
 import { createInterface } from "node:readline";
 
+import { Uri, user } from "vscode";
+
 import { documentOf } from "./document.mjs";
 
 const out = "./editors/vscode/src/";
 const { sanitized, verbatim } = await import(`${out}text.js`);
 const { sides } = await import(`${out}diffs.js`);
+const { unsaved } = await import(`${out}workspace.js`);
 const { Page } = await import(`${out}page/page.js`);
 
 /** The rows of a block to which these bodies were given, one after the other. */
@@ -23,7 +26,15 @@ function rows(...bodies) {
   return document.getElementById("blocks").rows;
 }
 
+/** What is lent of a file while these files are open with changes that are not saved. */
+function lent(path, directory, open) {
+  const documents = open.map((name) => ({ uri: Uri.file(name), isDirty: true, getText: () => "not saved" }));
+  Object.assign(user, { documents });
+  return unsaved(path, directory).catch(() => null);
+}
+
 const functions = {
+  unsaved: lent,
   rows,
   sanitized,
   verbatim,

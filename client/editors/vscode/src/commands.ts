@@ -19,10 +19,11 @@ export async function openSession({ link, view }: Tiller): Promise<void> {
     description: label(`${one.status ?? "idle"} · ${one.turns ?? 0} turns · ${one.session_id.slice(-8)}`),
     detail: label(one.workspace),
     id: one.session_id,
+    workspace: one.workspace,
   }));
   const chosen = await vscode.window.showQuickPick(choices, { placeHolder: "Session", matchOnDetail: true });
   if (!chosen) return;
-  link.show(chosen.id);
+  link.show(chosen.id, chosen.workspace);
   await view.reveal();
 }
 

@@ -38,8 +38,8 @@ export interface Listener {
   changed(): void;
   /** Something failed that nobody waits for. */
   failed(message: string): void;
-  /** The text of a file as it is here and not yet saved; undefined if there is none. */
-  unsaved(path: string): Promise<string | undefined>;
+  /** The text of a file below a directory as it is here and not yet saved; undefined if there is none. */
+  unsaved(path: string, directory: string): Promise<string | undefined>;
 }
 
 export class Link {
@@ -49,6 +49,8 @@ export class Link {
   connection = "";
   /** The names of the other frontends that have the session open. */
   others: readonly string[] = [];
+  /** Where the session in view works, as the user knows it. */
+  #directory = "";
   readonly #lender = `vscode-${randomUUID()}`;
   readonly #renewal: unknown;
   readonly #program: () => Program;
@@ -100,12 +102,13 @@ export class Link {
     return result as Extract<AnyResult, { type: Type }>;
   }
 
-  /** Shows a session from its first event on, in place of the one before. */
-  show(sessionId: string): void {
+  /** Shows a session of a directory from its first event on, in place of the one before. */
+  show(sessionId: string, directory: string): void {
     if (this.session?.id === sessionId) return;
     this.#stream?.close();
     this.#lend(false);
     this.others = [];
+    this.#directory = directory;
     this.session = new Session(sessionId);
     this.#listener.changed();
     void this.#follow(this.session);
@@ -223,8 +226,9 @@ export class Link {
     }
   }
 
-  async #answer({ question_id, path }: FileWanted): Promise<void> {
-    const text = await this.#listener.unsaved(path).catch(() => undefined);
+  async #answer({ question_id, session_id, path }: FileWanted): Promise<void> {
+    const inView = session_id === this.session?.id;
+    const text = inView ? await this.#listener.unsaved(path, this.#directory).catch(() => undefined) : undefined;
     const answer = { type: "lent_file", question_id, ...(text === undefined ? {} : { text }) } as const;
     await this.#last?.submit(answer).catch(() => {}); // too late
   }

@@ -1,7 +1,7 @@
 /** The folders of the window: their sessions, and paths in them. */
 
 import { readFile, realpath } from "node:fs/promises";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute, join, sep } from "node:path";
 
 import * as vscode from "vscode";
 
@@ -13,7 +13,7 @@ import type { Link } from "./link.js";
 export async function lastSession(link: Link): Promise<boolean> {
   const workspace = await realpath(folder().uri.fsPath);
   const { sessions } = await link.ask({ type: "session_list", workspace, limit: 1 }, "session_list");
-  if (sessions[0] && !link.session) link.show(sessions[0].session_id);
+  if (sessions[0] && !link.session) link.show(sessions[0].session_id, workspace);
   return sessions.length > 0;
 }
 
@@ -27,7 +27,7 @@ export async function newSession(link: Link): Promise<void> {
   }
   const workspace = await realpath(folder().uri.fsPath);
   const { session_id } = await link.ask({ type: "session_create", workspace, settings }, "created");
-  link.show(session_id);
+  link.show(session_id, workspace);
 }
 
 /** The absolute path of one in a session's workspace. */
@@ -40,12 +40,16 @@ export async function contents(workspace: string, path: string): Promise<string 
   return readFile(absolute(workspace, path), "utf8").catch(() => undefined);
 }
 
-/** The text of a file in an editor with changes that are not saved; undefined if there are none. */
-export async function unsaved(path: string): Promise<string | undefined> {
+/**
+ * The text of a file below a directory, in an editor with changes that are not saved; undefined if there are none. The
+ * daemon may run on another machine, and must not read other files of this one.
+ */
+export async function unsaved(path: string, directory: string): Promise<string | undefined> {
+  const wanted = await realpath(path);
+  if (!wanted.startsWith(join(await realpath(directory), sep))) return undefined;
   for (const document of vscode.workspace.textDocuments) {
-    if (document.isDirty && !document.isUntitled && (await real(document.uri.fsPath)) === (await real(path))) {
-      return document.getText();
-    }
+    const isOfFile = document.isDirty && document.uri.scheme === "file";
+    if (isOfFile && (await real(document.uri.fsPath)) === wanted) return document.getText();
   }
   return undefined;
 }

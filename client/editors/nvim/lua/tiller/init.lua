@@ -62,7 +62,8 @@ function handlers.followers(followers)
 end
 
 function handlers.file_wanted(wanted)
-  lending.answer(M.rpc, wanted)
+  local in_view = M.session and M.session.id == wanted.session_id
+  lending.answer(M.rpc, wanted, in_view and M.directory or nil)
 end
 
 --- Lend the session in view what is not saved here.
@@ -102,8 +103,8 @@ local function prepare()
   end
 end
 
---- Show a session from its first event on.
-function M.follow(session_id)
+--- Show a session of a directory from its first event on.
+function M.follow(session_id, directory)
   if M.session and M.session.id == session_id then
     return
   elseif M.session then
@@ -111,6 +112,7 @@ function M.follow(session_id)
     lending.take_back(M.rpc, M.session.id)
   end
   M.session, M.is_live = Session.new(session_id), false
+  M.directory = directory
   M.chat:show(M.session)
   M.rpc:follow(session_id, 0)
   lend()
@@ -122,8 +124,9 @@ local function workspace()
 end
 
 local function create(on_session, on_lost)
-  M.rpc:submit({ type = 'session_create', workspace = workspace() }, function(result)
-    M.follow(result.session_id)
+  local directory = workspace()
+  M.rpc:submit({ type = 'session_create', workspace = directory }, function(result)
+    M.follow(result.session_id, directory)
     on_session()
   end, on_lost)
 end
@@ -136,10 +139,11 @@ local function with_session(on_session, on_lost)
     on_session()
     return
   end
-  M.rpc:submit({ type = 'session_list', workspace = workspace(), limit = 1 }, function(result)
+  local directory = workspace()
+  M.rpc:submit({ type = 'session_list', workspace = directory, limit = 1 }, function(result)
     local last = result.sessions[1]
     if last then
-      M.follow(last.session_id)
+      M.follow(last.session_id, directory)
       on_session()
     else
       create(on_session, on_lost)
@@ -275,7 +279,7 @@ function M.sessions()
     vim.ui.select(sessions, { prompt = 'Session', format_item = label }, function(one)
       if one then
         M.chat:open()
-        M.follow(one.session_id)
+        M.follow(one.session_id, one.workspace)
       end
     end)
   end)
@@ -290,7 +294,7 @@ function M.attach(name)
     end, sessions)
     if #found == 1 then
       M.chat:open()
-      M.follow(found[1].session_id)
+      M.follow(found[1].session_id, found[1].workspace)
     else
       fail(('%d sessions are named %s; see :TillerSessions'):format(#found, name))
     end

@@ -58,8 +58,6 @@ end
 --- Map the keys of a new chat.
 function M.map(tiller)
   local chat, prompt = tiller.chat.buffer, tiller.chat.prompt
-  map_answers(chat, tiller.answer)
-  map(chat, 'n', requests.KEYS.view, function() view(tiller) end, 'show what is asked')
   map(chat, 'n', '<CR>', function() enter(tiller) end, 'go to the place')
   map(chat, 'n', 'gf', function() enter(tiller) end, 'go to the place')
   map(prompt, 'n', '<CR>', tiller.send_prompt, 'send')
@@ -68,6 +66,8 @@ function M.map(tiller)
     tiller.send_prompt()
   end, 'send')
   for _, buffer in ipairs({ chat, prompt }) do
+    map_answers(buffer, tiller.answer)
+    map(buffer, 'n', requests.KEYS.view, function() view(tiller) end, 'show what is asked')
     map(buffer, 'n', '<C-c>', tiller.interrupt, 'interrupt the turn')
   end
 end

@@ -16,9 +16,13 @@ local function real(path)
   return vim.loop.fs_realpath(path) or path
 end
 
---- The text of a file as it will be when its buffer is saved; nil if nothing is to be saved.
-function M.unsaved(path)
-  local wanted = real(path)
+--- The text of a file below a directory as it will be when its buffer is saved; nil if nothing is to be
+--- saved. The daemon may run on another machine, and must not read other buffers of this one.
+local function unsaved(path, directory)
+  local wanted, root = vim.loop.fs_realpath(path), vim.loop.fs_realpath(directory)
+  if not (wanted and root and vim.startswith(wanted, root:gsub('/$', '') .. '/')) then
+    return nil
+  end
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     local is_changed = vim.bo[buffer].modified and vim.bo[buffer].buftype == ''
     if is_changed and real(vim.api.nvim_buf_get_name(buffer)) == wanted then
@@ -48,9 +52,10 @@ function M.take_back(rpc, session_id)
   rpc:tell(loan(session_id, false))
 end
 
---- Answer the daemon's question about a file.
-function M.answer(rpc, wanted)
-  rpc:tell({ type = 'lent_file', question_id = wanted.question_id, text = M.unsaved(wanted.path) })
+--- Answer the daemon's question about a file; only one below `directory` may be lent.
+function M.answer(rpc, wanted, directory)
+  local words = directory and unsaved(wanted.path, directory) or nil
+  rpc:tell({ type = 'lent_file', question_id = wanted.question_id, text = words })
 end
 
 --- Call `renew` as often as a loan must be renewed.
