@@ -28,14 +28,16 @@ def build(directory: Path) -> Path:
     """Compile the extension with nothing but TypeScript; returns where its modules are."""
     package = directory / "client" / "typescript"
     install(CLIENT / "typescript", package)
-    source = directory / "client" / "editors" / "vscode" / "src"
-    shutil.copytree(EXTENSION / "src", source)
+    extension = directory / "client" / "editors" / "vscode"
+    install(EXTENSION, extension, "--omit=dev")
+    source = extension / "src"
     out = directory / "out"
     # Types are another test's concern: those of the editor need one more package.
     options = ["--noCheck", "--target", "es2022", "--module", "esnext"]
     options += ["--moduleResolution", "bundler"]
     roots = ("--rootDir", directory / "client", "--outDir", out)
     compile_ts(package, *options, *roots, source / "extension.ts", source / "page" / "page.ts")
+    shutil.move(extension / "node_modules", out / "node_modules")
     stand_in(out)
     return out
 

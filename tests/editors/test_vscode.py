@@ -351,7 +351,7 @@ async def test_a_log_that_was_put_back_is_shown_from_its_first_event(
     put_back(daemon, kept)
     daemon.start()
     await code.until_gone("second")
-    assert "first\none\n── completed" in code.screen
+    await code.until_shown("first\none\n── completed")
 
 
 async def test_a_missing_program_is_said_and_the_message_comes_back(
@@ -453,6 +453,81 @@ def test_a_block_that_has_changed_looks_like_one_that_is_new(
     functions: Functions, bodies: list[list[str]]
 ) -> None:
     assert functions("rows", *bodies) == bodies[-1]
+
+
+MARKDOWN = """\
+# Done
+
+I **changed** `a < b` and *more*:
+see [the page](https://x.invalid/a_b), not [this](javascript:alert(1)) or [that](command:x "t").
+
+3. one
+   - two
+
+     > quoted
+
+```py
+if a < b:
+```
+
+| a | b |
+|---|---|
+| 1 | ~~2~~ |
+
+<img src=x onerror=alert(1)> ![alt](http://x.invalid/i.png) &#x202e;&lt;b&gt; \\*
+***
+"""
+
+
+def test_markdown_becomes_elements_and_html_stays_text(functions: Functions) -> None:
+    assert functions("markdown", MARKDOWN) == [
+        ["h1", "Done"],
+        [
+            *("p", "I ", ["strong", "changed"], " ", ["code", "a < b"], " and ", ["em", "more"]),
+            *(":", ["br"], "see ", ["a href=https://x.invalid/a_b", "the page"]),
+            *(", not [this](javascript:alert(1)) or ", ["span", "that"], "."),
+        ],
+        [
+            "ol start=3",
+            ["li", "one", ["ul", ["li", ["p", "two"], ["blockquote", ["p", "quoted"]]]]],
+        ],
+        ["pre", ["code", "if a < b:\n"]],
+        [
+            "table",
+            ["thead", ["tr", ["th", "a"], ["th", "b"]]],
+            ["tbody", ["tr", ["td", "1"], ["td", ["s", "2"]]]],
+        ],
+        [
+            *("p", "<img src=x onerror=alert(1)> ", "alt (http://x.invalid/i.png)"),
+            " ⟨U+202E⟩<b> *",
+        ],
+        ["hr"],
+    ]
+
+
+@settings(deadline=None, max_examples=30)  # another process answers
+@given(cuts=st.lists(st.integers(0, len(MARKDOWN)), max_size=8))
+def test_markdown_that_has_grown_looks_like_one_that_is_new(
+    functions: Functions, cuts: list[int]
+) -> None:
+    parts = [MARKDOWN[:cut] for cut in cuts] + [MARKDOWN]
+    assert functions("markdown", *parts) == functions("markdown", MARKDOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">" * 20_000 + "a",
+        "_a_" * 10_000,
+        "[" * 10_000,
+        "![](" * 10_000,
+        "- " * 5_000,
+        "<a " * 9_999,
+    ],
+    ids=["quotes", "emphasis", "brackets", "images", "lists", "tags"],
+)
+def test_no_text_stops_the_page(functions: Functions, text: str) -> None:
+    assert str(functions("markdown", text)).count("a") <= len(text)
 
 
 def test_a_diff_whose_middle_is_left_out_has_no_sides(functions: Functions) -> None:

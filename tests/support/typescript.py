@@ -12,7 +12,7 @@ INSTALL_S = 90.0
 NODE_MAJOR = 18
 
 
-def install(package: Path, directory: Path) -> None:
+def install(package: Path, directory: Path, *options: str) -> None:
     """Copy a package and install its locked dependencies; skip the test if that fails."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
@@ -22,7 +22,15 @@ def install(package: Path, directory: Path) -> None:
         pytest.skip(f"node {version.strip()} is older than {NODE_MAJOR}")
     ignored = shutil.ignore_patterns("node_modules", "dist")
     shutil.copytree(package, directory, ignore=ignored, dirs_exist_ok=True)
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]
+    command = [
+        npm,
+        "ci",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--fetch-retries=1",
+        *options,
+    ]
     try:
         subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=INSTALL_S)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

@@ -1,5 +1,8 @@
 /** As much of a document as the page of the chat needs, to read what it shows and to press its buttons. */
 
+/** Elements that flow within a row. */
+const INLINE = new Set(["#text", "a", "br", "code", "em", "s", "span", "strong"]);
+
 class Element {
   childNodes = [];
   listeners = {};
@@ -12,8 +15,23 @@ class Element {
   scrollTop = 0;
   clientHeight = 0;
 
+  attributes = {};
+
   constructor(name) {
     this.name = name;
+    if (name === "br") this.#text = "\n";
+  }
+
+  get tagName() {
+    return this.name.toUpperCase();
+  }
+
+  get ownerDocument() {
+    return factory;
+  }
+
+  setAttribute(name, value) {
+    this.attributes[name] = value;
   }
 
   set textContent(text) {
@@ -59,7 +77,26 @@ class Element {
     const own = this.childNodes.length === 0 || this.#text ? [this.textContent] : [];
     const closed = this.name === "details" && !this.open;
     if (closed) return [`▸ ${this.childNodes[0].textContent}`];
-    return [...own.filter(Boolean), ...this.childNodes.flatMap((one) => one.rows)];
+    return [...own.filter(Boolean), ...this.#rowsOfChildren()];
+  }
+
+  #rowsOfChildren() {
+    const rows = [];
+    let flows = false;
+    for (const one of this.childNodes) {
+      if (!INLINE.has(one.name)) rows.push(...one.rows);
+      else if (flows) rows.push(rows.pop() + one.textContent);
+      else rows.push(one.textContent);
+      flows = INLINE.has(one.name);
+    }
+    return rows;
+  }
+
+  /** The elements within, each as its name and attributes, and text as text. */
+  get tree() {
+    if (this.name === "#text") return this.textContent;
+    const attributes = Object.entries(this.attributes).map(([name, value]) => ` ${name}=${value}`);
+    return [`${this.name}${attributes.join("")}`, ...this.childNodes.map((one) => one.tree)];
   }
 
   /** The elements that a user sees. */
@@ -67,6 +104,11 @@ class Element {
     return this.hidden ? [] : [this, ...this.childNodes.flatMap((one) => one.visible)];
   }
 }
+
+const factory = {
+  createElement: (name) => new Element(name),
+  createTextNode: (text) => Object.assign(new Element("#text"), { textContent: text }),
+};
 
 /** A document with the elements that have an id in this HTML, in their order. */
 export function documentOf(html) {
@@ -79,5 +121,5 @@ export function documentOf(html) {
     byId.set(id, element);
     body.append(element);
   }
-  return { body, getElementById: (id) => byId.get(id), createElement: (name) => new Element(name) };
+  return { body, getElementById: (id) => byId.get(id), ...factory };
 }

@@ -12,18 +12,29 @@ const { sides } = await import(`${out}diffs.js`);
 const { unsaved } = await import(`${out}workspace.js`);
 const { Page } = await import(`${out}page/page.js`);
 
-/** The rows of a block to which these bodies were given, one after the other. */
-function rows(...bodies) {
+/** A page, and what it shows of one block, which may change. */
+function aBlock() {
   const names = ["title", "blocks", "waiting", "status", "draft", "send", "queue", "stop"];
   const document = documentOf(names.map((id) => `<div id="${id}">`).join(""));
   const page = new Page(document, { post() {}, keep() {} });
   const around = { title: "", status: "", running: false, queue: [], connection: "" };
-  for (const texts of bodies) {
-    const body = texts.map((text) => ({ text, tone: "plain" }));
-    const block = { id: "b", head: "", tone: "plain", body, fold: "none", buttons: [], reverted: false };
-    page.take({ type: "blocks", anew: false, blocks: [block], around });
-  }
-  return document.getElementById("blocks").rows;
+  const nothing = { id: "b", head: "", tone: "plain", markdown: "", body: [], fold: "none", buttons: [] };
+  const change = (look) => page.take({ type: "blocks", anew: false, blocks: [{ ...nothing, ...look }], around });
+  return { change, shown: document.getElementById("blocks") };
+}
+
+/** The rows of a block to which these bodies were given, one after the other. */
+function rows(...bodies) {
+  const { change, shown } = aBlock();
+  for (const texts of bodies) change({ body: texts.map((text) => ({ text, tone: "plain" })) });
+  return shown.rows;
+}
+
+/** The elements of a block to which these texts in Markdown were given, one after the other. */
+function markdown(...texts) {
+  const { change, shown } = aBlock();
+  for (const text of texts) change({ markdown: text });
+  return shown.childNodes[0].childNodes[1].childNodes.flatMap((one) => one.childNodes.map((within) => within.tree));
 }
 
 /** What is lent of a file while these files are open with changes that are not saved. */
@@ -34,6 +45,7 @@ function lent(path, directory, open) {
 }
 
 const functions = {
+  markdown,
   unsaved: lent,
   rows,
   sanitized,

@@ -16,13 +16,15 @@ export interface Line {
 /** What a button does with its block. */
 export type Act = Decision | "diff" | "changes";
 
-/** A block as it looks. One with neither head nor body is not shown. */
+/** A block as it looks. One with nothing to see is not shown. */
 export interface Shown {
   id: string;
   /** One line; empty if the body is all. */
   head: string;
   tone: Tone;
-  /** Lines below the head. */
+  /** Markdown below the head; empty if there is none. */
+  markdown: string;
+  /** Lines below the head and the Markdown. */
   body: Line[];
   /** Whether the body can be folded, and is at first. */
   fold: "none" | "open" | "closed";

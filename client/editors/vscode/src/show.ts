@@ -1,5 +1,5 @@
 /**
- * What a block looks like: lines, folds and buttons, without HTML. Everything that a model, a tool or a file says passes
+ * What a block looks like: Markdown, lines, folds and buttons, without HTML. Everything that a model, a tool or a file says passes
  * through `text` here; what is to be approved is shown complete and verbatim.
  */
 
@@ -34,7 +34,7 @@ type Look = Partial<Omit<Shown, "id" | "reverted">>;
 
 /** A block as it looks now. */
 export function show(block: Block): Shown {
-  const nothing = { head: "", tone: "plain" as const, body: [], fold: "none" as const, buttons: [] };
+  const nothing = { head: "", tone: "plain" as const, markdown: "", body: [], fold: "none" as const, buttons: [] };
   return { ...nothing, ...look(block), id: block.id, reverted: block.reverted > 0 };
 }
 
@@ -114,20 +114,9 @@ function lookOfUser(item: UserMessage): Look {
 }
 
 function lookOfAnswer(item: AssistantMessage): Look {
-  const text = sanitized(item.text).trimEnd() + (item.state === "interrupted" ? " (interrupted)" : "");
+  const interrupted = item.state === "interrupted" ? ["(interrupted)"] : [];
   const sources = (item.citations ?? []).map(({ title, url }) => `↗ ${oneLine(`${title ?? ""} ${url ?? ""}`)}`);
-  return { body: [...(text ? prose(text) : []), ...toned(sources, "dim")] };
-}
-
-/** Text with its code blocks. */
-function prose(text: string): Line[] {
-  let inCode = false;
-  return lines(text).map((line) => {
-    const isFence = line.trimStart().startsWith("```");
-    const tone: Tone = inCode || isFence ? "code" : "plain";
-    if (isFence) inCode = !inCode;
-    return { text: line, tone };
-  });
+  return { markdown: sanitized(item.text).trimEnd(), body: toned([...interrupted, ...sources], "dim") };
 }
 
 /** A call: a line with its state, and in a fold its diff or output. Open are only diffs, and what failed. */

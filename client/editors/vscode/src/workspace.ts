@@ -1,7 +1,7 @@
 /** The folders of the window: their sessions, and paths in them. */
 
 import { readFile, realpath } from "node:fs/promises";
-import { isAbsolute, join, sep } from "node:path";
+import { isAbsolute, join } from "node:path";
 
 import * as vscode from "vscode";
 
@@ -46,7 +46,7 @@ export async function contents(workspace: string, path: string): Promise<string 
  */
 export async function unsaved(path: string, directory: string): Promise<string | undefined> {
   const wanted = await realpath(path);
-  if (!wanted.startsWith(join(await realpath(directory), sep))) return undefined;
+  if (!wanted.startsWith(join(await realpath(directory), "/"))) return undefined;
   for (const document of vscode.workspace.textDocuments) {
     const isOfFile = document.isDirty && document.uri.scheme === "file";
     if (isOfFile && (await real(document.uri.fsPath)) === wanted) return document.getText();

@@ -1,5 +1,6 @@
 /** Shows what the extension sends, and sends what the user does. Text enters the page as text only, never as HTML. */
 
+import { blocksOf, fill } from "./markdown.js";
 import type { Around, FromPage, Line, Shown, ToPage } from "../messages.js";
 
 /** So near to the end, in pixels, the page follows what is added. */
@@ -14,6 +15,9 @@ export interface Host {
 interface Parts {
   root: HTMLDetailsElement;
   head: HTMLElement;
+  prose: HTMLElement;
+  /** The blocks of the Markdown, each as it was parsed. */
+  parsed: string[];
   body: HTMLElement;
   buttons: HTMLElement;
   shown: Shown | undefined;
@@ -88,12 +92,13 @@ export class Page {
   #show(list: HTMLElement, shown: Shown): void {
     const parts = this.#blocks.get(shown.id) ?? this.#add(list, shown.id);
     const before = parts.shown;
-    const isEmpty = !shown.head && shown.body.length === 0 && shown.buttons.length === 0;
+    const isEmpty = !shown.head && !shown.markdown && shown.body.length === 0 && shown.buttons.length === 0;
     parts.root.hidden = isEmpty;
     parts.root.className = `${shown.tone} fold-${shown.fold}${shown.reverted ? " reverted" : ""}`;
     parts.head.textContent = shown.head;
     parts.head.hidden = !shown.head;
     if (before?.fold !== shown.fold) parts.root.open = shown.fold !== "closed";
+    if ((before?.markdown ?? "") !== shown.markdown) this.#showMarkdown(parts, shown.markdown);
     this.#showLines(parts.body, before?.body ?? [], shown.body);
     const buttons = shown.buttons.map(({ label, act }) =>
       this.#button(label, () => this.#host.post({ type: "act", id: shown.id, act })),
@@ -103,16 +108,33 @@ export class Page {
   }
 
   #add(list: HTMLElement, id: string): Parts {
-    const [root, head, body, buttons] = [this.#element("details"), this.#element("summary"), this.#element("div"), this.#element("div")];
+    const [root, head] = [this.#element("details"), this.#element("summary")];
+    const [prose, body, buttons] = [this.#element("div"), this.#element("div"), this.#element("div")];
+    prose.className = "markdown";
     buttons.className = "buttons";
     head.addEventListener("click", (event) => {
       if (this.#blocks.get(id)?.shown?.fold === "none") event.preventDefault();
     });
-    root.append(head, body, buttons);
+    root.append(head, prose, body, buttons);
     list.append(root);
-    const parts = { root, head, body, buttons, shown: undefined };
+    const parts: Parts = { root, head, prose, parsed: [], body, buttons, shown: undefined };
     this.#blocks.set(id, parts);
     return parts;
+  }
+
+  /** Replaces the blocks of a text from the first one that differs, as below. */
+  #showMarkdown(parts: Parts, text: string): void {
+    const blocks = blocksOf(text);
+    const parsed = blocks.map((tokens) => JSON.stringify(tokens));
+    let same = 0;
+    while (same < parsed.length && parsed[same] === parts.parsed[same]) same++;
+    while (parts.prose.childNodes.length > same) parts.prose.lastChild?.remove();
+    for (const tokens of blocks.slice(same)) {
+      const block = this.#element("div");
+      fill(block, tokens);
+      parts.prose.append(block);
+    }
+    parts.parsed = parsed;
   }
 
   /** Replaces lines from the first one that differs: text mostly grows at its end. */
