@@ -181,7 +181,8 @@ async def _serve_sessions(
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
-        session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
+        newest = await _newest_activity(services.log)
+        session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
         session_nursery.start_soon(import_when_idle)
         session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
         await session_nursery.start(feed_watchdog)
@@ -309,6 +310,7 @@ def _services(
         is_secret=partial(_is_secret, live),
         secrets=secret_values,
         is_committed=partial(_has_submission, opened),
+        own=options.places,
     )
 
     def forget(session_id: str) -> None:
@@ -376,6 +378,15 @@ async def _has_submission(opened: Log, submission_id: str) -> bool:
 
 async def _has_session(opened: Log, session_id: str) -> bool:
     return await opened.session(session_id) is not None
+
+
+async def _newest_activity(opened: Log) -> float:
+    """Return when any session was last updated; 0 if there are no sessions."""
+    pages = [
+        await opened.sessions(workspace=None, owner_id=None, archived=archived, limit=1, after=None)
+        for archived in (False, True)
+    ]
+    return max((row.updated_at for page in pages for row in page), default=0.0)
 
 
 def _id_maker() -> Callable[[], str]:

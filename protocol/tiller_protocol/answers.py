@@ -112,6 +112,10 @@ class RevertResult(Result, frozen=True, tag="revert"):
     without_snapshot: Annotated[
         tuple[str, ...], doc("Those of `conflicts` that no usable snapshot contains.")
     ] = ()
+    problems: Annotated[
+        dict[str, str],
+        doc("Why some of `conflicts` could not be written: paths, and clauses without a full stop."),
+    ] = {}
 
 
 class Started(Result, frozen=True, tag="started"):

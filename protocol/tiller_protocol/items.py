@@ -288,6 +288,13 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
         tuple[str, ...],
         doc("Places that the patch omits, because they were reserved for background sub-agents."),
     ] = ()
+    unknown: Annotated[
+        tuple[str, ...],
+        doc(
+            "Files and directories that may have been there before, in no snapshot, or that "
+            "something else may have changed. Reverts leave them as they are."
+        ),
+    ] = ()
 
 
 Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch

@@ -89,9 +89,9 @@ class Reverts(RuleBasedStateMachine):
         self.tell(TurnStarted(CONTEXT))
         for step, actions in enumerate(steps, 1):
             self.tell(StepStarted(step))
-            before, files = self.take(thorough=step == 1), self.files()
+            before, files = self.take(), self.files()
             self.do(actions, "agent")
-            after = self.take(thorough=False)
+            after = self.take()
             self.steps[self.turn, step] = (files, self.files())
             if after != before:
                 patch = Patch(ItemId(self.name("i")), (), before, after)
@@ -196,8 +196,8 @@ class Reverts(RuleBasedStateMachine):
             if path.is_file() and ".git" not in path.parts
         }
 
-    def take(self, *, thorough: bool) -> str:
-        return _run(lambda: self.snapshots.take(str(self.workspace), "S", thorough=thorough))
+    def take(self) -> str:
+        return _run(lambda: self.snapshots.take(str(self.workspace), "S")).tree
 
     def put_back(self, op: Revert | Unrevert) -> RevertResult:
         result = _run(lambda: put_back(self.snapshots, self.session, op, "X"))

@@ -53,7 +53,7 @@ class Workspace:
 
     def _turn(self, who: str) -> TurnChanges:
         limits = WriteLimits(self.scope(who), self.claims if who == "owner" else Claims())
-        return TurnChanges(self.services, str(self.root), who, _fail, limits)
+        return TurnChanges(self.services, str(self.root), who, _fail, limits, set())
 
     def scope(self, who: str) -> WriteScope | None:
         names = WHO[who]

@@ -1,19 +1,23 @@
 """Snapshots of real directories by the real git: what they store, what not, and going back."""
 
 import contextlib
+import hashlib
 import itertools
 import os
+import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
-from tiller_daemon.files.restore import FILE_BYTES_MAX
+from tiller_daemon.files.restore import FILE_BYTES_MAX, NO_CONTENT
 from tiller_daemon.session.reverting import moves_back
-from tiller_daemon.snapshots.looks import PACKED_FROM
+from tiller_daemon.snapshots import taking
 from tiller_daemon.snapshots.snapshots import JOURNAL, SnapshotProblem, Snapshots
+from tiller_daemon.snapshots.taking import PACKED_FROM
 
 VARIABLES = {"PATH": os.environ["PATH"]}
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "gc.auto=0")
@@ -67,7 +71,7 @@ def all_bytes(directory: Path) -> dict[str, bytes]:
 
 
 async def take(snapshots: Snapshots, workspace: Path, session_id: str = "S") -> str:
-    return await snapshots.take(str(workspace), session_id)
+    return (await snapshots.take(str(workspace), session_id)).tree
 
 
 async def undo(snapshots: Snapshots, workspace: Path, *trees: str) -> tuple[str, ...]:
@@ -77,7 +81,7 @@ async def undo(snapshots: Snapshots, workspace: Path, *trees: str) -> tuple[str,
         for before, after in itertools.pairwise(trees)
     ]
     moves, _ = moves_back(steps)
-    return await snapshots.restore(str(workspace), moves, "X")
+    return tuple(await snapshots.restore(str(workspace), moves, "X"))
 
 
 async def changed(snapshots: Snapshots, workspace: Path, before: str, after: str) -> set[str]:
@@ -323,15 +327,10 @@ async def test_what_is_in_the_log_is_not_undone(make: Make, workspace: Path, tmp
     assert not (workspace / "a").exists()
 
 
-async def test_a_git_that_fails_is_said_once_and_left_alone_for_a_while(
-    make: Make, workspace: Path, tmp_path: Path, autojump_clock
-):
+async def test_a_git_that_is_missing_is_said(make: Make, workspace: Path, tmp_path: Path):
     snapshots = make(variables={"PATH": str(tmp_path)})
-    with pytest.raises(SnapshotProblem, match=r"^Git could not be started: .+\.$") as first:
+    with pytest.raises(SnapshotProblem, match=r"^Git could not be started: .+\.$"):
         await take(snapshots, workspace)
-    with pytest.raises(SnapshotProblem) as second:
-        await take(snapshots, workspace)
-    assert (first.value.known, second.value.known) == (False, True)
 
 
 async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next_one(
@@ -375,7 +374,7 @@ async def test_snapshots_of_deleted_sessions_are_removed_and_the_others_stay(
 
     store = next((tmp_path / "s").glob("*.git"))
     started = make()
-    nursery.start_soon(started.run, exists)
+    nursery.start_soon(started.run, exists, time.time())
     while (store / "refs" / "tiller" / "doomed").exists() or list(store.glob("objects/??/*")):
         await take(started, workspace, "kept")
     assert await undo(started, workspace, before, both) == ()
@@ -384,6 +383,138 @@ async def test_snapshots_of_deleted_sessions_are_removed_and_the_others_stay(
     while store.exists():
         await changed_or_gone(started, workspace)
     nursery.cancel_scope.cancel()
+
+
+async def test_snapshots_go_on_after_the_only_session_with_the_latest_content_was_deleted(
+    snapshots: Snapshots, workspace: Path, tmp_path: Path, nursery
+):
+    async def exists(session_id: str) -> bool:
+        return True
+
+    await take(snapshots, workspace, "B")
+    (workspace / "a").write_text("by A")
+    tree = await take(snapshots, workspace, "A")
+    snapshots.forget("A")
+    nursery.start_soon(snapshots.run, exists, time.time())
+    (store,) = (tmp_path / "s").glob("*.git")
+    while list(store.glob("objects/??/*")):
+        await changed_or_gone(snapshots, workspace)
+    assert await take(snapshots, workspace, "B") == tree
+    nursery.cancel_scope.cancel()
+
+
+DAMAGED = ("HEAD", "config", "info/attributes", "info/exclude", "index", "refs/tiller/S/{tree}")
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("damage", [b"\x80\xff", b"", None])
+async def test_a_damaged_file_of_the_repository_is_made_again(
+    snapshots: Snapshots,
+    make: Make,
+    workspace: Path,
+    tmp_path: Path,
+    nursery,
+    name: str,
+    damage: bytes | None,
+):
+    async def exists(session_id: str) -> bool:
+        return session_id == "S"
+
+    (workspace / "a").write_text("0")
+    before = await take(snapshots, workspace)
+    (workspace / "a").write_text("1")
+    after = await take(snapshots, workspace)
+    await take(snapshots, workspace, "gone")
+    (store,) = (tmp_path / "s").glob("*.git")
+    damaged = store / name.format(tree=before)
+    if damage is None:
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damage)
+    # A deleted session's snapshots are removed, which reads all references.
+    started = make()
+    nursery.start_soon(started.run, exists, time.time())
+    while list(store.glob("objects/??/*")):
+        await changed_or_gone(started, workspace)
+    assert await take(started, workspace) == after
+    if damage is not None or not name.startswith("refs"):
+        assert await undo(started, workspace, before, after) == ()
+        assert (workspace / "a").read_text() == "0"
+    nursery.cancel_scope.cancel()
+
+
+async def test_missing_and_damaged_objects_are_stored_again_and_their_files_stay(
+    snapshots: Snapshots, workspace: Path, tmp_path: Path
+):
+    for name in "abc":
+        (workspace / name).write_text(f"0 {name}")
+    before = await take(snapshots, workspace)
+    (store,) = (tmp_path / "s").glob("*.git")
+    for name in "abc":
+        (workspace / name).write_text(f"1 {name}")
+    after = await take(snapshots, workspace)
+    steps = [await snapshots.changes(str(workspace), before, after)]
+    data = b"blob 3\0" + b"0 a"
+    digits = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    damaged = store / "objects" / digits[:2] / digits[2:]
+    damaged.chmod(0o600)
+    damaged.write_bytes(b"\x80" * 20)
+    left = await snapshots.restore(str(workspace), moves_back(steps)[0], "X")
+    assert left == {"a": NO_CONTENT}
+    snapshots.confirm_restore(str(workspace))
+    assert {path: data.decode() for path, data in all_bytes(workspace).items()} == {
+        "a": "1 a",
+        "b": "0 b",
+        "c": "0 c",
+    }
+    shutil.rmtree(store / "objects")
+    (workspace / "a").write_text("2")
+    again = await take(snapshots, workspace)
+    (workspace / "c").write_text("3")
+    last = await take(snapshots, workspace)
+    assert await undo(snapshots, workspace, again, last) == ()
+    assert (workspace / "c").read_text() == "0 c"
+
+
+@pytest.mark.parametrize("ahead_days", [0, 31, 3_000])
+async def test_a_wrong_clock_deletes_no_snapshots(
+    snapshots: Snapshots, make: Make, workspace: Path, tmp_path: Path, nursery, ahead_days: int
+):
+    """What the clock says is as if the files were older."""
+    now = time.time()
+    yesterday = now - (ahead_days + 1) * 86_400
+    old = now - (ahead_days + 40) * 86_400
+
+    async def exists(session_id: str) -> bool:
+        return True
+
+    for session_id, at in (("yesterday", yesterday), ("old", old)):
+        (workspace / session_id).write_text(session_id)
+        tree = await take(snapshots, workspace, session_id)
+        (store,) = (tmp_path / "s").glob("*.git")
+        os.utime(store / "refs" / "tiller" / session_id / tree, (at, at))
+    nursery.start_soon(make().run, exists, yesterday)
+    while list(store.glob("refs/tiller/old/*")):
+        await trio.sleep(0)
+    assert list(store.glob("refs/tiller/yesterday/*"))
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", [".gitignore", "d/.gitignore", ".gitattributes", "n/.git/HEAD"])
+async def test_a_pipe_that_git_would_read_is_named_and_blocks_nothing(
+    make: Make, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setattr(taking, "LIST_S_MAX", 0.3)
+    snapshots = make()
+    for place in ("d/f", "n/.git/objects/o", "n/.git/refs/r"):
+        (workspace / place).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / place).write_text("1")
+    os.mkfifo(workspace / name)
+    for _ in range(2):
+        with pytest.raises(SnapshotProblem, match=f"{name}, which is a pipe: remove it"):
+            await take(snapshots, workspace)
+    (workspace / name).unlink()
+    assert await take(snapshots, workspace)
 
 
 async def changed_or_gone(snapshots: Snapshots, workspace: Path) -> None:

@@ -85,6 +85,7 @@ def _print_reverted_files(result: RevertResult) -> None:
     for path in result.conflicts:
         unknown = path in result.without_snapshot
         reason = "there is no snapshot of it" if unknown else "something else has changed it"
+        reason = result.problems.get(path, reason)
         complain(f"{quoted_path(path)} is left as it is, because {reason}")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")

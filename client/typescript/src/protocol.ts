@@ -895,6 +895,8 @@ export interface Patch {
   within?: Array<string>;
   /** Places that the patch omits, because they were reserved for background sub-agents. */
   without?: Array<string>;
+  /** Files and directories that may have been there before, in no snapshot, or that something else may have changed. Reverts leave them as they are. */
+  unknown?: Array<string>;
 }
 
 /** A file that was changed. */
@@ -1400,6 +1402,8 @@ export interface RevertResult {
   removed?: Array<string>;
   /** Those of `conflicts` that no usable snapshot contains. */
   without_snapshot?: Array<string>;
+  /** Why some of `conflicts` could not be written: paths, and clauses without a full stop. */
+  problems?: Record<string, string>;
 }
 
 /** A turn has started. */

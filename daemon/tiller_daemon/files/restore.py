@@ -32,6 +32,18 @@ LINK: Final = 0o120000
 PLAIN: Final = 0o100644
 EXECUTABLE: Final = 0o100755
 
+NO_CONTENT: Final = "its earlier content is missing from the snapshots, or damaged"
+
+_UNWRITABLE: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "the operation is not permitted",
+    errno.EIO: "the disk has failed",
+}
+"""What is wrong with the disk, rather than with a file, by the number of the error."""
+
 _ANY_X: Final = 0o111
 _ANY_R: Final = 0o444
 
@@ -60,19 +72,23 @@ class FileRestore(NamedTuple):
 
 def restore_files(
     workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
-) -> tuple[str, ...]:
+) -> dict[str, str]:
     """Restore each file that has its expected content; return the paths of the others.
+
+    Each path comes with a clause that says why the file could not be written, or with "" if
+    something else has changed the file.
 
     `contents` maps the ids of all wanted blobs to their bytes. If removals come first, a directory
     can replace a file, and a file can replace a directory. Directories that become empty are
     removed.
     """
-    conflicts: list[str] = []
+    left: dict[str, str] = {}
     for one in restores:
         content = contents.get(one.wanted.blob) if one.wanted else b""
-        if content is None or not _restore(workspace, one, content):
-            conflicts.append(one.path)
-    return tuple(conflicts)
+        problem = NO_CONTENT if content is None else _restore(workspace, one, content)
+        if problem is not None:
+            left[one.path] = problem
+    return left
 
 
 def blob_id(data: bytes) -> str:
@@ -82,8 +98,11 @@ def blob_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
-    """Restore a file if it has the expected content; follow no link, not even in its path."""
+def _restore(workspace: Path, one: FileRestore, content: bytes) -> str | None:
+    """Restore a file if it has the expected content; follow no link, not even in its path.
+
+    Returns None if that was done, and otherwise why not, as `restore_files` does.
+    """
     location = Location(workspace / one.path, inside=True, text=one.path)
     try:
         with opened_parent(location, make=one.expected is None) as (parent, name):
@@ -91,16 +110,24 @@ def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
                 # If a killed daemon has left its temporary file, this call undoes its restore.
                 os.unlink(_temporary_name(name), dir_fd=parent)
             if _current_entry(parent, name) != one.expected:
-                return False
+                return ""
             if one.wanted is None:
                 os.unlink(name, dir_fd=parent)
             else:
                 _replace(parent, name, one.wanted.mode, content, new=one.expected is None)
-    except (OSError, PathProblem):
-        return False
+    except (OSError, PathProblem) as problem:
+        return _why(problem)
     if one.wanted is None:
         _remove_empty(location.path.parent, workspace)
-    return True
+    return None
+
+
+def _why(problem: OSError | PathProblem) -> str:
+    """Return why a file can't be written; "" if it is no longer what it was."""
+    cause = problem if isinstance(problem, OSError) else problem.__cause__
+    if not isinstance(cause, OSError) or cause.errno not in _UNWRITABLE:
+        return ""
+    return f"it can't be written: {_UNWRITABLE[cause.errno]}"
 
 
 def _current_entry(parent: int, name: str) -> GitEntry | None:

@@ -53,8 +53,8 @@ DELIVER_AGAIN_S = 1.0
 """The delay before a sub-agent's end is reported again to a loop that was overloaded."""
 
 NEEDS_REST = (Revert, Unrevert, Compact, Shell)
-"""Ops that must wait while a finished turn still compares the workspace with its snapshot. Ops that
-start a turn must wait, too."""
+"""Ops that must wait until the task of a finished turn has ended. Ops that start a turn must wait,
+too."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down",
@@ -117,7 +117,7 @@ class Session:
 
     @property
     def turn_is_running(self) -> bool:
-        """Whether a turn is active, even if only its last comparison of files is still running."""
+        """Whether a turn is active, even if only the commands that it started are still ending."""
         return self._state.turn is not None
 
     @property

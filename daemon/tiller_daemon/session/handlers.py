@@ -309,7 +309,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
             message = f"No background command or sub-agent {name} is running in this session."
             raise RejectionError("not_found", message)
         return
-    # For the user, a turn that only finishes its look at the files has ended.
+    # For the user, a turn has ended once its end is in the log.
     if state.turn is None or state.turn.is_over:
         raise RejectionError(
             "no_active_turn", "No turn is running, so there is nothing to interrupt."

@@ -22,6 +22,7 @@ from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
 from tiller_daemon.session.turns.turn_changes import file_change, own_changes
+from tiller_daemon.snapshots.exclusions import is_in
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_daemon.store.base import Log, LogError
 from tiller_protocol.answers import RevertResult, SessionDiffResult
@@ -94,6 +95,7 @@ async def put_back(
     # Undoing a revert need not name the files that the revert has left alone.
     named = isinstance(op, Revert)
     changed, unknown = (unmoved.conflicts, unmoved.without_snapshot) if named else ((), ())
+    problems = {printable(path): why for path, why in failed.items() if why}
     conflicts = {*map(printable, failed), *changed, *unknown}
     done = {printable(move.path): move for move in moves if printable(move.path) not in conflicts}
     return RevertResult(
@@ -102,6 +104,7 @@ async def put_back(
         unmoved.partial,
         removed=tuple(sorted(path for path, move in done.items() if move.wanted is None)),
         without_snapshot=tuple(sorted(unknown)),
+        problems=problems,
     )
 
 
@@ -129,7 +132,8 @@ async def background_sub_agents(log: Log, snapshot: Snapshot, op: Revert) -> tup
 def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
     """Return the warning about files that were not restored, if there are any."""
     sentences: list[str] = []
-    if changed := [path for path in result.conflicts if path not in result.without_snapshot]:
+    explained = {*result.without_snapshot, *result.problems}
+    if changed := [path for path in result.conflicts if path not in explained]:
         named = _named(changed)
         sentences.append(
             f"Something else has also changed these files, so they stay as they are: {named}."
@@ -139,6 +143,9 @@ def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
         sentences.append(
             f"No usable snapshot contains these files, so they stay as they are: {named}."
         )
+    for why in dict.fromkeys(result.problems.values()):
+        named = _named([path for path, one in result.problems.items() if one == why])
+        sentences.append(f"These files stay as they are: {named}. The reason for each: {why}.")
     if result.partial:
         sentences.append(PARTLY_UNKNOWN)
     if result.sub_agents:
@@ -238,12 +245,19 @@ async def _plan_revert(
     steps = [await _changes_of(patch, snapshots, workspace) for patch in known]
     moves, conflicting = moves_back(steps)
     touched = {change.path for step in steps for change in step}
+    unknown = {
+        change.path
+        for patch, step in zip(known, steps, strict=True)
+        for places in [frozenset(patch.unknown)]
+        for change in step
+        if is_in(printable(change.path), places)
+    }
     # Files outside the workspace or ignored by git are in no snapshot.
     untracked = {path for path in _edited(items, workspace) if path not in touched}
-    return moves, RevertResult(
-        conflicts=tuple(map(printable, conflicting)),
+    return tuple(move for move in moves if move.path not in unknown), RevertResult(
+        conflicts=tuple(printable(path) for path in conflicting if path not in unknown),
         partial=any(not patch.tree_after for patch in patches),
-        without_snapshot=tuple(map(printable, untracked)),
+        without_snapshot=tuple(map(printable, untracked | unknown)),
     )
 
 

@@ -1,6 +1,6 @@
 """The objects that the turns of one session share."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tiller_daemon.session.background.commands import Background
 from tiller_daemon.session.inputs.input_queue import InputQueue
@@ -31,3 +31,5 @@ class SessionParts(Struct, frozen=True):
     """The session's background commands."""
     tasks: BackgroundTasks
     """The session's background sub-agents."""
+    told: set[str] = field(default_factory=set[str])
+    """The codes of warnings that need not be repeated."""

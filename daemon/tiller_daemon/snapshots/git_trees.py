@@ -1,7 +1,7 @@
 """Writes and compares the trees in a shadow repository, and reads blobs."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tiller_daemon.files.restore import GitEntry
@@ -15,9 +15,6 @@ _DIFF: Final = (
     *("--literal-pathspecs", "diff-tree", "-r", "-p", "--no-renames"),
     *("--no-ext-diff", "--no-textconv", "--no-color", "--binary"),
 )
-
-
-_NO_OBJECT: Final = b"0" * 40
 
 
 class TreeChange(NamedTuple):
@@ -44,30 +41,10 @@ async def write_tree(shadow: ShadowRepository) -> str:
     return (await shadow.run("write-tree", f"--prefix={shadow.prefix}")).decode().strip()
 
 
-async def put_into_index(files: Mapping[str, GitEntry | None], shadow: ShadowRepository) -> None:
-    """Put these files into the workspace's index, and remove files whose entry is None."""
-    # Removals come first, because they may be in the way of a new file.
-    ordered = sorted(files.items(), key=lambda item: item[1] is not None)
-    lines = [
-        b"%o %b\t%b\0"
-        % (
-            entry.mode if entry else 0,
-            entry.blob.encode() if entry else _NO_OBJECT,
-            os.fsencode(shadow.prefix + path),
-        )
-        for path, entry in ordered
-    ]
-    arguments = ("update-index", "--add", "--replace", "-z", "--index-info")
-    await shadow.run(*arguments, stdin=b"".join(lines))
-
-
-async def ignored_paths(paths: Sequence[str], shadow: ShadowRepository) -> set[str]:
-    """Return which of these new paths in the workspace git ignores."""
-    arguments = ("check-ignore", "--no-index", "-z", "--stdin")
-    # A path with a colon at its beginning would have a special meaning.
-    stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)
-    output = await shadow.run(*arguments, stdin=stdin, on_files=True, may_find_nothing=True)
-    return {os.fsdecode(path[2:]) for path in output.split(b"\0") if path}
+async def blobs_in(tree: str, shadow: ShadowRepository) -> frozenset[str]:
+    """Return the ids of the contents of all files in a tree."""
+    records = (await shadow.run("ls-tree", "-r", "-z", tree)).split(b"\0")
+    return frozenset(one.partition(b"\t")[0].split(b" ")[2].decode() for one in records if one)
 
 
 async def compare(before: str, after: str, shadow: ShadowRepository) -> tuple[TreeChange, ...]:

@@ -73,6 +73,14 @@ class GitProblem(Exception):
     """git failed; the message says why, in whole sentences."""
 
 
+class GitFailed(GitProblem):
+    """git ended with an error."""
+
+
+class GitTooSlow(GitProblem):
+    """git was stopped because it took too long."""
+
+
 class ShadowRepository:
     """The git directory `store` for `workspace` (absolute, without links).
 
@@ -123,12 +131,10 @@ class ShadowRepository:
         stdin: bytes = b"",
         on_files: bool = False,
         timeout_s: float = GIT_S_MAX,
-        may_find_nothing: bool = False,
     ) -> bytes:
         """Run git and return its output; raises `GitProblem`. Cancellation kills the process.
 
-        With `on_files` git runs in the workspace, and paths are relative to the workspace. With
-        `may_find_nothing` the exit status 1 is not an error.
+        With `on_files` git runs in the workspace, and paths are relative to the workspace.
         """
         directory = self.workspace if on_files else self.store
         # The subcommand, for messages.
@@ -152,13 +158,13 @@ class ShadowRepository:
                 output, errors = await _communicate(process, stdin)
                 status = await process.wait()
         except trio.TooSlowError:
-            raise GitProblem(f"`git {name}` took longer than {timeout_s:g} s.") from None
+            raise GitTooSlow(f"`git {name}` took longer than {timeout_s:g} s.") from None
         finally:
             await _terminate(process)
-        if status != 0 and not (status == 1 and may_find_nothing):
+        if status != 0:
             first = errors.decode(errors="replace").strip().partition("\n")[0]
             reason = first.rstrip(".") or f"exit status {status}"
-            raise GitProblem(f"`git {name}` failed: {reason}.")
+            raise GitFailed(f"`git {name}` failed: {reason}.")
         return output
 
     def _environment(self) -> dict[str, str]:
@@ -189,8 +195,12 @@ class ShadowRepository:
         # a time, so no other process holds it.
         (self.store / "index.lock").unlink(missing_ok=True)
         if not _is_whole(self.store / "index"):
-            # git always refuses to work with a damaged index. Without an index, it reads all files.
-            (self.store / "index").unlink()
+            # git always refuses to work with a damaged index.
+            self.drop_index()
+
+    def drop_index(self) -> None:
+        """Forget all files, so that git reads and stores them all again."""
+        (self.store / "index").unlink(missing_ok=True)
 
     async def _is_ignored(self) -> bool:
         try:
@@ -211,12 +221,13 @@ def _is_whole(index: Path) -> bool:
 
 
 def _ensure_content(path: Path, text: str) -> None:
-    """Write the file unless it already has this content."""
+    """Write the file unless it already has this content. A damaged file is written again."""
+    content = text.encode(errors="surrogateescape")
     with suppress(OSError):
-        if path.read_text() == text:
+        if path.read_bytes() == content:
             return
-    with open(path, "w", opener=open_private) as file:
-        file.write(text)
+    with open(path, "wb", opener=open_private) as file:
+        file.write(content)
 
 
 async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, bytes]:

@@ -27,22 +27,18 @@ from tiller_daemon.files.restore import (
     restore_files,
 )
 from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.snapshots.exclusions import Exclusions, is_in
 from tiller_daemon.snapshots.git_trees import TreeChange, compare, contents, differences
-from tiller_daemon.snapshots.looks import Looks
-from tiller_daemon.snapshots.shadow_repository import GitProblem, ShadowRepository
+from tiller_daemon.snapshots.origins import foreign_changes
+from tiller_daemon.snapshots.shadow_repository import GitFailed, GitProblem, ShadowRepository
+from tiller_daemon.snapshots.taking import Taken, Taker
 
 log = structlog.get_logger()
 
 Read = TypeVar("Read")
 
-TRY_AGAIN_S: Final = 600.0
-"""How long to wait for the next snapshot after one failed, as each attempt may take a minute."""
-
 KEEP_S: Final = 30 * 86_400.0
 """How long an existing session's snapshots are kept."""
-
-KNOWN_MAX: Final = 4
-"""For how many workspaces the files are kept in memory at once; 5,000 files take some 3 MB."""
 
 LOOSE_FILES_MAX: Final = 6_700
 PACKS_MAX: Final = 50
@@ -60,14 +56,7 @@ _REFERENCES: Final = "refs/tiller"
 
 
 class SnapshotProblem(Exception):
-    """A snapshot can't be taken or read; the message says why, in sentences.
-
-    `known` means that the same problem was reported before.
-    """
-
-    def __init__(self, message: str, *, known: bool = False) -> None:
-        super().__init__(message)
-        self.known = known
+    """A snapshot can't be taken or read; the message says why, in sentences."""
 
 
 class _Journal(msgspec.Struct, frozen=True):
@@ -81,14 +70,10 @@ class _Journal(msgspec.Struct, frozen=True):
 class _Store:
     """The snapshots of one workspace; hold `lock` while using them."""
 
-    def __init__(self, shadow: ShadowRepository, looks: Looks, lock: trio.Lock) -> None:
+    def __init__(self, shadow: ShadowRepository, taker: Taker, lock: trio.Lock) -> None:
         self.shadow: Final = shadow
+        self.taker: Final = taker
         self.lock: Final = lock
-        self.looks: Final = looks
-        self.failed = ""
-        """Why the last snapshot failed; empty if it succeeded."""
-        self.failed_at = 0.0
-        """When the last failed snapshot failed, in trio's time."""
 
 
 class Snapshots:
@@ -96,7 +81,8 @@ class Snapshots:
 
     `variables` are git's environment. `is_secret` tells, from a workspace and a path, whether a
     file must never be stored. No stored file contains a value that `secrets` returns.
-    `is_committed` tells from its id whether a submission is in the log.
+    `is_committed` tells from its id whether a submission is in the log. `own` are the daemon's own
+    directories, which no snapshot contains.
     """
 
     def __init__(
@@ -106,54 +92,45 @@ class Snapshots:
         is_secret: Callable[[Path, str], bool],
         secrets: Callable[[], Iterable[str]],
         is_committed: Callable[[str], Awaitable[bool]],
+        own: Iterable[Path] = (),
     ) -> None:
         self._directory: Final = directory
         self._variables: Final = variables
-        self._is_secret: Final = is_secret
+        self._excluded: Final = Exclusions(
+            is_secret, tuple(Path(os.path.realpath(one)) for one in (*own, directory))
+        )
         self._secrets: Final = secrets
         self._is_committed: Final = is_committed
         self._stores: dict[Path, _Store] = {}
         self._locks: dict[Path, trio.Lock] = {}
         self._dropped = trio.Event()
 
-    async def take(self, workspace: str, session_id: str, *, thorough: bool = True) -> str:
-        """Take a snapshot and return the id of its tree. Raises `SnapshotProblem`.
+    async def take(self, workspace: str, session_id: str, *, left_out: bool = False) -> Taken:
+        """Take a snapshot; with `left_out`, also list what it leaves out.
 
-        Without `thorough`, only directories where a watch saw changes may be checked; call `missed`
-        later to find other changes.
+        Raises `SnapshotProblem`.
         """
         store = self._store(workspace)
-        # Trying again at each step would slow down a turn that can go on without snapshots.
-        if store.failed and trio.current_time() < store.failed_at + TRY_AGAIN_S:
-            raise SnapshotProblem(store.failed, known=True)
         async with store.lock:
             try:
-                tree = await store.looks.take(thorough=thorough)
-                self._add_reference(store, tree, session_id)
+                taken = await store.taker.take(left_out=left_out)
+                self._add_reference(store, taken.tree, session_id)
             except (GitProblem, OSError) as error:
-                store.failed, store.failed_at = _reason(error), trio.current_time()
-                store.looks.forget()
-                raise SnapshotProblem(store.failed) from error
-        store.failed = ""
-        self._limit_known(store)
-        return tree
-
-    async def missed(self, workspace: str, session_id: str) -> tuple[str, str] | None:
-        """Return the trees before and after changes that quick snapshots have missed, if any."""
-        store = self._store(workspace)
-        async with store.lock:
-            try:
-                if trees := await store.looks.missed():
-                    self._add_reference(store, trees[1], session_id)
-                return trees
-            except (GitProblem, OSError) as error:
-                store.looks.forget()
+                store.taker.forget()
                 raise SnapshotProblem(_reason(error)) from error
+        return taken
+
+    async def foreign_changes(
+        self, workspace: str, before: Taken, after: Taken, changes: Sequence[TreeChange]
+    ) -> tuple[str, ...]:
+        """Return the changed files that calls between two snapshots may not have changed.
+
+        Raises `SnapshotProblem`.
+        """
+        return await self._read(workspace, partial(foreign_changes, before, after, changes))
 
     async def changes(self, workspace: str, before: str, after: str) -> tuple[TreeChange, ...]:
         """Return the files that differ between two trees, by path; raises `SnapshotProblem`."""
-        if (known := self._store(workspace).looks.changes(before, after)) is not None:
-            return known
         return await self._read(workspace, partial(compare, before, after))
 
     async def diff(self, workspace: str, before: str, after: str, paths: Sequence[str]) -> str:
@@ -162,8 +139,11 @@ class Snapshots:
 
     async def restore(
         self, workspace: str, restores: Sequence[FileRestore], submission_id: str
-    ) -> tuple[str, ...]:
+    ) -> dict[str, str]:
         """Restore the files that have their expected content; return the paths of the others.
+
+        Each path comes with a clause that says why the file could not be written, or with "" if
+        something else has changed the file.
 
         The restore is undone at the daemon's next start or before the next restore, unless
         `confirm_restore` was called or the log has the submission. Raises `SnapshotProblem` if
@@ -205,11 +185,16 @@ class Snapshots:
             shutil.rmtree(references, ignore_errors=True)
         self._dropped.set()
 
-    async def run(self, exists: Callable[[str], Awaitable[bool]]) -> None:
-        """Delete unreferenced snapshots, now and whenever a session is deleted; never returns."""
+    async def run(self, exists: Callable[[str], Awaitable[bool]], newest: float) -> None:
+        """Delete old and unreferenced snapshots now, and unreferenced ones after each deletion.
+
+        `newest` is when anything last happened in any session, in Unix seconds. A snapshot's age
+        is counted up to then, so that a wrong clock deletes nothing. Never returns.
+        """
+        oldest = min(time.time(), newest) - KEEP_S
         names = await trio.to_thread.run_sync(self._sessions_with_snapshots)
         gone = frozenset([name for name in names if not await exists(name)])
-        dropped = await trio.to_thread.run_sync(self._drop_references, gone)
+        dropped = await trio.to_thread.run_sync(self._drop_references, gone, oldest)
         while True:
             for path in sorted(self._directory.glob("*.git")):
                 await self._clean(path, everything=dropped)
@@ -223,18 +208,9 @@ class Snapshots:
             name = hashlib.blake2b(os.fsencode(path), digest_size=12).hexdigest()
             shadow = ShadowRepository(self._directory / f"{name}.git", path, self._variables)
             lock = self._locks.setdefault(shadow.store, trio.Lock())
-            looks = Looks(shadow, self._is_secret, self._secrets)
-            self._stores[path] = _Store(shadow, looks, lock)
+            taker = Taker(shadow, self._secrets, self._excluded)
+            self._stores[path] = _Store(shadow, taker, lock)
         return self._stores[path]
-
-    def _limit_known(self, store: _Store) -> None:
-        """Forget the files of the least recently used workspace if too many are known."""
-        # The stores are in the order of their last use.
-        self._stores[store.shadow.workspace] = self._stores.pop(store.shadow.workspace)
-        known = [one for one in self._stores.values() if one.looks.is_known]
-        idle = [one for one in known if not one.lock.locked()]
-        if len(known) > KNOWN_MAX and idle:
-            idle[0].looks.forget()
 
     async def _read(
         self, workspace: str, read: Callable[[ShadowRepository], Awaitable[Read]]
@@ -242,6 +218,8 @@ class Snapshots:
         store = self._store(workspace)
         async with store.lock:
             try:
+                if store.shadow.store.exists():
+                    await store.shadow.prepare()
                 return await read(store.shadow)
             except GitProblem as error:
                 raise SnapshotProblem(str(error)) from error
@@ -263,24 +241,25 @@ class Snapshots:
             log.warning("restore_undone", workspace=journal.workspace, left=len(conflicts))
         path.unlink(missing_ok=True)
 
-    async def _restore(self, store: _Store, restores: Sequence[FileRestore]) -> tuple[str, ...]:
-        """Restore in batches; removals come first, so files and directories can swap places."""
-        conflicts: list[str] = []
-        ordered = sorted(restores, key=lambda one: (one.wanted is not None, one.path))
-        for start in range(0, len(ordered), CONTENTS_AT_ONCE):
-            some = ordered[start : start + CONTENTS_AT_ONCE]
-            wanted = await contents([m.wanted.blob for m in some if m.wanted], store.shadow)
-            conflicts += await trio.to_thread.run_sync(
-                restore_files, store.shadow.workspace, some, wanted
-            )
-        return tuple(conflicts)
+    async def _restore(self, store: _Store, restores: Sequence[FileRestore]) -> dict[str, str]:
+        """Restore files, except for the daemon's own; return the others, as `restore` does."""
+        own = self._excluded.own_places(store.shadow.workspace)
+        left = {one.path: "it belongs to tiller itself" for one in restores if is_in(one.path, own)}
+        left |= await _restore_files(store.shadow, [one for one in restores if one.path not in left])
+        done = [one for one in restores if one.path not in left]
+        failed = {one.wanted.blob for one in restores if one.path in left and one.wanted}
+        lost = failed - {one.wanted.blob for one in done if one.wanted}
+        # The only copy of a file may be where the reverted steps have moved it.
+        kept = [one.reversed() for one in done if one.expected and one.expected.blob in lost]
+        not_kept = await _restore_files(store.shadow, kept)
+        return left | {one.path: "" for one in kept if one.path not in not_kept}
 
     def _sessions_with_snapshots(self) -> set[str]:
         """Return the ids of all sessions with snapshots. Blocks, as there may be thousands."""
         return {references.name for references in self._directory.glob(f"*.git/{_REFERENCES}/*")}
 
-    def _drop_references(self, gone: frozenset[str]) -> bool:
-        """Drop old references and those of `gone` sessions; return whether any were dropped."""
+    def _drop_references(self, gone: frozenset[str], oldest: float) -> bool:
+        """Drop references from before `oldest` and those of `gone` sessions; return whether any were dropped."""
         dropped = False
         for references in self._directory.glob(f"*.git/{_REFERENCES}/*"):
             if references.name in gone:
@@ -289,7 +268,7 @@ class Snapshots:
                 continue
             with suppress(FileNotFoundError):  # The session may be deleted meanwhile.
                 for reference in references.iterdir():
-                    if reference.stat().st_mtime < time.time() - KEEP_S:
+                    if reference.stat().st_mtime < oldest:
                         reference.unlink(missing_ok=True)
                         dropped = True
         return dropped
@@ -300,16 +279,15 @@ class Snapshots:
             is_used = any((path / _REFERENCES).glob("*/*"))
             if is_used and not everything and not _is_untidy(path):
                 return
-            all_looks = [one.looks for one in self._stores.values() if one.shadow.store == path]
+            for one in self._stores.values():
+                if one.shadow.store == path:
+                    # Nothing may refer to the last tree any more, so it must be written again.
+                    one.taker.forget()
             if not is_used:
-                for looks in all_looks:
-                    looks.drop()
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)  # noqa: FBT003
                 return
             try:
-                # Otherwise objects to which only the known files refer would be pruned.
-                for looks in all_looks:
-                    await looks.flush()
+                await trio.to_thread.run_sync(_mend_references, path)
                 shadow = ShadowRepository(path, path, self._variables)
                 await shadow.run("repack", "-a", "-d", "-q", timeout_s=CLEAN_S_MAX)
                 await shadow.run("prune", "--expire=now", timeout_s=CLEAN_S_MAX)
@@ -317,11 +295,45 @@ class Snapshots:
                 log.warning("snapshots_not_cleaned", store=str(path), reason=str(error))
 
 
+async def _restore_files(
+    shadow: ShadowRepository, restores: Sequence[FileRestore]
+) -> dict[str, str]:
+    """Restore in batches; removals come first, so files and directories can swap places."""
+    left: dict[str, str] = {}
+    ordered = sorted(restores, key=lambda one: (one.wanted is not None, one.path))
+    for start in range(0, len(ordered), CONTENTS_AT_ONCE):
+        some = ordered[start : start + CONTENTS_AT_ONCE]
+        wanted = await _whole_contents([m.wanted.blob for m in some if m.wanted], shadow)
+        left |= await trio.to_thread.run_sync(restore_files, shadow.workspace, some, wanted)
+    return left
+
+
+async def _whole_contents(blobs: Sequence[str], shadow: ShadowRepository) -> dict[str, bytes]:
+    """Return the bytes of these blobs; damaged and missing blobs are left out."""
+    try:
+        return await contents(blobs, shadow)
+    except GitFailed:
+        # git stops at the first damaged blob.
+        if len(blobs) == 1:
+            return {}
+        each = [await _whole_contents([blob], shadow) for blob in blobs]
+        return {blob: data for one in each for blob, data in one.items()}
+
+
 def _reason(error: GitProblem | OSError) -> str:
     """Return why a snapshot failed, in whole sentences."""
     if isinstance(error, GitProblem):
         return str(error)
     return f"{error.filename or 'A file'} can't be used: {error.strerror or error}."
+
+
+def _mend_references(store: Path) -> None:
+    """Write damaged references again: a reference has the name of the tree that it refers to."""
+    for reference in (store / _REFERENCES).glob("*/*"):
+        content = f"{reference.name}\n".encode()
+        with suppress(FileNotFoundError):  # The session may be deleted meanwhile.
+            if reference.read_bytes() != content:
+                reference.write_bytes(content)
 
 
 def _is_untidy(store: Path) -> bool:

@@ -91,6 +91,8 @@ class CallDispatcher:
             # `run` prepares the call again, since earlier calls may make it valid.
             return
         self._early_closed = prepared.effect == "write"
+        if self._early_closed:
+            self._tasks.start_soon(self._ports.changes.prepare)
         if not repeats and prepared.permit_early():
             self._rollback = self._rollback or self._ports.tools.savepoint()
             begun = self._early_calls[call.id] = _EarlyCall()

@@ -149,6 +149,10 @@ class ToolRuntime(Protocol):
 class ChangeTracker(Protocol):
     """Detects a step's changes in the workspace. A failure to do so never ends a turn."""
 
+    async def prepare(self) -> None:
+        """Begin what `before` does, as a call that may write will probably begin soon."""
+        ...
+
     async def before(self) -> None:
         """Prepare for a call that may write; only the first such call in a step takes time.
 

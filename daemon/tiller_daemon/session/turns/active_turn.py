@@ -68,8 +68,8 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 class ActiveTurn:
     """One turn of one session, which continues a history.
 
-    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; the
-    comparison of the workspace with its snapshot may then still be running.
+    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; its task
+    may then still be ending commands and running hooks.
 
     If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
     session once the session's first turn has ended. `sub_agent_run` is set for a sub-agent's turn.
@@ -102,7 +102,12 @@ class ActiveTurn:
         self._step_usage = Usage()
         services, outbox = session.services, session.outbox
         self._changes = TurnChanges(
-            services, self.context.workspace, self.session_id, outbox.put, self._limits
+            services,
+            self.context.workspace,
+            self.session_id,
+            outbox.put,
+            self._limits,
+            session.told,
         )
         budget = services.user.configuration().turn_budget
         self._delegation = Delegation(session.sessions, budget, session.tasks, session.background)
@@ -247,10 +252,6 @@ class ActiveTurn:
                 services = self._session.services
                 services.histories.put(self.session_id, self._history, services.time())
             self._delegation.close()
-        # After the end of the turn is in the log: the comparison may take seconds, and the frontend
-        # must not wait for it after an interrupt.
-        if patch := await self._changes.finish():
-            self._session.outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
     async def _run(self) -> TurnEnded | None:
         ending = self._interrupted
@@ -270,6 +271,9 @@ class ActiveTurn:
         # An interrupt wins over whatever `main` returned while it was being cancelled.
         if self._scope.cancelled_caught:
             ending = self._interrupted
+        # Before the turn's end is in the log, as what anybody changes after that is not the turn's.
+        if patch := await self._changes.finish():
+            self.put(ItemStarted(patch), ItemCompleted(patch))
         ended = self._close(ending)
         await self._session.outbox.committed()
         self.is_over = True

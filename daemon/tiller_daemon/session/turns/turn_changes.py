@@ -5,6 +5,8 @@ restores files from them.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import trio
 from msgspec import structs
@@ -13,6 +15,7 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.session.calls.write_limits import WriteLimits
 from tiller_daemon.session.services import Services
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
+from tiller_daemon.snapshots.taking import Taken, file_time_ns
 from tiller_daemon.tools.write_scope import WHOLE, WriteScope, is_below
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ids import ItemId
@@ -21,8 +24,17 @@ from tiller_protocol.items import FileChange, Patch
 FILES_NAMED_MAX = 1_000
 """How many files one patch names at most, so that unpacking an archive does not fill the log."""
 
+UNKNOWN_NAMED_MAX = 1_000
+"""How many files and directories with unknown earlier states one patch names at most."""
+
 FINISH_S_MAX = 3.0
-"""How long the last comparison of an interrupted turn may take. A stopping daemon waits for it."""
+"""How long the last comparison of an interrupted turn may take. The user waits for it."""
+
+FRESH_S = 0.5
+"""How old the first snapshot of a step may be when the step's first call begins."""
+
+FAILED = "snapshot_failed"
+"""The code of the warning that a snapshot has failed."""
 
 SNAPSHOT_FAILED = (
     "No snapshot of {workspace} could be taken. {reason} The turn goes on, but its changes to "
@@ -30,11 +42,23 @@ SNAPSHOT_FAILED = (
 )
 
 
+class _Earlier(NamedTuple):
+    """The snapshot from before a step's calls, and the claims at that time."""
+
+    taken: Taken
+    began_s: float
+    """When the snapshot began, in trio's time."""
+    claimed: int
+    scopes: tuple[WriteScope, ...]
+
+
 class TurnChanges:
     """Finds one turn's changes in files, step by step. Does nothing without `Snapshots`.
 
     If snapshots are switched off or fail, a step that may have written gets a patch without trees,
     as its changes are unknown. It `is_open` while a step that may have written has no patch yet.
+    After a failure, the turn takes no more snapshots. It warns if the code of the warning is not in
+    `told`, which is kept for the session's next turns.
     """
 
     def __init__(
@@ -44,6 +68,7 @@ class TurnChanges:
         session_id: str,
         warn: Callable[[WarningRaised], None],
         limits: WriteLimits,
+        told: set[str],
     ) -> None:
         self._snapshots = services.files.snapshots
         self._enabled = services.user.configuration().snapshots
@@ -51,13 +76,17 @@ class TurnChanges:
         self._workspace = workspace
         self._session_id = session_id
         self._warn = warn
+        self._told = told
         self._limits = limits
         self._taking = trio.Lock()
-        self._claimed = 0
-        self._taken: tuple[WriteScope, ...] = ()
+        self._earlier: _Earlier | None = None
         self.is_open = False
-        self._before = ""
-        self._has_looked = False
+
+    async def prepare(self) -> None:
+        """Take the snapshot for a call that may soon begin; see `ChangeTracker`."""
+        async with self._taking:
+            if self._snapshots and not self.is_open:
+                await self._look(self._snapshots)
 
     async def before(self) -> None:
         """Take a snapshot unless the step already has a snapshot; see `ChangeTracker`."""
@@ -65,96 +94,129 @@ class TurnChanges:
             return
         # No concurrent call may begin before the snapshot is complete.
         async with self._taking:
-            if not self.is_open:
-                await self._begin(self._snapshots)
+            if self.is_open:
+                return
+            if not self._is_fresh():
+                await self._look(self._snapshots)
+            # The first snapshot of a large workspace takes long. The next one is quick.
+            if not self._is_fresh():
+                await self._look(self._snapshots)
+            if self._earlier:
+                # What has changed until now is the user's, even if it is not in the snapshot.
+                taken = self._earlier.taken._replace(ended_ns=file_time_ns())
+                self._earlier = self._earlier._replace(taken=taken)
+            self.is_open = True
 
-    async def _begin(self, snapshots: Snapshots) -> None:
+    def _is_fresh(self) -> bool:
+        return not self._enabled or (
+            self._earlier is not None and trio.current_time() < self._earlier.began_s + FRESH_S
+        )
+
+    async def _look(self, snapshots: Snapshots) -> None:
         # If this is cancelled, the call does not begin, so there is nothing to compare.
-        # A change between turns may have escaped the watches, and must not count as this turn's.
-        thorough = not self._has_looked
         claims = self._limits.claims
-        self._claimed, self._taken = claims.mark(), tuple(one.scope for one in claims.current)
-        self._before = await self._take(snapshots, thorough=thorough) if self._enabled else ""
-        self._has_looked = True
-        self.is_open = True
+        claimed, scopes = claims.mark(), tuple(one.scope for one in claims.current)
+        began_s = trio.current_time()
+        self._earlier = None
+        if taken := await self._take(snapshots, left_out=True):
+            self._earlier = _Earlier(taken, began_s, claimed, scopes)
 
     async def after(self) -> Patch | None:
         """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call this again."""
         if self._snapshots is None or not self.is_open:
             return None
-        patch = await self._compare(self._snapshots, thorough=False)
-        self.is_open = False
+        patch = await self._compare(self._snapshots)
+        self._earlier, self.is_open = None, False
         return patch
 
     async def finish(self) -> Patch | None:
-        """Do `after` for a turn that was cancelled or crashed, within `FINISH_S_MAX`.
+        """Do `after` for a turn that ends, within `FINISH_S_MAX`.
 
-        If the time is over, the patch has no trees. After any other turn, the patch contains the
-        changes that earlier comparisons have missed.
+        There is nothing to do unless the turn was cut off. If the time is over, the patch has no
+        trees.
         """
-        if self._snapshots is None or not self._has_looked:
+        if not self.is_open:
             return None
         with trio.move_on_after(FINISH_S_MAX):
-            if self.is_open:
-                return await self._compare(self._snapshots, thorough=True)
-            return await self._missed(self._snapshots)
+            return await self.after()
         # Revert must know that there may be changes which it can't undo.
+        self.is_open = False
+        return self._unknown()
+
+    def _unknown(self) -> Patch:
         return Patch(ItemId(self._new_id()), ())
 
-    async def _compare(self, snapshots: Snapshots, *, thorough: bool) -> Patch | None:
+    async def _compare(self, snapshots: Snapshots) -> Patch | None:
         # Without a first snapshot, a second snapshot is of no use.
-        after = await self._take(snapshots, thorough=thorough) if self._before else ""
-        if not after:
-            return Patch(ItemId(self._new_id()), ())
-        return await self._patch(snapshots, self._before, after)
-
-    async def _missed(self, snapshots: Snapshots) -> Patch | None:
+        after = await self._take(snapshots) if self._earlier else None
+        if self._earlier is None or after is None:
+            return self._unknown()
+        before = self._earlier.taken
+        if after.tree == before.tree:
+            return None
+        patch = Patch(
+            ItemId(self._new_id()),
+            (),
+            before.tree,
+            after.tree,
+            within=self._within(),
+            without=self._without(self._earlier),
+        )
         try:
-            trees = await snapshots.missed(self._workspace, self._session_id)
+            changes = own_changes(
+                patch, await snapshots.changes(self._workspace, before.tree, after.tree)
+            )
+            foreign = await snapshots.foreign_changes(self._workspace, before, after, changes)
         except SnapshotProblem as problem:
             self._warn_of(problem)
-            return None
-        return await self._patch(snapshots, *trees) if trees else None
-
-    async def _patch(self, snapshots: Snapshots, before: str, after: str) -> Patch | None:
-        """Return the differences of two trees."""
-        if after == before:
-            return None
-        item_id = ItemId(self._new_id())
-        patch = Patch(item_id, (), before, after, within=self._within(), without=self._without())
-        try:
-            changes = own_changes(patch, await snapshots.changes(self._workspace, before, after))
-        except SnapshotProblem as problem:
-            self._warn_of(problem)
-            return Patch(item_id, ())
+            return self._unknown()
         if not changes:
             return None
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
-        files = tuple(change.path for change in named)
-        return structs.replace(patch, files=files, changes=named, more=len(changes) - len(named))
+        return structs.replace(
+            patch,
+            files=tuple(change.path for change in named),
+            changes=named,
+            more=len(changes) - len(named),
+            unknown=_few_places(foreign),
+        )
 
     def _within(self) -> tuple[str, ...]:
         scope = self._limits.scope
         return () if scope is None or WHOLE in scope.names else scope.names
 
-    def _without(self) -> tuple[str, ...]:
+    def _without(self, earlier: _Earlier) -> tuple[str, ...]:
         """Return all places that were claimed at any time since the earlier snapshot."""
-        scopes = (*self._taken, *self._limits.claims.since(self._claimed))
+        scopes = (*earlier.scopes, *self._limits.claims.since(earlier.claimed))
         return tuple(dict.fromkeys(name for scope in scopes for name in scope.names))
 
-    async def _take(self, snapshots: Snapshots, *, thorough: bool) -> str:
-        """Take a snapshot; if that fails, warn and return an empty string."""
+    async def _take(self, snapshots: Snapshots, *, left_out: bool = False) -> Taken | None:
+        """Take a snapshot; if that fails, warn, and take no more in this turn."""
+        if not self._enabled:
+            return None
         try:
-            return await snapshots.take(self._workspace, self._session_id, thorough=thorough)
+            taken = await snapshots.take(self._workspace, self._session_id, left_out=left_out)
         except SnapshotProblem as problem:
+            # Trying again at each step would slow down a turn that can go on without snapshots.
+            self._enabled = False
             self._warn_of(problem)
-            return ""
+            return None
+        self._told.discard(FAILED)
+        return taken
 
     def _warn_of(self, problem: SnapshotProblem) -> None:
-        # Problems that are already known were reported before.
-        if not problem.known:
+        if FAILED not in self._told:
+            self._told.add(FAILED)
             message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
-            self._warn(WarningRaised("snapshot_failed", message))
+            self._warn(WarningRaised(FAILED, message))
+
+
+def _few_places(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return these paths, or directories that contain them if there are too many."""
+    places = {printable(path) for path in paths}
+    while len(places) > UNKNOWN_NAMED_MAX:
+        places = {str(PurePosixPath(place).parent) for place in places}
+    return tuple(sorted(places))
 
 
 def own_changes(patch: Patch, changes: Sequence[TreeChange]) -> tuple[TreeChange, ...]:

@@ -1,0 +1,267 @@
+"""Takes the snapshots of one workspace by git, and notes when, and what they leave out.
+
+git's index of the workspace knows the stamps of all files. So a snapshot in which nothing has
+changed takes one process that lists the changed files, and reads no contents.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import trio
+
+from tiller_daemon.files.restore import FILE_BYTES_MAX
+from tiller_daemon.files.whole_files import TEMPORARY
+from tiller_daemon.snapshots.exclusions import Exclusions, files_to_exclude, is_in
+from tiller_daemon.snapshots.git_trees import write_tree
+from tiller_daemon.snapshots.shadow_repository import (
+    GitFailed,
+    GitProblem,
+    GitTooSlow,
+    ShadowRepository,
+)
+
+NEW_BYTES_MAX: Final = 512 * 1024 * 1024
+NEW_FILES_MAX: Final = 100_000
+"""The most files and bytes that one snapshot adds. A workspace with more gets no snapshots."""
+
+LIST_S_MAX: Final = 15.0
+"""How long listing the workspace may take; 5,000 files take 0.02 s. If the workspace is a whole
+home directory, the first call that may write waits this long, and there are no snapshots."""
+
+LIST_AGAIN_S_MAX: Final = 2.0
+"""How long listing may take after it has taken too long, as each turn tries it again."""
+
+PACKED_FROM: Final = 200
+"""If a snapshot has at least this many new files, they go into one pack. Writing 5,000 loose
+objects takes four times as long."""
+
+PIPE_S_MAX: Final = 1.0
+"""How long to search for a pipe at which git may be waiting."""
+
+CLOCK_ERROR_NS: Final = 1_000_000
+"""How much the clock of file systems may be behind the system's coarse clock; 70 µs were seen."""
+
+READ_BY_GIT: Final = frozenset({".gitignore", "HEAD", "config", "commondir"})
+"""Names of files that git opens in a workspace and in repositories inside it to list files."""
+
+WAITS: Final = "Git would wait for ever for {}, which is a pipe: remove it."
+
+
+class Taken(NamedTuple):
+    """A snapshot. All times are in ns, by the system's clock."""
+
+    tree: str
+    """The id of its git tree."""
+    began_ns: int
+    """When git had not yet looked at any file."""
+    ended_ns: int
+    """When git had looked at all files. No later change has an earlier time."""
+    left_out: frozenset[str] = frozenset()
+    """Paths of files and directories that are there but not in the tree; empty if not listed."""
+
+
+class Taker:
+    """Takes the snapshots of one workspace, for one task at a time.
+
+    All methods raise `GitProblem` and `OSError`. Even after a cancellation the next snapshot is
+    correct.
+    """
+
+    def __init__(
+        self, shadow: ShadowRepository, secrets: Callable[[], Iterable[str]], excluded: Exclusions
+    ) -> None:
+        self._shadow: Final = shadow
+        self._secrets: Final = secrets
+        self._excluded: Final = excluded
+        self._tree = ""
+        """The tree of the last snapshot; empty if it must be written again."""
+        self._list_s = LIST_S_MAX
+        self._pipe: Path | None = None
+        """A pipe at which git waited."""
+
+    def forget(self) -> None:
+        """Forget the last tree, for example because the git directory will be removed."""
+        self._tree = ""
+
+    async def take(self, *, left_out: bool) -> Taken:
+        """Take a snapshot; with `left_out`, also list what it leaves out."""
+        if self._excluded.owns(self._shadow.workspace):
+            raise GitProblem("The workspace is one of tiller's own directories.")
+        if self._pipe and self._pipe.is_fifo():
+            raise GitProblem(WAITS.format(self._pipe))
+        self._pipe = None
+        await self._shadow.prepare()
+        began_ns = time.time_ns()
+        try:
+            return await self._take(began_ns, left_out=left_out)
+        except GitFailed:
+            # Objects may be missing or damaged. Without an index, git reads and stores every file.
+            self.forget()
+            self._shadow.drop_index()
+            return await self._take(began_ns, left_out=left_out)
+        except GitTooSlow as problem:
+            self._list_s = LIST_AGAIN_S_MAX
+            self._pipe = await trio.to_thread.run_sync(_find_pipe, self._shadow.workspace)
+            if self._pipe:
+                raise GitProblem(f"{problem} {WAITS.format(self._pipe)}") from None
+            raise
+
+    async def _take(self, began_ns: int, *, left_out: bool) -> Taken:
+        listed, ignored = await self._list(left_out=left_out)
+        others = frozenset[str]()
+        if listed:
+            removed, stored, others = await trio.to_thread.run_sync(self._classify, listed)
+            await self._stage(removed, "--force-remove")
+            await self._stage(stored, "--remove", "--replace")
+        # If nothing has changed since the last snapshot, its tree is still right.
+        if not self._tree:
+            self._tree = await write_tree(self._shadow)
+        return Taken(self._tree, began_ns, file_time_ns(), ignored | others)
+
+    async def _list(self, *, left_out: bool) -> tuple[bytes, frozenset[str]]:
+        """Return the listing of changed files, and the ignored places if `left_out`."""
+        own = [word for pattern in self._own_patterns() for word in ("-x", pattern)]
+        standard = ("ls-files", "-z", "-o", "--exclude-standard", *own)
+        listed = ignored = b""
+
+        async def list_ignored() -> None:
+            nonlocal ignored
+            ignored = await self._run_list(*standard, "-i", "--directory")
+
+        async def list_changed() -> None:
+            nonlocal listed
+            listed = await self._run_list(*standard, "-t", "-m", "-d")
+
+        if left_out:
+            await _both(list_changed, list_ignored)
+        else:
+            await list_changed()
+        self._list_s = LIST_S_MAX
+        return listed, _places(ignored)
+
+    async def _run_list(self, *arguments: str) -> bytes:
+        return await self._shadow.run(*arguments, on_files=True, timeout_s=self._list_s)
+
+    def _own_patterns(self) -> Iterable[str]:
+        """Yield patterns for the daemon's own directories; no ignore file can overrule these."""
+        for name in self._excluded.own_places(self._shadow.workspace):
+            escaped = "".join(f"\\{c}" if c in "\\*?[ " else c for c in self._shadow.prefix + name)
+            yield f"/{escaped}"
+
+    async def _stage(self, names: Sequence[str], *how: str) -> None:
+        if names:
+            stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+            packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
+            arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
+            # Set before git runs: after a cancellation the state of the index is unknown.
+            self._tree = ""
+            await self._shadow.run(*arguments, stdin=stdin, on_files=True)
+
+    def _classify(self, listed: bytes) -> tuple[list[str], list[str], frozenset[str]]:
+        """Return the listed names to remove from the index, those to add, and those left out.
+
+        Blocks for as long as the disk takes, so it runs in a thread. Raises `GitProblem` if there
+        are too many files or bytes to add.
+        """
+        workspace = self._shadow.workspace
+        files = {(r[:1], os.fsdecode(r[2:])) for r in listed.split(b"\0") if r}
+        known = {name for tag, name in files if tag != b"?"}
+        # git lists a repository inside the workspace as a name with a trailing slash.
+        names = {name for _, name in files if not name.endswith("/") and not _is_temporary(name)}
+        sizes = {name: _size(workspace / name) for name in names}
+        own = self._excluded.own_places(workspace)
+        wanted = [
+            name
+            for name in sorted(names)
+            if sizes[name] <= FILE_BYTES_MAX
+            and not is_in(name, own)
+            and not self._excluded.is_secret(workspace, name)
+        ]
+        taken_bytes = sum(sizes[name] for name in wanted)
+        if taken_bytes > NEW_BYTES_MAX or len(wanted) > NEW_FILES_MAX:
+            raise GitProblem(
+                f"{len(wanted)} files ({taken_bytes // 1024**2} MiB in total) are too much for a "
+                "snapshot. In .gitignore, list the files that need no snapshots."
+            )
+        if pipe := _pipe_of_attributes(workspace, wanted):
+            raise GitProblem(WAITS.format(pipe))
+        secrets = tuple(secret.encode() for secret in self._secrets())
+        excluded = files_to_exclude(workspace, wanted, secrets)
+        stored = [name for name in wanted if name not in excluded]
+        others = {name for _, name in files}.difference(stored)
+        there = frozenset(one.rstrip("/") for one in others if os.path.lexists(workspace / one))
+        return sorted(known.difference(stored)), stored, there
+
+
+def file_time_ns() -> int:
+    """Return a time that is not later than that of any file that changes from now on.
+
+    The clock of file systems advances in ticks of some milliseconds.
+    """
+    coarse = getattr(time, "CLOCK_REALTIME_COARSE", time.CLOCK_REALTIME)
+    return time.clock_gettime_ns(coarse) - CLOCK_ERROR_NS
+
+
+async def _both(*jobs: Callable[[], Awaitable[None]]) -> None:
+    """Run jobs concurrently; raise the first `GitProblem` without a group."""
+    problems: list[GitProblem] = []
+
+    async def run(job: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await job()
+        except GitProblem as problem:
+            problems.append(problem)
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for job in jobs:
+            nursery.start_soon(run, job)
+    if problems:
+        raise problems[0]
+
+
+def _places(listed: bytes) -> frozenset[str]:
+    """Return listed files and directories, without directories that only contain listed names."""
+    # In such a directory, git sees a new file, so the directory itself is not left out.
+    names = [*sorted(listed.split(b"\0")), b""]
+    kept = (one for one, after in pairwise(names) if one and not _contains(one, after))
+    return frozenset(os.fsdecode(one.rstrip(b"/")) for one in kept)
+
+
+def _contains(directory: bytes, name: bytes) -> bool:
+    return directory.endswith(b"/") and name.startswith(directory)
+
+
+def _pipe_of_attributes(workspace: Path, names: Sequence[str]) -> Path | None:
+    """Return a pipe in the place of a file of attributes, which git reads to add these files."""
+    folders = {one for name in names for one in Path(workspace, name).parents}
+    pipes = (folder / ".gitattributes" for folder in folders)
+    return next((pipe for pipe in pipes if pipe.is_fifo()), None)
+
+
+def _find_pipe(workspace: Path) -> Path | None:
+    """Return a pipe in the place of a file that git reads, which blocks git; None if not found."""
+    end = time.monotonic() + PIPE_S_MAX
+    for directory, _, names in os.walk(workspace):
+        if time.monotonic() > end:
+            break
+        for name in READ_BY_GIT.intersection(names):
+            path = Path(directory, name)
+            if path.is_fifo():
+                return path
+    return None
+
+
+def _is_temporary(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(TEMPORARY)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
