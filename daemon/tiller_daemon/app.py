@@ -70,7 +70,7 @@ from tiller_daemon.session.services import (
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.stopping import end_turns, stop_on_signal, stop_when_unreachable
-from tiller_daemon.store.base import Log
+from tiller_daemon.store.base import Log, newest_activity
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.search_index import SearchIndex
 from tiller_daemon.tools import BUILT_IN
@@ -181,7 +181,7 @@ async def _serve_sessions(
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
-        newest = await _newest_activity(services.log)
+        newest = await newest_activity(services.log)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log), newest)
         session_nursery.start_soon(import_when_idle)
         session_nursery.start_soon(trio.to_thread.run_sync, live.confiner.prepare)
@@ -378,15 +378,6 @@ async def _has_submission(opened: Log, submission_id: str) -> bool:
 
 async def _has_session(opened: Log, session_id: str) -> bool:
     return await opened.session(session_id) is not None
-
-
-async def _newest_activity(opened: Log) -> float:
-    """Return when any session was last updated; 0 if there are no sessions."""
-    pages = [
-        await opened.sessions(workspace=None, owner_id=None, archived=archived, limit=1, after=None)
-        for archived in (False, True)
-    ]
-    return max((row.updated_at for page in pages for row in page), default=0.0)
 
 
 def _id_maker() -> Callable[[], str]:

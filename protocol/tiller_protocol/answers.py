@@ -109,13 +109,8 @@ class RevertResult(Result, frozen=True, tag="revert"):
         doc("Sessions of background sub-agents whose changes stay; revert each one separately."),
     ] = ()
     removed: Annotated[tuple[str, ...], doc("Those of `files` that were removed.")] = ()
-    without_snapshot: Annotated[
-        tuple[str, ...], doc("Those of `conflicts` that no usable snapshot contains.")
-    ] = ()
-    problems: Annotated[
-        dict[str, str],
-        doc("Why some of `conflicts` could not be written: paths, and clauses without a full stop."),
-    ] = {}
+    without_snapshot: Annotated[tuple[str, ...], doc("Conflicts that no snapshot contains.")] = ()
+    problems: Annotated[dict[str, str], doc("Why conflicts could not be written, by path.")] = {}  # noqa: RUF012
 
 
 class Started(Result, frozen=True, tag="started"):

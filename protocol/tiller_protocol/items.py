@@ -280,21 +280,12 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
     changes: Annotated[tuple[FileChange, ...], doc("The files in `files`, with details.")] = ()
     more: Annotated[int, doc("Number of further changed files, which are not listed.")] = 0
-    within: Annotated[
-        tuple[str, ...],
-        doc("The only places that the patch covers. Empty if it covers all places."),
-    ] = ()
+    within: Annotated[tuple[str, ...], doc("The only places covered; empty if all are.")] = ()
     without: Annotated[
         tuple[str, ...],
         doc("Places that the patch omits, because they were reserved for background sub-agents."),
     ] = ()
-    unknown: Annotated[
-        tuple[str, ...],
-        doc(
-            "Files and directories that may have been there before, in no snapshot, or that "
-            "something else may have changed. Reverts leave them as they are."
-        ),
-    ] = ()
+    unknown: Annotated[tuple[str, ...], doc("Places that reverts must leave as they are.")] = ()
 
 
 Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch

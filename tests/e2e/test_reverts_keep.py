@@ -93,7 +93,9 @@ async def test_the_daemons_own_files_are_in_no_snapshot(
         result = await revert(frontend, session_id)
         log = await frontend.log(session_id)
         warnings = [one.body.message for one in log if isinstance(one.body, WarningRaised)]
-        patches = [one for one in (await frontend.snapshot(session_id)).items if isinstance(one, Patch)]
+        patches = [
+            one for one in (await frontend.snapshot(session_id)).items if isinstance(one, Patch)
+        ]
         if place == "home":
             own = daemon.places.state.parent.name
             assert name in result.removed
@@ -110,7 +112,10 @@ async def test_what_the_user_saves_after_the_end_of_an_interrupted_turn_stays(
 ) -> None:
     gate = Gate(workspace, "gate")
     session_id = await frontend.session(
-        workspace, calls(bash(f"echo half > half; {gate.command}")), always("done"), approve="always"
+        workspace,
+        calls(bash(f"echo half > half; {gate.command}")),
+        always("done"),
+        approve="always",
     )
     await frontend.say(session_id)
     await gate.reached()

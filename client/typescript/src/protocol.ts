@@ -891,11 +891,11 @@ export interface Patch {
   changes?: Array<FileChange>;
   /** Number of further changed files, which are not listed. */
   more?: number;
-  /** The only places that the patch covers. Empty if it covers all places. */
+  /** The only places covered; empty if all are. */
   within?: Array<string>;
   /** Places that the patch omits, because they were reserved for background sub-agents. */
   without?: Array<string>;
-  /** Files and directories that may have been there before, in no snapshot, or that something else may have changed. Reverts leave them as they are. */
+  /** Places that reverts must leave as they are. */
   unknown?: Array<string>;
 }
 
@@ -1400,9 +1400,9 @@ export interface RevertResult {
   sub_agents?: Array<string>;
   /** Those of `files` that were removed. */
   removed?: Array<string>;
-  /** Those of `conflicts` that no usable snapshot contains. */
+  /** Conflicts that no snapshot contains. */
   without_snapshot?: Array<string>;
-  /** Why some of `conflicts` could not be written: paths, and clauses without a full stop. */
+  /** Why conflicts could not be written, by path. */
   problems?: Record<string, string>;
 }
 

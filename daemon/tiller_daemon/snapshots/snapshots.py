@@ -245,7 +245,9 @@ class Snapshots:
         """Restore files, except for the daemon's own; return the others, as `restore` does."""
         own = self._excluded.own_places(store.shadow.workspace)
         left = {one.path: "it belongs to tiller itself" for one in restores if is_in(one.path, own)}
-        left |= await _restore_files(store.shadow, [one for one in restores if one.path not in left])
+        left |= await _restore_files(
+            store.shadow, [one for one in restores if one.path not in left]
+        )
         done = [one for one in restores if one.path not in left]
         failed = {one.wanted.blob for one in restores if one.path in left and one.wanted}
         lost = failed - {one.wanted.blob for one in done if one.wanted}
@@ -259,7 +261,7 @@ class Snapshots:
         return {references.name for references in self._directory.glob(f"*.git/{_REFERENCES}/*")}
 
     def _drop_references(self, gone: frozenset[str], oldest: float) -> bool:
-        """Drop references from before `oldest` and those of `gone` sessions; return whether any were dropped."""
+        """Drop references from before `oldest` and of `gone` sessions; return whether any were."""
         dropped = False
         for references in self._directory.glob(f"*.git/{_REFERENCES}/*"):
             if references.name in gone:

@@ -212,6 +212,15 @@ class Log(Protocol):
         ...
 
 
+async def newest_activity(log: Log) -> float:
+    """Return when any session was last updated, in Unix seconds; 0 if there are no sessions."""
+    pages = [
+        await log.sessions(workspace=None, owner_id=None, archived=archived, limit=1, after=None)
+        for archived in (False, True)
+    ]
+    return max((row.updated_at for page in pages for row in page), default=0.0)
+
+
 def cursor_of(row: SessionRow) -> str:
     """Return the `after` argument for the page that follows `row`."""
     # `repr` keeps all digits, so that the row itself is not part of the next page.

@@ -68,8 +68,8 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 class ActiveTurn:
     """One turn of one session, which continues a history.
 
-    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; its task
-    may then still be ending commands and running hooks.
+    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; its
+    task may then still be ending commands and running hooks.
 
     If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
     session once the session's first turn has ended. `sub_agent_run` is set for a sub-agent's turn.
