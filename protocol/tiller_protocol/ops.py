@@ -113,6 +113,9 @@ class Replay(Op, frozen=True, tag="replay"):
             "submission's `client`."
         ),
     ] = None
+    leaves: Annotated[
+        bool, doc("Whether the frontend has closed the session, and counts no longer as `follower`.")
+    ] = False
 
 
 class UserInput(Op, frozen=True, tag="user_input"):

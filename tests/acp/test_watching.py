@@ -10,8 +10,11 @@ from e2e.gates import Gate
 from e2e.words import bash, calls, said_in, text
 from support.daemon import Daemon
 from support.editor import Editor, words
+from support.frontend import Frontend
 from support.rpc import Rpc
 from support.watching import assert_all_see_the_same
+from tiller_protocol.answers import ReplayResult
+from tiller_protocol.ops import Replay
 
 
 async def test_a_terminal_an_editor_and_a_plugin_see_the_same_and_steer_one_turn(
@@ -39,5 +42,34 @@ async def test_a_terminal_an_editor_and_a_plugin_see_the_same_and_steer_one_turn
         assert said_in(daemon.requests(session_id)[-1].items) == [
             *("go", "from the terminal", "from the editor", "from the plugin")
         ]
+    finally:
+        await rpc.close()
+
+
+async def test_a_frontend_that_has_closed_the_session_is_seen_no_longer(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await editor.new(workspace)
+    rpc = await Rpc.start(daemon, "--name", "plugin")
+
+    async def followers() -> tuple[str, ...]:
+        result = await frontend.must(Replay(session_id))
+        assert isinstance(result, ReplayResult)
+        return result.followers
+
+    try:
+        await editor.until_update("available_commands_update")
+        for number in (1, 2):
+            await rpc.send({"follow": session_id})
+            await rpc.until(lambda line: "caught_up" in line, number)
+            assert "plugin" in await followers()
+            if number == 1:
+                await rpc.send({"unfollow": session_id})
+                await rpc.until(lambda line: "unfollowed" in line)
+            else:
+                assert await rpc.end() == 0
+            assert "plugin" not in await followers()
+        await editor.ask("session/close", sessionId=session_id)
+        assert await followers() == ()
     finally:
         await rpc.close()

@@ -1,5 +1,7 @@
 """Followers of a session are the frontends that asked for its events recently."""
 
+import math
+
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,17 @@ async def test_frontends_that_ask_again_and_again_see_each_other(autojump_clock,
     assert await ask(world, session_id, "tiller chat", "1") == (), "neovim asks no more"
 
 
+async def test_who_leaves_is_seen_no_longer(autojump_clock, start) -> None:
+    world, session_id = await start(DONE)
+    await ask(world, session_id, "neovim", "1")
+    await ask(world, session_id, "vscode", "2")
+    for _ in range(2):  # the second time, nobody is there
+        await world.ask(Replay(session_id, follower="1", leaves=True), client="neovim")
+        assert await ask(world, session_id, "tiller show", None) == ("vscode",)
+    assert await ask(world, session_id, "neovim", "1") == ("vscode",), "it opens the session again"
+    assert await ask(world, session_id, "tiller show", None) == ("neovim", "vscode")
+
+
 async def test_who_only_reads_is_no_follower_and_sees_who_is(autojump_clock, start) -> None:
     world, session_id = await start(DONE)
     other = await world.session()
@@ -49,15 +62,15 @@ async def test_following_leaves_no_event(autojump_clock, start) -> None:
     assert await world.events(session_id) == before
 
 
-@given(st.lists(st.tuples(IDS, IDS, st.floats(0, FOLLOW_LEASE_S)), max_size=30))
-def test_the_others_are_those_who_asked_within_the_lease(asked) -> None:
+@given(st.lists(st.tuples(IDS, IDS, st.floats(0, FOLLOW_LEASE_S), st.booleans()), max_size=30))
+def test_the_others_are_those_who_asked_within_the_lease_and_have_not_left(asked) -> None:
     now = 0.0
     remembered = Followers(lambda: now)
     last: dict[tuple[str, str], float] = {}
-    for session_id, follower, waits in asked:
+    for session_id, follower, waits, leaves in asked:
         now += waits
-        shown = remembered.note(Replay(session_id, follower=follower), follower)
-        last[session_id, follower] = now
+        shown = remembered.note(Replay(session_id, follower=follower, leaves=leaves), follower)
+        last[session_id, follower] = -math.inf if leaves else now
         expected = {
             who
             for (session, who), at in last.items()

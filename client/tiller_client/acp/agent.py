@@ -118,7 +118,7 @@ class Agent:
             # If the daemon is gone, its loans are gone too: don't start another to end them.
             for session in self._sessions.values():
                 with contextlib.suppress(TillerError):
-                    session.take_back()
+                    session.leave()
             self._connection.close()
 
     def advance(self) -> None:
@@ -239,7 +239,7 @@ class Agent:
     def _close(self, params: schema.SessionParams, _id: RequestId) -> None:
         session = self._session(params.session_id)
         session.cancel()
-        session.take_back()
+        session.leave()
         self._drop(session.id)
 
     def _delete(self, params: schema.SessionParams, _id: RequestId) -> None:
@@ -294,7 +294,7 @@ class Agent:
 
     def _open(self, session_id: str, directory: str, servers: tuple[LentServer, ...]) -> Opened:
         if session_id in self._sessions and not servers:
-            self._sessions[session_id].take_back()
+            self._sessions[session_id].leave()
         reads_files = self._client.reads_files
         loan = Loan(self._daemon, session_id, FRONTEND_ID, servers, reads_files=reads_files)
         session = EditorSession(self._daemon, self._peer, self._client, loan, session_id, directory)

@@ -25,6 +25,7 @@ from tiller_client.acp.updates import (
 from tiller_client.acp.view import SessionView, iso_time, usage
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.following.catchup import leaving
 from tiller_client.following.snapshots import read_snapshot
 from tiller_protocol.answers import (
     AnyResult,
@@ -179,11 +180,12 @@ class EditorSession:
         """Answer all waiting prompts with an error, as the session can't be followed."""
         self._prompts.fail(message)
 
-    def take_back(self) -> None:
-        """End the loan, unless the daemon that has it is gone."""
+    def leave(self) -> None:
+        """End the loan and no longer count as a follower, unless the daemon is gone."""
         if self._following.sources:
             with self._connection.unless_stopped():
                 self._loan.take_back()
+                self._connection.submit(leaving(self.id))
 
     def close(self) -> None:
         """Leave the session."""

@@ -20,6 +20,11 @@ FRONTEND_ID = os.urandom(8).hex()
 """Identifies this process among the followers of a session."""
 
 
+def leaving(session_id: str) -> Replay:
+    """Make the op that tells other frontends that this process has closed the session."""
+    return Replay(session_id, limit=1, follower=FRONTEND_ID, leaves=True)
+
+
 class ReplayedEvents(NamedTuple):
     """The next events, in order; `started_over`: they are from a new log, from its start on."""
 

@@ -21,6 +21,7 @@ from tiller_client.connecting.pool import ConnectionPool
 from tiller_client.connecting.runtime import my_places
 from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.following.catchup import leaving
 from tiller_client.following.feed import Feed
 from tiller_client.following.watch import Wakeup
 from tiller_client.json_lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
@@ -62,7 +63,7 @@ def run(arguments: Namespace) -> int:
     with EventSocket(pool.places, LIFECYCLE_TOPIC) as socket:
         rpc.start(_Monitor(rpc, socket).run)
         rpc.serve(sys.stdin.fileno())
-    rpc.loans.take_back()
+    rpc.leave()
     return 0
 
 
@@ -101,7 +102,7 @@ class _Rpc:
         self.pool = pool
         self.writer = LineWriter(sys.stdout.fileno())
         self.notifies = False
-        self.loans = _Loans(pool)
+        self.loans = _Loans()
         self._followed: dict[str, _Followed] = {}
         self._jobs = OrderedJobs(self._submit, self.start)
         self._ulids = Ulids()
@@ -123,6 +124,22 @@ class _Rpc:
         self.writer.end()
         if self._failure:
             raise self._failure
+
+    def leave(self) -> None:
+        """End all loans, and close the followed sessions."""
+        followed = [one for one, of in self._followed.items() if not of.feed.closed]
+        self._tell([*self.loans.endings(), *map(leaving, followed)])
+
+    def _tell(self, ops: Sequence[AnyOp]) -> None:
+        """Submit ops that matter only to a running daemon, which knows what they end."""
+        if not ops:
+            return
+        with contextlib.suppress(TillerError):
+            connection = self.pool.connect(may_start=False)
+            for op in ops:
+                with contextlib.suppress(RejectedError):  # the session is gone
+                    connection.submit(op)
+            connection.close()
 
     def _guard(self, target: Callable[[], None]) -> None:
         try:
@@ -198,6 +215,7 @@ class _Rpc:
         except RejectedError as error:
             message = str(error)
             feed.close()
+        self._tell([leaving(feed.session_id)])
         end = Unfollowed(feed.session_id, message)
         self.writer.write(RpcOutput(unfollowed=end, tag=followed.tag))
 
@@ -232,8 +250,7 @@ class _Rpc:
 class _Loans:
     """The loans made by lines of stdin, so that they can be ended when it ends."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
+    def __init__(self) -> None:
         self._lent: set[tuple[str, str]] = set()
         """Sessions and the lenders that lend to them."""
 
@@ -249,16 +266,9 @@ class _Loans:
         """Whether this process has made that loan."""
         return (session_id, lender) in self._lent
 
-    def take_back(self) -> None:
-        """End all loans; loans to a daemon that is gone have ended with it."""
-        if not self._lent:
-            return
-        with contextlib.suppress(TillerError):
-            connection = self._pool.connect(may_start=False)
-            for session_id, lender in self._lent:
-                with contextlib.suppress(RejectedError):  # the session is gone
-                    connection.submit(SessionLend(session_id, lender))
-            connection.close()
+    def endings(self) -> list[SessionLend]:
+        """The ops that end all loans; loans to a daemon that is gone have ended with it."""
+        return [SessionLend(session_id, lender) for session_id, lender in self._lent]
 
 
 class _Monitor:

@@ -1,7 +1,7 @@
 """Knows who has a session open: the frontends that asked for its events a short while ago.
 
-Frontends make these requests anyway, so the list costs almost nothing and needs no message when a
-frontend leaves. It is not in the log, but right again soon after the daemon restarts.
+Frontends make these requests anyway, so the list costs almost nothing, and a frontend that is killed
+is soon forgotten. The list is not in the log, but right again soon after the daemon restarts.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ class Followers:
     def note(self, op: Replay, name: str) -> tuple[str, ...]:
         """Note the frontend that asks for events if it is a follower; return the others' names."""
         if op.follower is not None:
-            self._asked_at.pop((op.session_id, op.follower), None)
+            self._drop(op.session_id, op.follower)
+        if op.follower is not None and not op.leaves:
             self._asked_at[op.session_id, op.follower] = self._steady()
             self._names.setdefault(op.session_id, {})[op.follower] = name
         self._forget()
@@ -38,10 +39,15 @@ class Followers:
         """Forget frontends that have not asked for too long, and the oldest beyond the limit."""
         now = self._steady()
         while self._asked_at:
-            session_id, follower = oldest = next(iter(self._asked_at))
+            oldest = next(iter(self._asked_at))
             is_over = now - self._asked_at[oldest] > FOLLOW_LEASE_S
             if not is_over and len(self._asked_at) <= FOLLOWERS_MAX:
                 return
-            del self._asked_at[oldest], self._names[session_id][follower]
-            if not self._names[session_id]:
-                del self._names[session_id]
+            self._drop(*oldest)
+
+    def _drop(self, session_id: str, follower: str) -> None:
+        if self._asked_at.pop((session_id, follower), None) is None:
+            return
+        del self._names[session_id][follower]
+        if not self._names[session_id]:
+            del self._names[session_id]
