@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 from msgspec import Struct
 
 from tiller_protocol.answers import AnyResult
@@ -64,8 +65,11 @@ def _section(name: str) -> str:
             return _messages("Op", get_args(AnyOp))
         case "results":
             results = get_args(AnyResult)
-            rows = ((f"`{one.__name__}`", f"`{_tag(one)}`", _meaning(one)) for one in results)
-            return _table(("Result", "`type`", "Meaning"), rows)
+            rows = (
+                (f"`{one.__name__}`", f"`{_tag(one)}`", _fields(one), _meaning(one))
+                for one in results
+            )
+            return _table(("Result", "`type`", "Fields", "Meaning"), rows)
         case "events":
             return _messages("Event body", get_args(AnyBody), starred=LIFECYCLE_BODIES)
         case "items":
@@ -86,12 +90,19 @@ def _section(name: str) -> str:
 def _messages(
     title: str, structs: Iterable[type[Struct]], starred: Iterable[type[Struct]] = ()
 ) -> str:
-    """Return a table with each type's tag and its docstring on one line."""
+    """Return a table with each type's tag, its fields, and its docstring on one line."""
     rows = (
-        (f"`{_tag(struct)}`{' *' if struct in starred else ''}", _meaning(struct))
-        for struct in structs
+        (f"`{_tag(one)}`{' *' if one in starred else ''}", _fields(one), _meaning(one))
+        for one in structs
     )
-    return _table((title, "Meaning"), rows)
+    return _table((title, "Fields", "Meaning"), rows)
+
+
+def _fields(struct: type[Struct]) -> str:
+    """Name the fields on the wire, those that may be absent in brackets."""
+    fields = msgspec.structs.fields(struct)
+    names = (f"`{one.encode_name}`" if one.required else f"[`{one.encode_name}`]" for one in fields)
+    return ", ".join(names)
 
 
 def _tag(struct: type[Struct]) -> str:
