@@ -222,6 +222,23 @@ async def test_below_the_top_of_a_repository_only_git_changes_what_is_beside_the
     assert not (jail.home / "x").exists()
 
 
+async def test_allowed_commands_have_compiler_caches_unless_they_see_a_place_without_one(
+    jail: Jail,
+) -> None:
+    found = sandbox_for("bubblewrap", [], jail.root)
+    script = 'echo x >"$HOME/.cache/go-build/made"'
+    for enclosure in (Enclosure.SESSION, Enclosure.BUILD):
+        assert await jail.run(jail.confined(found, enclosure), script) == 0
+    (jail.home / ".cache").mkdir(exist_ok=True)
+    policy = SandboxPolicy("workspace_write", readable=(str(jail.home / ".cache"),))
+    confiner = Confiner(lambda: found, jail.home, {}, private=(jail.runtime,))
+    for enclosure in (Enclosure.SESSION, Enclosure.BUILD):
+        confined = confiner.confined(enclosure, policy, jail.workspace, jail.spill)
+        assert await jail.run(confined, "echo ran") == 0
+    assert jail.said == "ran\nran\n"
+    assert not (jail.home / ".cache" / "go-build").exists()
+
+
 async def test_npm_has_a_cache_of_its_own_to_download_with(jail: Jail) -> None:
     (jail.home / ".npm" / "_cacache").mkdir(parents=True)
     found = sandbox_for("bubblewrap", [], jail.root)

@@ -322,6 +322,8 @@ def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
         ("touch: cannot touch '/x': Read-only file system", True),
         ("curl: (6) Could not resolve host: example.com", True),
         ("OSError: [Errno 30] Read-only file system: '/x'", True),
+        ("npm error ENOENT: no such file or directory, mkdir '/other/node_modules/x'", True),
+        ("Error: ENOENT: no such file or directory, mkdir 'x/y'", False),
         ("1 failed, 3 passed", False),
         ("", False),
     ],
@@ -336,6 +338,8 @@ def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     )
     assert confined.was_denied(1, f"first\n{output}\nlast") == (output if is_shown else "")
     assert confined.was_denied(0, output) == ""
+    inside = f"ENOENT: no such file or directory, mkdir '{confined.confinement.workspace}/x/y'"
+    assert confined.was_denied(1, inside) == ""
     assert "no network" in confined.explain()
 
 

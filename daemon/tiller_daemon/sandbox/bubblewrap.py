@@ -242,6 +242,7 @@ def _mounts(
     mounts |= {
         path: Mount("write", ("--bind", str(place), str(path)))
         for path, place in confinement.caches
+        if path.is_dir() or not _is_visible(path, mounts)
     }
     for path in (*confinement.hidden, *sockets):
         is_own = path in (*confinement.shown, *confinement.writable, confinement.workspace)

@@ -41,10 +41,13 @@ DENIALS: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type"
-    r"|Device or resource busy|EBUSY|Errno 16\b|Invalid cross-device link|EXDEV|Errno 18\b",
+    r"|Device or resource busy|EBUSY|Errno 16\b|Invalid cross-device link|EXDEV|Errno 18\b"
+    r"|ENOENT: no such file or directory, mkdir '(?P<made>/[^'\n]+)'",
     re.IGNORECASE,
 )
-"""Messages that programs print when namespaces stop them, and sometimes for other reasons."""
+"""Messages that programs print when namespaces stop them, and sometimes for other reasons.
+
+Node calls a directory missing if it can't be `made` with its parents on a read-only file system."""
 
 DENIED_WRITE: Final = re.compile(r"Read-only file system|EROFS|Errno 30\b", re.IGNORECASE)
 """Messages that programs print when a write fails. Some programs continue and succeed."""
@@ -204,6 +207,8 @@ class CommandSandbox(NamedTuple):
         return output[start:].partition("\n")[0].strip()
 
     def _denies(self, match: re.Match[str]) -> bool:
+        if made := match.groupdict().get("made"):
+            return not any(map(Path(made).is_relative_to, self.confinement.writable))
         return not (self.confinement.network and NO_NETWORK.fullmatch(match[0]))
 
     def missed(self, output: str) -> Path | None:

@@ -258,7 +258,6 @@ class Confiner:
         return CommandSandbox(sandbox, confinement, enclosure, [], guard)
 
     def _with_network(self, confinement: Confinement, spill: Path) -> Confinement:
-        # In a workspace that contains the home, the caches may be written anyway.
         is_inside = self._home.is_relative_to(confinement.workspace)
         downloads = () if is_inside else package_caches(self._home, spill)
         caches = (*confinement.caches, *downloads)
@@ -309,7 +308,7 @@ class Confiner:
         # Otherwise git would stop halfway, at the first file beside the workspace.
         whole = (self.shown_top(root),) if git_use == "work_tree" else ()
         inside, data = (*inside, *whole), git_data(git, nested) if git_use else ()
-        home = self._home if is_build and not self._home.is_relative_to(root) else None
+        has_home = self._home.is_relative_to(root)  # Its caches may be written anyway.
         named = [*kept_entries(root, is_build=is_build, git_use=git_use), *self._protected()]
         named += kept_of_git(git, nested, git_use)
         # Only real places are mounted, as a path may lead anywhere through links.
@@ -321,8 +320,8 @@ class Confiner:
             read_only=(*sorted(kept), *(() if root in inside else (root,))),
             watched=tuple(_inside(_watched(named, kept, inside), inside, data)),
             git=data,
-            home=home,
-            caches=tuple(compiler_caches(home, spill)) if home else (),
+            home=self._home if is_build and not has_home else None,
+            caches=() if has_home else tuple(compiler_caches(self._home, spill)),
         )
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
