@@ -381,7 +381,11 @@ def test_a_permitted_network_opens_nothing_else_and_never_where_nothing_can_be_w
         return
     expected = closed.confinement.writes
     assert not closed.confinement.network
-    assert opened.confinement == structs.replace(closed.confinement, network=expected)
+    caches = opened.confinement.caches
+    assert opened.confinement == structs.replace(
+        closed.confinement, network=expected, caches=caches
+    )
+    assert all(place.is_relative_to(spill) for _, place in caches)
 
 
 @pytest.mark.parametrize("enclosure", list(Enclosure))
