@@ -163,7 +163,7 @@ async def test_the_last_step_a_summary_and_pruning_are_taken(talking: Talking) -
         [says("Done.")],
     ]
     async with talking(*steps) as (frontend, strict, session_id):
-        assert await say(frontend, session_id, 1, max_steps=2) == "completed"
+        assert await say(frontend, session_id, 1, max_steps=2) == "limit_reached"
         assert strict.bodies[1]["tool_choice"] == {"type": "none"}
         assert await say(frontend, session_id, 2) == "completed"
         assert await say(frontend, session_id, 3) == "completed"

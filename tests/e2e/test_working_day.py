@@ -79,8 +79,9 @@ def test_the_options_of_a_turn_reach_the_model_from_new_exec_and_send(
     requests = [one for one in daemon.asked(session_id) if one.purpose == "turn"]
     asked = [[tool.name for tool in request.tools] for request in requests]
     assert asked == [["read", "ls"], ["read", "ls"], ["read"]]
-    stepping = daemon.script(calls(bash("ls")), always("Done."))
-    assert tiller("exec", "-m", stepping, "--max-steps", "1", "x").status == 4
+    stepping = daemon.script(calls(bash("ls")), always("Here is what is left."))
+    limited = tiller("exec", "-m", stepping, "--approve", "always", "--max-steps", "2", "x")
+    assert (limited.status, limited.out) == (4, "Here is what is left.\n")
     assert tiller("exec", "-m", model, "--budget", "steps=0", "x").status == 2
     refused = tiller("exec", "-m", "scripted/nosuch/x", "--variant", "deep", "x")
     assert refused.status == 1, "nothing is guessed"

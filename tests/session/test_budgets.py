@@ -44,9 +44,39 @@ async def test_a_turn_ends_at_its_budget_and_its_last_step_is_announced(
     assert "budget" in notice.text
 
 
-async def test_a_turn_that_stops_at_its_last_step_by_itself_is_completed(autojump_clock, start):
-    world, session_id = await start(*looks(1), ScriptStep(parts=(TextPart("done"),)))
-    await world.say(session_id, "go", overrides=TurnOverrides(turn_budget=Budget(steps=2)))
+@pytest.mark.parametrize(
+    ("overrides", "seconds", "said"),
+    [
+        (TurnOverrides(turn_budget=Budget(steps=2)), 0, "here is what is left"),
+        (TurnOverrides(turn_budget=Budget(tokens=100)), 0, "here is what is left"),
+        (TurnOverrides(turn_budget=Budget(time_s=5)), 10, "here is what is left"),
+        (TurnOverrides(max_steps=2), 0, "here is what is left"),
+        (TurnOverrides(max_steps=2, output_schema={"type": "object"}), 0, "{}"),
+    ],
+    ids=["steps", "tokens", "time", "max-steps", "an answer by a schema"],
+)
+async def test_b8_a_turn_whose_last_step_was_forced_has_reached_its_limit_even_if_it_ends_in_text(
+    autojump_clock, start, overrides, seconds, said
+):
+    world, session_id = await start(*looks(1, seconds), ScriptStep(parts=(TextPart(said),)))
+    await world.say(session_id, "go", overrides=overrides)
+    ended = await world.ended(session_id)
+    assert (ended.outcome, ended.steps, ended.last_message) == ("limit_reached", 2, said)
+    assert ended.error is not None
+    assert ended.error.code == "limit_reached"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [TurnOverrides(turn_budget=Budget(steps=3)), TurnOverrides(max_steps=1, tools=())],
+    ids=["it ended before the last step", "it had no tools to lose"],
+)
+async def test_a_turn_from_which_a_limit_took_nothing_is_completed(
+    autojump_clock, start, overrides
+):
+    before = looks(1) if overrides.max_steps is None else []
+    world, session_id = await start(*before, ScriptStep(parts=(TextPart("done"),)))
+    await world.say(session_id, "go", overrides=overrides)
     assert (await world.ended(session_id)).outcome == "completed"
 
 

@@ -60,7 +60,7 @@ async def test_b50_the_next_request_has_the_next_number_and_the_steps_before_cou
     await world.say(session_id, "go", overrides=TurnOverrides(max_steps=4))
     await die_in_step(world, session_id, 2, nursery)
     ended = await world.ended(session_id)
-    assert (ended.outcome, ended.steps, ended.last_message) == ("completed", 4, "done")
+    assert (ended.outcome, ended.steps, ended.last_message) == ("limit_reached", 4, "done")
     assert [request.ordinal for request in world.model.requests] == [0, 1, 2, 3]
     assert not world.model.requests[-1].tools, "it was the last of four"
 

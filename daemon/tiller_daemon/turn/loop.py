@@ -108,6 +108,9 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         if not await _take_follow_ups(context, history, ports):
             await prune(context.compaction.policy, history, ports)
             answer = "" if schema is None else without_fences(answer)
+            # Without its tools, the model can only stop, whether it is done or not.
+            if step_context.limit and context.prompt.tools:
+                return _limit_reached(step_context.limit, answer)
             return Ending("completed", last_message=answer)
 
 
@@ -247,11 +250,11 @@ def _ending(
     return None
 
 
-def _limit_reached(limit: ReachedLimit) -> Ending:
+def _limit_reached(limit: ReachedLimit, answer: str = "") -> Ending:
     code, advice = "limit_reached", "Continue the turn, or send a message."
     if limit.of_session:
         code, advice = "session_budget", "Raise `session_budget` or start a new session."
-    return Ending("limit_reached", ErrorInfo(code, f"{limit.sentence} {advice}"))
+    return Ending("limit_reached", ErrorInfo(code, f"{limit.sentence} {advice}"), answer)
 
 
 async def _add_notice(code: str, text: str, history: History, ports: Ports) -> None:

@@ -188,8 +188,9 @@ async def test_who_ends_with_the_last_step_is_told_of_the_limit(stages: Stages) 
     stage = stages()
     arguments = ("--max-steps", "1")
     chat = await stage.asked(says(TextPart("Done.")), prompt="repair it", arguments=arguments)
-    await chat.sees("■ completed", READY)
-    assert chat.text.index("Done.") < chat.text.index("▪ The turn's limit of 1 step")
+    await chat.sees("■ limit reached", "! The turn's limit of 1 step is reached.", READY)
+    assert chat.text.index("Done.") < chat.text.index("■ limit reached")
+    assert chat.text.count("limit of 1 step") == 1
 
 
 async def test_that_the_daemon_is_away_is_said_as_quietly_as_the_rest(stages: Stages) -> None:
