@@ -158,9 +158,53 @@ def test_without_a_directory_it_is_the_far_home(far: Far) -> None:
     assert done.returncode == 0, done.stderr
     listed = json.loads(far.tiller("ls", "--json").stdout)
     home = subprocess.run(
-        [*far.server.ssh.split(), "box", "pwd"], capture_output=True, check=True, text=True
+        [*far.server.ssh.split(), "box", "cd && pwd"], capture_output=True, check=True, text=True
     ).stdout.strip()
     assert listed["workspace"] == home
+
+
+NOISE = (
+    "echo welcome",
+    "echo '{}'",
+    "echo '{\"type\": \"motd\"}'",
+    "trap 'echo goodbye' EXIT",
+    "cd /",
+    "echo warning >&2",
+)
+"""What start-up files of shells do, though they should not without a terminal."""
+
+
+def test_a_noisy_start_up_file_there_is_passed_over(far: Far) -> None:
+    assert far.tiller("daemon", "start").returncode == 0
+    home = str(far.daemon.home)
+    for line in NOISE:
+        (far.daemon.home / ".bashrc").write_text(f"{line}\n")
+        far.cut()
+        for _ in ("a new link", "the same link"):
+            done = far.tiller("new", "--json")
+            assert done.returncode == 0, (line, done.stderr)
+            session_id = json.loads(done.stdout)["session_id"]
+            listed = [json.loads(each) for each in far.tiller("ls", "--json").stdout.splitlines()]
+            places = [one["workspace"] for one in listed if one["session_id"] == session_id]
+            assert places == [home], line
+
+
+def test_a_start_up_file_that_ends_the_shell_is_named(far: Far) -> None:
+    (far.daemon.home / ".bashrc").write_text("exit 0\n")
+    done = far.tiller("ls")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "whether a start-up file of your shell there, such as .bashrc, ends the" in done.stderr
+    (far.daemon.home / ".bashrc").unlink()
+
+
+def test_a_verb_over_a_link_that_is_there_runs_one_short_command(far: Far) -> None:
+    assert far.tiller("ls").returncode == 0
+    log = far.server.root / "commands"
+    (far.daemon.home / ".bashrc").write_text(f'echo "$BASH_EXECUTION_STRING" >> {log}\n')
+    assert far.tiller("ls").returncode == 0
+    commands = log.read_text().splitlines()
+    assert len(commands) == 1
+    assert commands[0].endswith(f"cat {far.daemon.places.runtime / 'token'}")
 
 
 def test_ten_cuts_during_a_turn_lose_and_double_nothing(far: Far, workspace: Path) -> None:
@@ -359,7 +403,7 @@ def test_an_image_is_read_here_and_a_file_is_named_there(far: Far) -> None:
 def test_a_verb_that_needs_no_daemon_is_for_this_machine(far: Far) -> None:
     done = far.tiller("schema")
     assert done.returncode == 2
-    assert "on this machine only" in done.stderr
+    assert "works only on this machine" in done.stderr
 
 
 async def test_a_chat_with_another_machine_goes_on_when_its_link_was_cut(

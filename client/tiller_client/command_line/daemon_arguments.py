@@ -15,10 +15,11 @@ def add_actions(add: AddVerb) -> None:
     run = add("machine.daemon", "run", "run the daemon here, in the foreground")
     run.option("--config", "F", "configuration file", path)
     run.add_argument("--log-format", choices=("json", "console"), help="format of the log")
-    add("machine.daemon", "start", "start the daemon in the background")
+    _link(add("machine.daemon", "start", "start the daemon in the background"))
     _drain(add("machine.daemon", "stop", "stop the daemon"))
     _drain(add("machine.daemon", "restart", "stop the daemon and start it again"))
-    add("machine.daemon", "status", "show whether the daemon is running, and its statistics")
+    text = "show whether the daemon is running, and its statistics"
+    _link(add("machine.daemon", "status", text))
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
         "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"
@@ -28,6 +29,10 @@ def add_actions(add: AddVerb) -> None:
     install = add("machine.service", "install", text)
     install.flag("--print", "only print what would be installed")
     _drain(add("machine.service", "uninstall", "stop the service and remove it"))
+
+
+def _link(parser: Parser) -> None:
+    parser.flag("--link", "include what --host needs to connect, such as the token; with --json")
 
 
 def _drain(parser: Parser) -> None:

@@ -47,6 +47,13 @@ DIRECTORY_BYTES_MAX = 70
 """Longest path of the directory: ssh's socket has a path that is 19 bytes longer, and macOS allows
 103 bytes."""
 
+CONTROL_SOCKET = "c"
+KNOWN_FILE = "far.json"
+"""The names of ssh's socket, and of the file with what the next verb needs to know: no secrets."""
+
+TOKEN_MARK = "the token of tiller:"  # noqa: S105 - comes before the token
+"""A line that the start-up files of a shell do not print."""
+
 SSH_FAILED = 255
 NOT_FOUND = 127
 
@@ -63,6 +70,13 @@ class Address(NamedTuple):
 
     home: str
     token: str
+
+
+class _Asked(NamedTuple):
+    """The user's home on the far machine, and the command that reads the token there."""
+
+    home: str
+    process: "subprocess.Popen[bytes]"
 
 
 class RemoteDaemon:
@@ -115,9 +129,17 @@ class RemoteDaemon:
         may_start: bool,
         only_crashed: bool = False,  # noqa: ARG002 - the far daemon's token can't be seen
     ) -> None:
-        """Return once `connect` succeeds; retry for some minutes if a connection was lost."""
-        deadline = time.monotonic() + LINK_DEADLINE_S
+        """Return once `connect` succeeds; retry for some minutes if a connection was lost.
+
+        If an earlier verb has left a link, this process connects while it asks for the token.
+        """
         was_linked, was_said = self._address is not None, False
+        if not was_linked and (asked := self._ask_token()):
+            is_connected = connect()
+            self._take_token(asked)
+            if is_connected and self._address:
+                return
+        deadline = time.monotonic() + LINK_DEADLINE_S
         while not connect():
             try:
                 self._link(may_start=may_start)
@@ -156,7 +178,7 @@ class RemoteDaemon:
         with self._lock:
             self._make_directory()
             action = "start" if may_start else "status"
-            status = self._far_json(["daemon", action, "--json"])
+            status = self._far_json(["daemon", action, "--json", "--link"])
             if status.get("type") == "rejected":
                 raise TillerError(f"on {self.host}: {status.get('message')}")
             if "token_file" not in status:
@@ -168,8 +190,6 @@ class RemoteDaemon:
                     f"no daemon is running on {self.host}; start one with: "
                     f"{self.program} daemon start"
                 )
-            told = self._run([self.host, f"pwd && cat {shlex.quote(str(status['token_file']))}"])
-            home, _, token = told.partition("\n")
             far_ops, far_events = (
                 str(status[name]).replace(":", r"\:") for name in ("ops_socket", "events_socket")
             )
@@ -178,20 +198,66 @@ class RemoteDaemon:
                 f"-L{self.places.runtime / EVENTS_SOCKET}:{far_events}",
             )
             self._run(["-O", "forward", *forwards, self.host])
-            self._address, self._is_token_used = Address(home, token.strip()), False
+            self._address = Address(str(status["home"]), str(status["token"]))
+            self._is_token_used = False
+            far = {name: status[name] for name in ("home", "token_file")}
+            known = self.places.runtime / KNOWN_FILE
+            known.touch(mode=0o600)
+            known.write_text(json.dumps(far), encoding="ascii")
+
+    def _ask_token(self) -> _Asked | None:
+        """Ask for the token over a link that an earlier verb left, or return `None`.
+
+        This needs no Python there, which over a slow link takes a third of the time of a verb.
+        """
+        try:
+            check_runtime(self.places.runtime)
+            far = json.loads((self.places.runtime / KNOWN_FILE).read_text(encoding="ascii"))
+        except (OSError, ValueError, NoDaemon):
+            return None
+        if not (self.places.runtime / CONTROL_SOCKET).exists():
+            return None
+        command = f"echo; echo {TOKEN_MARK}; cat {shlex.quote(far['token_file'])}"
+        words = [*self._ssh(), "-o", "BatchMode=yes", self.host, command]
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(words, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
+        return _Asked(far["home"], process)
+
+    def _take_token(self, asked: _Asked) -> None:
+        """Wait for the answer to `_ask_token`; without a token, there is no address yet."""
+        with asked.process as process:
+            said, _ = process.communicate()
+        lines = said.decode(errors="replace").splitlines()
+        if not process.returncode and TOKEN_MARK in lines[:-1]:
+            token = lines[lines.index(TOKEN_MARK) + 1]
+            self._address, self._is_token_used = Address(asked.home, token), False
 
     def _far_json(self, words: Sequence[str]) -> dict[str, object]:
-        """Decode the last line that the far `tiller` prints; a shell may print lines before it."""
-        said = self._run([self.host, _far(words)], accepted=(0, 1))
-        with contextlib.suppress(ValueError, IndexError):
-            value: object = json.loads(said.splitlines()[-1])
-            if isinstance(value, dict):
-                return cast("dict[str, object]", value)
-        said = said.strip()
-        raise TillerError(f"`tiller` on {self.host} did not answer in JSON: {said}")
+        """Decode the line of JSON that the far `tiller` prints.
 
-    def _run(self, words: Sequence[str], accepted: Sequence[int] = (0,)) -> str:
-        """Run ssh and return its output; raises an error with the last line of its stderr."""
+        The start-up files of the shell there may print lines, too.
+        """
+        status, said, problem = self._try([self.host, _far(words)])
+        for line in reversed(said.splitlines()):
+            with contextlib.suppress(ValueError):
+                value: object = json.loads(line)
+                if isinstance(value, dict) and "type" in value:
+                    return cast("dict[str, object]", value)
+        if status:
+            raise TillerError(f"on {self.host}: {problem.removeprefix('tiller: ')}")
+        raise TillerError(
+            f"`tiller` did not run on {self.host}: check whether a start-up file of your shell "
+            f"there, such as .bashrc, ends the shell; compare: ssh {self.host} tiller --version"
+        )
+
+    def _run(self, words: Sequence[str]) -> None:
+        """Run ssh; raises an error with the last line of its stderr if it fails."""
+        status, _, problem = self._try(words)
+        if status:
+            raise TillerError(f"on {self.host}: {problem}")
+
+    def _try(self, words: Sequence[str]) -> tuple[int, str, str]:
+        """Run ssh and return its exit status, its output and the last line of its stderr."""
         is_again = ["-o", "BatchMode=yes"] if self._address else []
         # The master connection keeps stderr open, so a pipe would never end.
         with tempfile.TemporaryFile() as errors:
@@ -204,20 +270,17 @@ class RemoteDaemon:
             )
             errors.seek(0)
             lines = errors.read().decode(errors="replace").split("\n")
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        problem = next((line.strip() for line in reversed(lines) if line.strip()), "")
         if done.returncode == SSH_FAILED:
-            raise LinkLost(f"ssh can't reach {self.host}: {said or 'it gives no reason'}")
+            raise LinkLost(f"ssh can't reach {self.host}: {problem or 'it gives no reason'}")
         if done.returncode == NOT_FOUND:
             raise TillerError(self._not_installed())
-        text = done.stdout.decode(errors="replace")
-        if done.returncode not in accepted or (done.returncode and not text.strip()):
-            raise TillerError(f"on {self.host}: {said.removeprefix('tiller: ')}")
-        return text
+        return done.returncode, done.stdout.decode(errors="replace"), problem
 
     def _ssh(self) -> list[str]:
         options = {
             "ControlMaster": "auto",
-            "ControlPath": str(self.places.runtime / "c").replace("%", "%%"),
+            "ControlPath": str(self.places.runtime / CONTROL_SOCKET).replace("%", "%%"),
             "ControlPersist": str(PERSIST_S),
             "ConnectTimeout": str(CONNECT_S),
             "ServerAliveInterval": str(ALIVE_S),

@@ -5,12 +5,19 @@ import os
 import signal
 import time
 from argparse import Namespace
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
 from tiller_client.connecting.connection import DaemonConnection
-from tiller_client.connecting.runtime import daemon_pid, is_running, my_places, runtime_of
+from tiller_client.connecting.runtime import (
+    daemon_pid,
+    is_running,
+    my_places,
+    read_token,
+    runtime_of,
+)
 from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.console import complain, flush, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
@@ -62,7 +69,7 @@ def run(arguments: Namespace) -> int:
         case "run":
             return _run(arguments)
         case "start":
-            return _status(places, json=arguments.json, may_start=True)
+            return _status(places, json=arguments.json, may_start=True, link=arguments.link)
         case "stop":
             was_running = stop(places, drain=arguments.drain)
             if arguments.json:
@@ -71,7 +78,7 @@ def run(arguments: Namespace) -> int:
                 say("stopped" if was_running else "no daemon is running")
             return 0
         case "status":
-            return _status(places, json=arguments.json, may_start=False)
+            return _status(places, json=arguments.json, may_start=False, link=arguments.link)
         case "restart":
             _check_successor()
             stop(places, drain=arguments.drain)
@@ -141,7 +148,7 @@ def _run(arguments: Namespace) -> NoReturn:
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 
 
-def _status(places: Places, *, json: bool, may_start: bool) -> int:
+def _status(places: Places, *, json: bool, may_start: bool, link: bool = False) -> int:
     try:
         with DaemonConnection(places, NAME, may_start=may_start) as connection:
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
@@ -154,7 +161,7 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
             _say_service()
         return 1
     if json:
-        print_json(_with_places(status, places))
+        print_json(_with_places(status, places) | (_link(places) if link else {}))
         return 0
     memory = f", {status.rss_bytes / 1024 / 1024:.0f} MiB" if status.rss_bytes else ""
     say(
@@ -181,6 +188,11 @@ def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
         "events_socket": str(places.runtime / EVENTS_SOCKET),
         "token_file": str(places.runtime / TOKEN_FILE),
     }
+
+
+def _link(places: Places) -> dict[str, object]:
+    """Return what `--host` on another machine needs besides the paths."""
+    return {"home": str(Path.home()), "token": read_token(places.runtime)}
 
 
 def _say_service() -> None:
