@@ -28,6 +28,7 @@ from tiller_client.acp.view import find_call
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import complain
 from tiller_client.errors import RejectedError, TillerError
+from tiller_client.program_name import program
 from tiller_client.rendering.text import sanitized
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Request, Resolution, ToolCall
@@ -146,7 +147,7 @@ class Asking:
         why = f": {error.message}" if error else ""
         complain(
             f"the editor could not ask you about {request.title!r}{why}; to answer, run: "
-            f"tiller answer {request.id} …"
+            f"{program()} answer {request.id} …"
         )
 
 
@@ -162,7 +163,7 @@ def _answerable(request: Request) -> Request:
         f"{number}. {in_one_line(choice)}" for number, choice in enumerate(request.choices, 1)
     ]
     asked = request.detail or request.title
-    lines = [f"{how}: tiller answer {request.id} answer TEXT", "", asked, *choices]
+    lines = [f"{how}: {program()} answer {request.id} answer TEXT", "", asked, *choices]
     return structs.replace(
         request,
         title=" ".join([request.title, *choices]),

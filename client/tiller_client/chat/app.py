@@ -37,6 +37,7 @@ from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
 from tiller_client.console import say
+from tiller_client.program_name import program
 from tiller_client.rendering.text import SHORT_ID_CHARS, on_screen, one_line
 from tiller_protocol.answers import CatalogResult
 from tiller_protocol.events import Event, ItemDelta, RequestOpened, TurnEnded
@@ -244,7 +245,7 @@ async def run_chat(opening: Opening, typed: bytes) -> int:
             chat = Chat(client, opening, Keyboard(sys.stdin))
             await chat.run()
             turn = "the turn goes on; " if chat.is_busy else ""
-            say(f"{turn}to return: tiller chat {chat.session.id[-SHORT_ID_CHARS:]}")
+            say(f"{turn}to return: {program()} chat {chat.session.id[-SHORT_ID_CHARS:]}")
             if chat.next_session is None:
                 return 0
             snapshot = await client.session(chat.next_session).snapshot()

@@ -17,6 +17,7 @@ from tiller_client.chat.reading.layout import hanging
 from tiller_client.chat.reading.markdown import MarkdownStream
 from tiller_client.chat.reading.style import Span
 from tiller_client.chat.terminal.look import Look
+from tiller_client.program_name import program
 from tiller_client.rendering.activity import model_wait
 from tiller_client.rendering.items import as_shown, citation_lines, is_shown
 from tiller_client.rendering.lines import Reporter, turn_end_line
@@ -87,7 +88,7 @@ class Conversation:
         self._printed = max(0, len(items) - HISTORY_ITEMS_MAX)
         lines: list[str] = []
         if self._printed:
-            hint = f"… {self._printed} earlier items: Ctrl-T, or tiller show"
+            hint = f"… {self._printed} earlier items: Ctrl-T, or {program()} show"
             lines.append(self._dim(hint))
         lines += self.advance()
         self._is_live = True

@@ -8,6 +8,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import chosen_remote
 from tiller_client.console import complain
 from tiller_client.errors import UsageError
+from tiller_client.program_name import program
 from tiller_client.rendering.text import SHORT_ID_CHARS, cut, one_line
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.ids import ULID_CHARS
@@ -95,7 +96,7 @@ def session(
             f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
         )
     known = {s.session_id: s for s in _all_sessions(connection)}
-    return known[_unique(list(known), reference, "session", "tiller ls --all")]
+    return known[_unique(list(known), reference, "session", f"{program()} ls --all")]
 
 
 def open_request(
@@ -110,7 +111,7 @@ def open_request(
     if len(reference) >= ULID_CHARS:
         identifier = reference.upper() if len(reference) == ULID_CHARS else reference
     else:
-        identifier = _unique(list(known), reference, "open request", "tiller requests")
+        identifier = _unique(list(known), reference, "open request", f"{program()} requests")
     session, request = known.get(identifier, (None, None))
     return identifier, session, request
 
@@ -137,7 +138,7 @@ def turn_id(turns: Iterable[str], reference: str) -> str:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
         return known[-1]
-    return _unique(known, reference, "turn of this session", "tiller log --json")
+    return _unique(known, reference, "turn of this session", f"{program()} log --json")
 
 
 def session_name(session: SessionSummary | Snapshot) -> str:
@@ -175,12 +176,14 @@ def _last(
         return found
     if archived:
         raise UsageError("no session is archived")
-    raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
+    raise UsageError(f"there is no session yet; start one with: {program()} exec PROMPT")
 
 
 def input_id(queued: Iterable[QueuedInput], reference: str) -> str:
     """The queued input that `reference` means, as for `session` but without `last`."""
-    return _unique([one.id for one in queued], reference, "queued input", "tiller queue SESSION")
+    return _unique(
+        [one.id for one in queued], reference, "queued input", f"{program()} queue SESSION"
+    )
 
 
 def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:

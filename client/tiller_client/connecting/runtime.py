@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tiller_client.errors import NoDaemon, NotPrivate
+from tiller_client.program_name import use_host
 from tiller_protocol.places import LOCK_FILE, STATE_LOCK_FILE, TOKEN_FILE, Places, find_places
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _chosen: list["RemoteDaemon"] = []
 def choose_remote(daemon: "RemoteDaemon") -> None:
     """From now on, let `my_places` return this daemon's places."""
     _chosen.append(daemon)
+    use_host(daemon.host)
 
 
 def chosen_remote() -> "RemoteDaemon | None":

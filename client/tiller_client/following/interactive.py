@@ -12,6 +12,7 @@ from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.following.watch import Watch, WatchUpdate
+from tiller_client.program_name import program
 from tiller_client.rendering.events import Renderer
 from tiller_client.rendering.text import one_line
 from tiller_protocol.events import (
@@ -223,7 +224,7 @@ class InteractiveSession:
             for request in self._requests.take_unhinted():
                 self._show_whole(request)
                 if self._says_how_to_answer:
-                    complain(_how_to_answer(request))
+                    complain(how_to_answer(request))
             self._show_activity()
             return
         request = next(iter(self._requests.by_id.values()), None)
@@ -300,8 +301,9 @@ class InteractiveSession:
         return UserInput(self._watch.session_id, line, delivery=self._delivery)
 
 
-def _how_to_answer(request: Request) -> str:
+def how_to_answer(request: Request) -> str:
+    """Return a hint on how to answer a request from another terminal."""
     if request.kind == "question":
-        return f"a question is open; answer it with: tiller answer {request.id} answer TEXT"
+        return f"a question is open; answer it with: {program()} answer {request.id} answer TEXT"
     decisions = "once|always|always_here|reject" if request.always_here else "once|always|reject"
-    return f"an approval is open; answer it with: tiller answer {request.id} {decisions}"
+    return f"an approval is open; answer it with: {program()} answer {request.id} {decisions}"

@@ -14,7 +14,8 @@ from tiller_client.errors import (
 )
 from tiller_client.following.interactive import InteractiveSession
 from tiller_client.following.watch import Signals, Watch
-from tiller_client.rendering.items import NO_TURN_BEGAN
+from tiller_client.program_name import program
+from tiller_client.rendering.items import no_turn_began
 from tiller_client.rendering.text import one_line
 from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import Outcome, TurnEnded
@@ -68,7 +69,7 @@ class RunningTurn:
         else:
             session.ends_with_input = begun.input_id
             if isinstance(self._op, UserInput) and self._op.overrides != TurnOverrides():
-                complain(NO_TURN_BEGAN)
+                complain(no_turn_began())
         if not self._console.json and not self._console.quiet:
             self._console.line(self._console.paint.dim(f"session {self._op.session_id}"))
         try:
@@ -78,7 +79,7 @@ class RunningTurn:
         if session.ends_with is None:
             complain(
                 f"the running turn ended ({ended.outcome}) without taking your input; "
-                f"continue with: tiller resume {self._op.session_id}"
+                f"continue with: {program()} resume {self._op.session_id}"
             )
         if self._console.json and ended.error:
             complain(one_line(ended.error.message))
@@ -97,7 +98,7 @@ class RunningTurn:
             if update.cut_off:
                 raise TillerError(
                     f"{update.cut_off}; when that is fixed, continue with: "
-                    f"tiller resume {self._op.session_id}"
+                    f"{program()} resume {self._op.session_id}"
                 )
             if update.interrupted:
                 self._interrupt()
@@ -128,7 +129,7 @@ class RunningTurn:
 
     def _status(self, ended: TurnEnded) -> int:
         """Return the exit status; if the turn was not interrupted by the user, say why it was."""
-        again = f"continue with: tiller resume {self._op.session_id}"
+        again = f"continue with: {program()} resume {self._op.session_id}"
         if ended.outcome == "interrupted" and self._blocked:
             complain(f"nobody can answer here (--no-wait), so the turn was interrupted; {again}")
             return STATUS_BLOCKED

@@ -17,6 +17,7 @@ from tiller_client.connecting.silence import Silence
 from tiller_client.connecting.sockets import EventSocket
 from tiller_client.errors import Detached, NoAnswer, NoDaemon, RejectedError
 from tiller_client.following.catchup import RENEW_S, Follower, ReplayedEvents
+from tiller_client.program_name import program
 from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
 
@@ -202,7 +203,7 @@ class Watch(Subscription):
         self._patient = patient
         if patient:
             connection.leave = (
-                f"to leave, press Ctrl-C twice; to return: tiller attach {session_id}"
+                f"to leave, press Ctrl-C twice; to return: {program()} attach {session_id}"
             )
         super().__init__(connection, session_id, after)
         self._wakeup = wakeup

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from msgspec import structs
 
+from tiller_client.program_name import program
 from tiller_client.rendering.activity import Activity
 from tiller_client.rendering.items import (
     UNCUT,
@@ -256,7 +257,7 @@ class Renderer:
         kind: Kind = "progress" if body.outcome == "completed" else "needed"
         yield from self._line(turn_end_line(body, self._paint, columns=self._columns), kind)
         if body.queued:
-            goes_on = self._goes_on or f"tiller resume {session_id}"
+            goes_on = self._goes_on or f"{program()} resume {session_id}"
             waiting = sentence("! ", waiting_line(body.queued, goes_on), self._columns)
             yield from self._line(self._paint.asking(waiting), "needed")
 

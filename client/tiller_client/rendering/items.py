@@ -7,6 +7,7 @@ from typing import Any, assert_never, cast
 import msgspec
 from msgspec import structs
 
+from tiller_client.program_name import program
 from tiller_client.rendering.text import (
     Paint,
     cells,
@@ -43,9 +44,6 @@ OUTPUT_LINES_SHOWN = 10
 
 COMMAND_LINES_SHOWN = 5
 """Lines of output to show of other commands, both while they run and afterwards."""
-
-FOR_ALL = ": tiller show --full"
-"""The hint after the number of omitted lines."""
 
 CITATIONS_SHOWN = 10
 
@@ -158,7 +156,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
     output = call.output
     if call.diff:
         lines_max = UNCUT if whole else DIFF_LINES_SHOWN
-        below.append(diff_lines(call.diff, paint, columns, lines_max, FOR_ALL))
+        below.append(diff_lines(call.diff, paint, columns, lines_max, _for_all()))
         # After the first blank line, the output lists problems that the edit caused.
         output = call.output.partition("\n\n")[2]
     lines_max = UNCUT if whole else lines_shown(call, failed=failed)
@@ -257,10 +255,12 @@ def input_line(queued: QueuedInput) -> str:
     return " ".join([one_line(queued.text), *labels]).strip()
 
 
-NO_TURN_BEGAN = (
-    "this input did not start a turn, so turn options such as --model have no effect; for later "
-    "turns, use: tiller set"
-)
+def no_turn_began() -> str:
+    """Why the options of a turn had no effect, and what to do."""
+    return (
+        "this input did not start a turn, so turn options such as --model have no effect; for "
+        f"later turns, use: {program()} set"
+    )
 
 
 def waiting_line(count: int, goes_on: str) -> str:
@@ -293,7 +293,7 @@ def _output_rows(
     if spill_path and (left_out or lines_max == UNCUT):
         more = [f"    … whole output: {one_line(spill_path)}"]
     else:
-        more = [f"    … {more_lines(left_out)}{FOR_ALL}"] if left_out else []
+        more = [f"    … {more_lines(left_out)}{_for_all()}"] if left_out else []
     return [*rows, *more] if is_head else [*more, *rows]
 
 
@@ -333,3 +333,8 @@ def _without_headers(lines: list[str]) -> list[str]:
 
 def _diff_line(line: str, paint: Paint, width: int) -> str:
     return paint.changed(line[:1], f"    {cut(line.expandtabs(4), width - 5)}")
+
+
+def _for_all() -> str:
+    """The hint after the number of omitted lines."""
+    return f": {program()} show --full"

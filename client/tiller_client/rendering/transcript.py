@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from tiller_client.program_name import program
 from tiller_client.rendering.items import (
     UNCUT,
     as_shown,
@@ -55,7 +56,7 @@ def transcript(
     lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     if snapshot.queue and snapshot.turn is None:
-        goes_on = f"tiller resume {snapshot.session_id}"
+        goes_on = f"{program()} resume {snapshot.session_id}"
         waiting = sentence("! ", waiting_line(len(snapshot.queue), goes_on), columns)
         lines.append(paint.asking(waiting))
     figures = (

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import connect
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
+from tiller_client.program_name import program
 from tiller_client.rendering.text import Paint, cells, count, counted, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
@@ -79,9 +80,9 @@ def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
             for model in more:
                 say(_model_line(model, paint, width))
         else:
-            say(paint.dim(f"{one_line(provider)}/… {len(more)} more: tiller models --all"))
+            say(paint.dim(f"{one_line(provider)}/… {len(more)} more: {program()} models --all"))
     if not models:
-        say("no model is configured, and none was found; to set one up: tiller init")
+        say(f"no model is configured, and none was found; to set one up: {program()} init")
     return 0
 
 

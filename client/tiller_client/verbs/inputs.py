@@ -9,7 +9,8 @@ from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, is_piped, print_json, say, tell
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.following.snapshots import read_snapshot
-from tiller_client.rendering.items import NO_TURN_BEGAN, input_line, waiting_line
+from tiller_client.program_name import program
+from tiller_client.rendering.items import input_line, no_turn_began, waiting_line
 from tiller_client.rendering.text import SHORT_ID_CHARS
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
@@ -95,7 +96,7 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
             raise RejectedError(error.answer, NOTHING_TO_STEER) from None
         raise
     if op.overrides != TurnOverrides() and not isinstance(accepted.result, Started):
-        complain(NO_TURN_BEGAN)
+        complain(no_turn_began())
     if not arguments.json:
         hint = "" if is_piped() else _what_next(accepted.result, op.session_id[-SHORT_ID_CHARS:])
         tell(_outcome(accepted.result) + hint)
@@ -105,9 +106,9 @@ def _what_next(result: AnyResult | None, session: str) -> str:
     """Return a hint on what a person can do after sending input."""
     match result:
         case Started() | Steered():
-            return f"; watch it with: tiller attach {session}"
+            return f"; watch it with: {program()} attach {session}"
         case Queued():
-            return f"; see the queue with: tiller queue {session}"
+            return f"; see the queue with: {program()} queue {session}"
         case _:
             return "; the model gets it with the next message"
 
@@ -147,7 +148,7 @@ def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) 
     if not queue:
         say("nothing is queued")
     elif snapshot.turn is None:
-        complain(waiting_line(len(queue), f"tiller resume {session_id}"))
+        complain(waiting_line(len(queue), f"{program()} resume {session_id}"))
 
 
 def _queue_edit(

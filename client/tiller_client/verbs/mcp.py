@@ -10,6 +10,7 @@ from typing import Final
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import complain, flush, print_json, say, stdout_paint
 from tiller_client.errors import RejectedError, UsageError
+from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line
 from tiller_client.verbs.catalog import server_line
 from tiller_protocol.answers import CatalogResult, McpLoginResult
@@ -22,7 +23,7 @@ POLL_S: Final = 0.5
 def run(arguments: Namespace) -> int:
     """List the servers, or log in to a server or out of it."""
     if arguments.action != "list" and not arguments.server:
-        raise UsageError(f"name the server: tiller mcp {arguments.action} NAME")
+        raise UsageError(f"name the server: {program()} mcp {arguments.action} NAME")
     with connect("tiller mcp") as connection:
         match arguments.action:
             case "login":

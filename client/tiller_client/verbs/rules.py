@@ -9,6 +9,7 @@ from tiller_client.command_line.prompt import read_workspace
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
+from tiller_client.program_name import program
 from tiller_client.rendering.text import one_line, verbatim
 from tiller_protocol.answers import RulesResult, RuleSummary
 from tiller_protocol.ops import RuleRevoke, RulesList
@@ -17,9 +18,13 @@ from tiller_protocol.ops import RuleRevoke, RulesList
 def run(arguments: Namespace) -> int:
     """List rules, or revoke some of them."""
     if arguments.action == "list" and arguments.rules:
-        raise UsageError("to list rules, give no RULE; to revoke rules: tiller rules revoke RULE …")
+        raise UsageError(
+            f"to list rules, give no RULE; to revoke rules: {program()} rules revoke RULE …"
+        )
     if arguments.action == "revoke" and not arguments.rules:
-        raise UsageError("give the ids of the rules to revoke; to list the rules: tiller rules")
+        raise UsageError(
+            f"give the ids of the rules to revoke; to list the rules: {program()} rules"
+        )
     with connect("tiller rules") as connection:
         listed = _listed(connection, arguments)
         if arguments.action == "revoke":
@@ -54,8 +59,8 @@ def _named(rules: Sequence[RuleSummary], reference: str) -> RuleSummary:
         return found[0]
     problem = f"matches {len(found)} rules" if found else "is not the id of a rule"
     raise UsageError(
-        f"{one_line(reference)!r} {problem}; to list the rules: tiller rules; to include the "
-        "rules of a session: tiller rules --session SESSION"
+        f"{one_line(reference)!r} {problem}; to list the rules: {program()} rules; to include the "
+        f"rules of a session: {program()} rules --session SESSION"
     )
 
 

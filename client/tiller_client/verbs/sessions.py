@@ -21,6 +21,7 @@ from tiller_client.console import (
     tell,
 )
 from tiller_client.following.snapshots import read_events, read_snapshot, why_cut_off
+from tiller_client.program_name import program
 from tiller_client.rendering.lines import branch_line, context_line, fork_line
 from tiller_client.rendering.text import (
     Paint,
@@ -159,7 +160,7 @@ def _forked(connection: DaemonConnection, created: Created, *, json: bool) -> No
     snapshot = read_snapshot(connection.ask, created.session_id)
     tell(
         f"{choose.session_name(snapshot)} is a {fork_line(snapshot)}; continue with: "
-        f"tiller exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
+        f"{program()} exec --session {created.session_id[-choose.SHORT_ID_CHARS :]} PROMPT"
     )
 
 
@@ -180,7 +181,7 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
         if shown == limit:
             if not arguments.json:
                 only = f"only the {limit} most recently active are listed"
-                say(paint.dim(f"{only}; for all: tiller ls --all"))
+                say(paint.dim(f"{only}; for all: {program()} ls --all"))
             return
         if arguments.json:
             print_json(session)
@@ -188,7 +189,7 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
             say(table_line(session, now, paint, width))
         shown += 1
     if not shown and not arguments.json:
-        say("no sessions; start one with: tiller exec PROMPT")
+        say(f"no sessions; start one with: {program()} exec PROMPT")
 
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:

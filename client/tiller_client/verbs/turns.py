@@ -21,6 +21,7 @@ from tiller_client.command_line.prompt import (
 from tiller_client.connecting.connection import DaemonConnection, connect
 from tiller_client.errors import NoAnswer, RejectedError, TimedOut, UsageError
 from tiller_client.following.watch import Signals, Watch
+from tiller_client.program_name import program
 from tiller_protocol.answers import Created, Queued, ReplayResult, Started, Steered
 from tiller_protocol.events import StatusChanged
 from tiller_protocol.ops import (
@@ -122,7 +123,7 @@ def follow_turn(
     turn running. With `no_wait`, a request that nobody can answer here ends the turn. Returns the
     exit status.
     """
-    how = f"to watch it, run: tiller attach {op.session_id}"
+    how = f"to watch it, run: {program()} attach {op.session_id}"
     with (
         Signals(
             f"detached; the turn may still be running; {how}", ENDS_TURN, leaves=arguments.detach

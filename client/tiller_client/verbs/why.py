@@ -8,6 +8,7 @@ from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import UsageError
 from tiller_client.following.snapshots import read_events, read_snapshot
+from tiller_client.program_name import program
 from tiller_client.rendering.items import call_label, call_state
 from tiller_client.rendering.text import Paint, one_line, sanitized
 from tiller_protocol.events import RequestOpened, RequestResolved
@@ -54,7 +55,7 @@ def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
             return call
     raise UsageError(
         f"no tool call in this session matches {one_line(reference)!r}; "
-        "`tiller show` lists the calls, and `tiller log --json` has their ids"
+        f"`{program()} show` lists the calls, and `{program()} log --json` has their ids"
     )
 
 
