@@ -166,7 +166,7 @@ def test_without_a_directory_it_is_the_far_home(far: Far) -> None:
 NOISE = (
     "echo welcome",
     "echo '{}'",
-    "echo '{\"type\": \"motd\"}'",
+    'echo \'{"type": "motd"}\'',
     "trap 'echo goodbye' EXIT",
     "cd /",
     "echo warning >&2",

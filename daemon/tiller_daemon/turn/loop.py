@@ -107,11 +107,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             continue
         if not await _take_follow_ups(context, history, ports):
             await prune(context.compaction.policy, history, ports)
-            answer = "" if schema is None else without_fences(answer)
-            # Without its tools, the model can only stop, whether it is done or not.
-            if step_context.limit and context.prompt.tools:
-                return _limit_reached(step_context.limit, answer)
-            return Ending("completed", last_message=answer)
+            return _final(context, step_context.limit, answer)
 
 
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
@@ -248,6 +244,15 @@ def _ending(
     if unfinished and not ports.mailbox.has_steering:
         return unfinished.ending
     return None
+
+
+def _final(context: TurnContext, limit: ReachedLimit | None, answer: str) -> Ending:
+    """Return how a turn ends whose model has answered, in its last step or before."""
+    answer = "" if context.prompt.output_schema is None else without_fences(answer)
+    # Without its tools, the model can only stop, whether it is done or not.
+    if limit and context.prompt.tools:
+        return _limit_reached(limit, answer)
+    return Ending("completed", last_message=answer)
 
 
 def _limit_reached(limit: ReachedLimit, answer: str = "") -> Ending:
