@@ -114,7 +114,7 @@ class Replay(Op, frozen=True, tag="replay"):
         ),
     ] = None
     leaves: Annotated[
-        bool, doc("Whether the frontend has closed the session, and counts no longer as `follower`.")
+        bool, doc("Whether the frontend has closed the session and no longer counts as `follower`.")
     ] = False
 
 

@@ -1,7 +1,8 @@
 """Knows who has a session open: the frontends that asked for its events a short while ago.
 
-Frontends make these requests anyway, so the list costs almost nothing, and a frontend that is killed
-is soon forgotten. The list is not in the log, but right again soon after the daemon restarts.
+Frontends make these requests anyway, so the list costs almost nothing, and a frontend that is
+killed is soon forgotten. The list is not in the log, but right again soon after the daemon
+restarts.
 """
 
 from collections.abc import Callable
