@@ -240,6 +240,7 @@ class Compact(Op, frozen=True, tag="compact"):
     """
 
     session_id: SessionRef
+    instructions: Annotated[str, doc("What the user wants the summary to keep.")] = ""
 
 
 class Revert(Op, frozen=True, tag="revert"):

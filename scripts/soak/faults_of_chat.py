@@ -144,7 +144,7 @@ WRITING = (
     Fault(
         "a message that can't be sent returns to the editor",
         CHAT + "actions.py",
-        "Actions._failed",
+        "Actions.failed",
         "self._chat.editor.put(A)",
         "pass",
         IN_A_TERMINAL + "test_a_message_that_can_not_be_sent_comes_back_to_the_editor",
@@ -152,7 +152,7 @@ WRITING = (
     Fault(
         "menus show the current catalog",
         CHAT + "actions.py",
-        "Actions._with_catalog.loaded",
+        "Actions.with_catalog.loaded",
         "self._chat.catalog = A",
         "pass",
         IN_A_TERMINAL + "test_a_menu_shows_what_there_is_now",
@@ -164,6 +164,33 @@ WRITING = (
         "self.submit(Interrupt(A))",
         "pass",
         IN_A_TERMINAL + "test_escape_interrupts_and_again_goes_back_to_a_turn",
+    ),
+    Fault(
+        "what waited when a turn is interrupted comes back into the editor",
+        CHAT + "actions.py",
+        "Actions._interrupt.ended",
+        'chat.editor.put_before("\\n".join(A))',
+        "pass",
+        "tests/e2e/chat/test_interrupting.py"
+        "::test_what_waits_at_an_interrupt_comes_back_and_the_next_message_goes_first",
+    ),
+    Fault(
+        "a message goes before those that wait since an interrupt",
+        CHAT + "actions.py",
+        "Actions.input",
+        '"start" if A and not B else "auto"',
+        '"auto"',
+        "tests/e2e/chat/test_interrupting.py"
+        "::test_a_message_goes_before_what_waits_since_an_interrupt_from_elsewhere",
+    ),
+    Fault(
+        "a key that comes after the deadline of an Esc is no key with Alt",
+        CHAT + "terminal/keyboard.py",
+        "Keyboard._read",
+        "if A and not B(C) and D() >= E:",
+        "if False:",
+        "tests/client/chat/test_sequences.py"
+        "::test_an_escape_is_decided_at_its_deadline_whatever_comes_next",
     ),
     Fault(
         "keys that are typed before the chat can read them are kept",
@@ -225,6 +252,23 @@ ASKING = (
         "None if A else B",
         "B",
         OF_ASKING + "test_a_text_that_begins_with_a_letter_of_an_answer_stays_whole",
+    ),
+    Fault(
+        "a letter counts as text only if it was pressed, not if an arrow chose its answer",
+        CHAT + "asking.py",
+        "Asking.press",
+        "if self.chosen and A else",
+        "if self.chosen else",
+        OF_ASKING + "test_a_text_after_an_answer_chosen_by_an_arrow_stays_whole",
+    ),
+    Fault(
+        "a text that was begun before a question does not answer it",
+        CHAT + "asking.py",
+        "Asking.key_came",
+        "if A:",
+        "if True:",
+        OF_ASKING
+        + "test_only_a_text_that_was_begun_while_the_question_was_on_the_screen_answers_it",
     ),
     Fault(
         "a choice made for one request does not apply to the next request",

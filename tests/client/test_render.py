@@ -10,11 +10,15 @@ from msgspec import structs
 
 from support.event_bodies import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.rendering.events import Renderer
-from tiller_client.rendering.items import call_lines, call_title, diff_lines, item_block
+from tiller_client.rendering.items import UNCUT, call_lines, call_title, diff_lines, item_block
 from tiller_client.rendering.lines import turn_end_line
 from tiller_client.rendering.requests import request_block
 from tiller_client.rendering.text import Paint, cells, local_time
 from tiller_client.rendering.transcript import transcript
+from tiller_daemon.session.context.mode_reminder import MAY_WRITE, ONLY_READS
+from tiller_daemon.session.turns.starting import CONTINUED_NOTICE
+from tiller_daemon.turn.closing import INTERRUPTED_NOTICE, RESUMED_NOTICE
+from tiller_daemon.turn.loop import LAST_STEP_NOTICE
 from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -472,11 +476,68 @@ def test_a_person_sees_that_the_model_was_asked_again(code: str, text: str) -> N
     assert any(words in line for words in ("cut off", "length limit", "empty"))
 
 
-def test_a_notice_is_shown_whole() -> None:
-    notice = Notice(ItemId("n"), "interrupted", "Check before you rely on anything. " * 9)
+@pytest.mark.parametrize(
+    ("code", "text", "line"),
+    [
+        ("interrupted", INTERRUPTED_NOTICE, "This turn was interrupted."),
+        (
+            "last_step",
+            f"The turn's limit of $0.5 is reached. {LAST_STEP_NOTICE}",
+            "The turn's limit of $0.5 is reached.",
+        ),
+        ("mode", MAY_WRITE.format(now="build", before="plan"), "The agent is build now."),
+        ("mode", ONLY_READS.format(now="plan", before="build"), "The agent is plan now."),
+        ("continued", CONTINUED_NOTICE, "The turn goes on without a new message."),
+        ("resumed", RESUMED_NOTICE, "The daemon stopped during this turn and has restarted."),
+        ("a_new_code", "Something has happened. You must check it.", "Something has happened."),
+    ],
+)
+def test_a_notice_for_the_model_is_one_short_line_for_people(
+    code: str, text: str, line: str
+) -> None:
+    notice = Notice(ItemId("n"), code, text)
     for wraps in (False, True):
-        text = rendered([ItemCompleted(notice)], wraps=wraps)
-        assert " ".join(text.split()) == f"▪ {notice.text.strip()}"
+        assert rendered([ItemCompleted(notice)], wraps=wraps).strip() == f"▪ {line}"
+
+
+MODES = """\
+diff --git a/one.py b/one.py
+new file mode 100644
+index 0000000..1111111
+--- /dev/null
++++ b/one.py
+@@ -0,0 +1 @@
++x = 1
+diff --git a/run.sh b/run.sh
+old mode 100644
+new mode 100755
+diff --git a/gone.py b/gone.py
+deleted file mode 100644
+--- a/gone.py
++++ /dev/null
+@@ -1 +0,0 @@
+-y = 2
+"""
+
+
+def test_a_files_name_is_above_its_mode() -> None:
+    lines = [line.strip() for line in diff_lines(MODES, PLAIN, 80, UNCUT).splitlines()]
+    assert lines == [
+        *("one.py", "new file mode 100644", "@@ -0,0 +1 @@", "+x = 1"),
+        *("run.sh", "old mode 100644", "new mode 100755"),
+        *("gone.py", "deleted file mode 100644", "@@ -1 +0,0 @@", "-y = 2"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["x" * 200, "word " * 40, "\t" * 20 + "end", "日本" * 50])
+def test_a_whole_line_of_a_diff_continues_below(text: str) -> None:
+    shown = diff_lines(
+        f"--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+{text}", PLAIN, 40, UNCUT, whole_lines=True
+    )
+    rows = shown.splitlines()
+    assert all(cells(row) <= 40 for row in rows)
+    joined = "".join(row[5:] for row in rows[1:])
+    assert joined.replace("␠", " ").strip() == text.expandtabs(4).replace("\t", "    ").strip()
 
 
 def session_of(*turns: list[AnyBody]) -> Snapshot:

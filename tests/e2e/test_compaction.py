@@ -24,7 +24,7 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import Compaction
-from tiller_protocol.ops import Interrupt
+from tiller_protocol.ops import Compact, Interrupt
 
 FULL = ScriptedUsage(input_tokens=120_000)
 """More than 85 % of a model's default window."""
@@ -283,3 +283,16 @@ def _is_of_compaction(event: Event) -> bool:
             return True
         case _:
             return False
+
+
+async def test_the_model_that_summarises_gets_the_users_words(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    model = daemon.script(text(LONG), compaction=SUMMARY)
+    session_id = await frontend.session(workspace, model=model)
+    await frontend.say(session_id, "first")
+    await frontend.turn_ended(session_id)
+    await frontend.must(Compact(session_id, "keep the API decisions"))
+    await frontend.turn_ended(session_id, 2)
+    (asked,) = [one for one in daemon.asked(session_id) if one.purpose == "compaction"]
+    assert asked.items[-1].text.endswith("keep the API decisions")

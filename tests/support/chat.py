@@ -17,6 +17,7 @@ import trio
 from pyte.screens import Char
 
 from support.frontend import TIMEOUT_S
+from tiller_client.chat.terminal.backdrop import ASK_BACKGROUND
 from tiller_client.chat.terminal.painter import BEGIN, END
 
 SCROLLBACK_LINES = 1_000_000
@@ -93,6 +94,8 @@ class ChatTerminal:
         """When the last output came, by `time.perf_counter`."""
         self.is_slow = False
         """Whether the terminal withholds its answers, as if it had not yet shown its input."""
+        self.background = ""
+        """The terminal's answer when it is asked for its background; empty if it gives none."""
         self._master = master
         columns, lines = size
         self._screen = _Screen(columns, lines, history=SCROLLBACK_LINES, ratio=0.5)
@@ -274,6 +277,9 @@ class ChatTerminal:
         return text
 
     def _show(self, text: str) -> None:
+        if self.background:
+            colour = f"\x1b]11;{self.background}\x1b\\"
+            self._screen.answers += colour * text.count(ASK_BACKGROUND)
         self._stream.feed(text)
         if not self.is_slow:
             self.answer()

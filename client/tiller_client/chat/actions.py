@@ -9,30 +9,24 @@ from tiller_client.chat.asking import Choice
 from tiller_client.chat.attaching import attachments, is_in_text, quoted
 from tiller_client.chat.choosing import Menus
 from tiller_client.chat.clipboard import PROGRAMS
-from tiller_client.chat.commands import COMMANDS, NAMES
-from tiller_client.chat.keys import KEYS_SHOWN
+from tiller_client.chat.command_actions import CommandActions
+from tiller_client.chat.commands import COMMANDS, NAMES, named
 from tiller_client.chat.live_session import Done, Failed
-from tiller_client.chat.rows import explained_rows
 from tiller_client.chat.terminal.outside import Outside
 from tiller_client.command_line.parser import similar
 from tiller_client.errors import TillerError, UsageError
-from tiller_client.rendering.text import one_line, quoted_path
+from tiller_client.rendering.text import quoted_path
 from tiller_protocol.answers import AnyResult, CatalogResult, Created, RevertResult
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
     Catalog,
-    Compact,
     Interrupt,
     QueueEdit,
-    SessionArchive,
     SessionConfigure,
-    SessionCreate,
     SessionFork,
     Shell,
-    TurnContinue,
-    Unrevert,
     UserInput,
 )
 from tiller_protocol.settings import Settings
@@ -58,32 +52,11 @@ class Actions:
 
     def __init__(self, chat: "Chat") -> None:
         self._chat = chat
-        self.menus = menus = Menus(chat)
-        self.outside = outside = Outside(chat)
+        self.menus = Menus(chat)
+        self.outside = Outside(chat)
         self._agent_asked = ""
         """The agent that a key has chosen, until the session has it."""
-        self._commands: dict[str, Callable[[str], None]] = {
-            "help": lambda _: self._help(),
-            "new": lambda _: self._new(),
-            "sessions": menus.sessions,
-            "rename": self._rename,
-            "fork": lambda _: self.fork(None),
-            "archive": lambda _: self._archive(),
-            "model": lambda name: self._set("model", name, menus.models),
-            "variant": lambda name: self._set("variant", name, menus.variants),
-            "agent": lambda name: self._set("agent", name, menus.agents),
-            "approve": lambda value: self._one_of("approve", value, APPROVE),
-            "sandbox": lambda value: self._one_of("sandbox", value, SANDBOX),
-            "continue": lambda _: self.submit(TurnContinue(self._id)),
-            "queue": lambda _: menus.queued(),
-            "back": lambda _: menus.turns(),
-            "unrevert": lambda _: self.submit(Unrevert(self._id)),
-            "diff": lambda _: self._start(outside.show("diff", self._id)),
-            "compact": lambda _: self.submit(Compact(self._id)),
-            "transcript": lambda _: self._start(outside.show("show", "--full", self._id)),
-            "editor": lambda _: self._start(outside.edit()),
-            "quit": lambda _: chat.leave(),
-        }
+        self._commands = CommandActions(chat, self)
 
     def send(self, *, queue: bool) -> None:
         """Send the text in the editor as an answer, a chat command, a shell command or input."""
@@ -92,10 +65,12 @@ class Actions:
             self.answer(chat.asking.finish(chat.editor.take()))
             return
         text = chat.editor.whole().strip()
-        if text and not queue and chat.asking.takes_text and _command(text) not in NAMES:
+        if text and not queue and chat.asking.takes_text and named(_command(text)) is None:
             self.answer(Choice("", "", "answer", text), written=chat.editor.take())
             return
-        if text == "!":
+        if text in ("exit", "quit"):
+            chat.leave()
+        elif text == "!":
             chat.say("to run a command, type it after the !")
         elif text.startswith("!"):
             self.submit(Shell(self._id, text[1:].strip()), written=chat.editor.take())
@@ -105,11 +80,11 @@ class Actions:
             chat.say(f"the question is gone, so {text} was not sent; Enter sends it as a message")
         elif text:
             typed = chat.editor.buffer.text
-            self._input(text, chat.editor.take(), typed, queue=queue)
+            self.input(text, chat.editor.take(), typed, queue=queue)
 
     def run(self, name: str, rest: str = "") -> None:
         """Run a chat command."""
-        self._commands[name](rest)
+        self._commands.run(name, rest)
 
     def answer(self, choice: Choice | None, *, written: str = "") -> None:
         """Answer the open request."""
@@ -174,6 +149,16 @@ class Actions:
         else:
             chat.say(LEAVE)
 
+    def open_or_fold(self) -> None:
+        """Show thoughts and outputs whole, those on the screen once more; or fold later ones."""
+        chat = self._chat
+        look = chat.screen.look
+        look.opened = not look.opened
+        if look.opened and (lines := chat.conversation.opened(chat.screen.painter.size[1])):
+            chat.print(lines[1:])
+        how = "shown whole" if look.opened else "folded"
+        chat.say(f"thoughts and outputs are {how} from now on")
+
     async def paste_image(self) -> None:
         """Attach the image in the clipboard to the text."""
         path = await asyncio.to_thread(self._chat.clipboard.take_image)
@@ -185,7 +170,7 @@ class Actions:
 
     def next_agent(self) -> None:
         """Switch to the next agent."""
-        self._with_catalog(self._choose_next_agent)
+        self.with_catalog(self._choose_next_agent)
 
     def _choose_next_agent(self) -> None:
         names = [one.name for one in self._chat.catalog.agents if not one.problem]
@@ -201,7 +186,7 @@ class Actions:
 
         def failed(error: TillerError) -> None:
             answered(error)
-            self._failed("", error)
+            self.failed("", error)
 
         op = SessionConfigure(self._id, Settings(agent=asked))
         self.submit(op, done=answered, failed=failed)
@@ -218,7 +203,7 @@ class Actions:
 
         Without `failed`, the user is told why it failed.
         """
-        failed = failed or partial(self._failed, written)
+        failed = failed or partial(self.failed, written)
         self._chat.session.submit(op, done or self._said, failed)
 
     def configure(self, **fields: object) -> None:
@@ -232,16 +217,22 @@ class Actions:
 
     def fork(self, at: int | None) -> None:
         """Fork the session, at an event or at its end, and switch to the fork."""
-        self.submit(SessionFork(self._id, at), done=self._created)
+
+        def created(result: AnyResult | None) -> None:
+            assert isinstance(result, Created)
+            self.open(result.session_id)
+
+        self.submit(SessionFork(self._id, at), done=created)
 
     @property
     def _id(self) -> str:
         return self._chat.session.id
 
-    def _start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Do something that takes longer than a key may take."""
         self._chat.app.create_background_task(work)
 
-    def _with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
+    def with_catalog(self, call: Callable[[], None], *, written: str = "") -> None:
         """Load the current catalog, as the configuration may have changed, then `call`."""
 
         def loaded(result: AnyResult | None) -> None:
@@ -255,27 +246,29 @@ class Actions:
         typed = self._chat.editor.buffer.text
         written = self._chat.editor.take()
         if name in NAMES:
-            self.run(name, text.partition(" ")[2].strip())
+            self.run(name, _argument(text))
         elif name in self._custom():
-            self._input(text, written, typed, queue=False)
+            self.input(text, written, typed, queue=False)
         else:
             run = partial(self._run_custom, name, text, written, typed)
-            self._with_catalog(run, written=written)
+            self.with_catalog(run, written=written)
 
     def _run_custom(self, name: str, text: str, written: str, typed: str) -> None:
         if name in self._custom():
-            self._input(text, written, typed, queue=False)
+            self.input(text, written, typed, queue=False)
+        elif named(name) is not None:
+            self.run(name, _argument(text))
         else:
-            suggestion = similar(name, [*NAMES, *self._custom()])
+            suggestion = similar(name, [one.name for one in COMMANDS] + self._custom())
             hint = f"did you mean /{suggestion}?" if suggestion else "see /help"
-            self._failed(written, UsageError(f"there is no command /{name}; {hint}"))
+            self.failed(written, UsageError(f"there is no command /{name}; {hint}"))
 
-    def _input(self, text: str, written: str, typed: str, *, queue: bool) -> None:
+    def input(self, text: str, written: str, typed: str, *, queue: bool) -> None:
         """Send an input, with the files that are named in what was typed, not in a long paste."""
         try:
             images, files = attachments(typed, self._chat.snapshot.workspace)
         except UsageError as error:
-            self._failed(written, error)
+            self.failed(written, error)
             return
         # An input that waits since an interrupt or a failure must not go before a new one.
         idle = "start" if self._chat.snapshot.queue and not self._chat.is_busy else "auto"
@@ -288,7 +281,8 @@ class Actions:
                 f"files left as they are: {', '.join(map(quoted_path, result.conflicts))}"
             )
 
-    def _failed(self, written: str, error: TillerError) -> None:
+    def failed(self, written: str, error: TillerError) -> None:
+        """Tell the user why something failed, and give back the user's text."""
         if not written:
             self._chat.say(str(error))
         elif self._chat.editor.is_empty:
@@ -300,43 +294,9 @@ class Actions:
     def _custom(self) -> list[str]:
         return [one.name for one in self._chat.catalog.commands]
 
-    def _set(self, name: str, value: str, menu: Callable[[], None]) -> None:
-        if value:
-            self.configure(**{name: value})
-        else:
-            self._with_catalog(menu)
 
-    def _one_of(self, name: str, value: str, known: tuple[str, ...]) -> None:
-        if value and value not in known:
-            self._chat.say(f"{name} must be one of: {', '.join(known)}")
-        else:
-            self._set(name, value, lambda: self.menus.one_of(name, known))
-
-    def _created(self, result: AnyResult | None) -> None:
-        assert isinstance(result, Created)
-        self.open(result.session_id)
-
-    def _new(self) -> None:
-        snapshot = self._chat.snapshot
-        now = snapshot.settings
-        settings = Settings(now.agent, now.model, now.variant)
-        self.submit(SessionCreate(snapshot.workspace, settings=settings), done=self._created)
-
-    def _archive(self) -> None:
-        self.submit(SessionArchive(self._id), done=lambda _: self._chat.leave())
-
-    def _rename(self, title: str) -> None:
-        if title:
-            self.submit(SessionConfigure(self._id, title=one_line(title)))
-        else:
-            self._chat.say("which title? /rename TITLE")
-
-    def _help(self) -> None:
-        commands = [(f"/{one.name} {one.argument}".rstrip(), one.help) for one in COMMANDS]
-        commands += [(f"/{one.name}", one.description) for one in self._chat.catalog.commands]
-        look = self._chat.screen.look
-        for title, known in (("Keys", KEYS_SHOWN), ("Commands", commands)):
-            self._chat.print(explained_rows(title, known, look.width, look.paint))
+def _argument(text: str) -> str:
+    return "".join(text.split(None, 1)[1:]).strip()
 
 
 def _command(text: str) -> str:

@@ -33,6 +33,7 @@ from tiller_client.chat.reading.blocks import parser
 from tiller_client.chat.screen import Screen
 from tiller_client.chat.status import Notes
 from tiller_client.chat.sub_agents import SubAgents, working
+from tiller_client.chat.terminal.backdrop import kind_of
 from tiller_client.chat.terminal.keyboard import Keyboard, type_ahead
 from tiller_client.chat.terminal.typed_ahead import waiting
 from tiller_client.connecting.runtime import my_places
@@ -79,6 +80,7 @@ class Chat:
         self.actions = Actions(self)
         self.keyboard = keyboard
         keyboard.answered = self.screen.pace.answered
+        keyboard.reported = self._reported
         self.sub_agents = SubAgents(client, self.screen.pace.soon)
         self.next_session: str | None = None
         """The session to open after this one."""
@@ -196,6 +198,13 @@ class Chat:
         self.notes.key_came()
         self.asking.key_came(editor_is_empty=self.editor.is_empty)
         self.screen.pace.key_came()
+
+    def _reported(self, report: str) -> None:
+        """Use the theme for the background that the terminal reports."""
+        kind = kind_of(report)
+        if kind is not None and self.screen.look.follows_background:
+            self.screen.look.be(kind)
+            self.app.invalidate()
 
     def _ask(self) -> None:
         """Ask the oldest open request, unless it is being asked already."""

@@ -9,12 +9,14 @@ class Command(NamedTuple):
     name: str
     help: str
     argument: str = ""
-    """The argument after the name, for the help; empty if there is none."""
+    """The argument after the name, for the help; empty if the command takes none."""
+    yields: bool = False
+    """Whether a custom command of the same name takes its place, as the user may have one."""
 
 
 COMMANDS = (
     Command("help", "the keys and commands"),
-    Command("new", "start a new session here"),
+    Command("new", "start a new session here, perhaps with a first message", "[TEXT]"),
     Command("sessions", "open a recent session, or one that contains WORDS", "[WORDS]"),
     Command("rename", "give the session a title", "TITLE"),
     Command("fork", "continue in a new session that shares this history"),
@@ -27,20 +29,60 @@ COMMANDS = (
         "sandbox", "what the model's commands may do", "[read_only|workspace_write|full_access]"
     ),
     Command("continue", "continue without a new message"),
-    Command("queue", "change what is queued"),
+    Command("queue", "queue TEXT, or change what is queued", "[TEXT]"),
     Command("back", "revert to an earlier point, or fork from it"),
     Command("unrevert", "undo the last revert"),
-    Command("diff", "the session's changes to files"),
-    Command("compact", "summarise the history now"),
+    Command("diff", "the session's changes to files, or to PATH", "[PATH]"),
+    Command("compact", "summarise the history now; TEXT says what to keep", "[TEXT]"),
     Command("transcript", "the whole session in a pager"),
     Command("editor", "write in $EDITOR"),
     Command("quit", "leave; a running turn goes on"),
+    Command("status", "the session's settings, context and cost", yields=True),
+    Command("copy", "copy the last answer to the clipboard", yields=True),
+    Command("permissions", "the permission rules that apply here", yields=True),
+    Command("mcp", "the MCP servers", yields=True),
+    Command("init", "let the model write an AGENTS.md for this project", yields=True),
+    Command("review", "let the model review what is not committed, or WHAT", "[WHAT]", yields=True),
+    Command(
+        "theme",
+        "the colours: for the terminal's background, or always these",
+        "[auto|dark|light]",
+        yields=True,
+    ),
 )
 
-NAMES = frozenset(command.name for command in COMMANDS)
+ALIASES = {
+    "clear": "new",
+    "context": "status",
+    "cost": "status",
+    "exit": "quit",
+    "undo": "back",
+    "usage": "status",
+}
+"""Names that other programs have for a command; a custom command takes its place, too."""
+
+INIT = (
+    "Write an AGENTS.md at the top of this project, or improve the present one: what the project "
+    "is, how to build, test and check it, how it is laid out, and its conventions. Look at the "
+    "code, and try the commands before you name them. Be short: leave out what is plain to see."
+)
+REVIEW = (
+    "Review {what}. Report only problems, the most serious first, each with its place and the "
+    "reason: faults, missing tests, unclear code. Change nothing."
+)
+UNCOMMITTED = "the changes in this repository that are not committed"
+
+NAMES = frozenset(command.name for command in COMMANDS if not command.yields) | {"exit"}
+"""Commands that no custom command replaces, so that they work without the daemon."""
+
+
+def named(name: str) -> Command | None:
+    """The command that has this name, or that another program calls so."""
+    name = ALIASES.get(name, name)
+    return next((one for one in COMMANDS if one.name == name), None)
 
 
 def runs_at_once(completed: str) -> bool:
     """Whether a completed text is a command that needs no argument."""
-    name = completed.strip().removeprefix("/")
-    return any(one.name == name and one.argument[:1] in ("", "[") for one in COMMANDS)
+    command = named(completed.strip().removeprefix("/"))
+    return command is not None and command.argument[:1] in ("", "[")

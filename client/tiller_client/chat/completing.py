@@ -7,7 +7,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from tiller_client.chat.attaching import quoted
-from tiller_client.chat.commands import COMMANDS
+from tiller_client.chat.commands import ALIASES, COMMANDS
 
 if TYPE_CHECKING:
     from tiller_client.chat.app import Chat
@@ -46,6 +46,7 @@ class InputCompleter(Completer):
 
     def _commands(self, typed: str) -> Iterator[Completion]:
         known = [(one.name, one.help) for one in COMMANDS]
+        known += [(alias, f"the same as /{name}") for alias, name in ALIASES.items()]
         known += [(one.name, one.description) for one in self._chat.catalog.commands]
         for name, text in known:
             if name.startswith(typed.lower()):

@@ -137,6 +137,25 @@ class Conversation:
             lines += ["", self._dim(waiting)]
         return lines
 
+    def opened(self, rows_max: int) -> list[str]:
+        """The items that are folded in the last rows printed, whole.
+
+        What is printed can't be changed, as most of it is in the terminal's scrollback.
+        """
+        blocks: list[list[str]] = []
+        seen = 0
+        for item in reversed(self.snapshot.items[: self._printed]):
+            folded, whole = (
+                item_lines(item, self._facts(None), self.look.width, self.look.theme, opened=opened)
+                for opened in (False, True)
+            )
+            seen += len(folded) + 1
+            if seen > rows_max:
+                break
+            if whole != folded and is_shown(item):
+                blocks.append(["", *whole])
+        return [line for block in reversed(blocks) for line in block]
+
     def set_apart(self) -> None:
         """Note that other lines were printed, which ends a group of lines."""
         self._is_compact = False
@@ -161,6 +180,7 @@ class Conversation:
             self._stream = MarkdownStream(self.look.width, self.look.theme)
             self._streamed = 0
         self._stream.width = self.look.width
+        self._stream.theme = self.look.theme
         piece = item.text[self._streamed :]
         self._streamed += len(piece)
         lines = self._stream.feed(piece)

@@ -29,7 +29,7 @@ KEYS_SHOWN = (
     ("Shift-Tab", "the next agent"),
     ("Alt-M, Alt-V", "choose the model, or its variant"),
     ("Alt-Q", "change what is queued"),
-    ("Ctrl-O", "show thoughts and outputs whole, or folded"),
+    ("Ctrl-O", "show thoughts and outputs whole, those on the screen once more; or fold them"),
     ("Ctrl-T", "the whole transcript, in a pager"),
     ("Ctrl-G", "write in $EDITOR"),
     ("Ctrl-R", "search what you wrote before"),
@@ -239,9 +239,7 @@ def _add_turn(keys: KeyBindings, chat: "Chat") -> None:
 
     @keys.add("c-o")
     def _open(_event: KeyPressEvent) -> None:
-        chat.screen.look.opened = not chat.screen.look.opened
-        how = "shown whole" if chat.screen.look.opened else "folded"
-        chat.say(f"thoughts and outputs are {how} from now on")
+        chat.actions.open_or_fold()
 
     @keys.add("c-l")
     def _redraw(_event: KeyPressEvent) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tiller_client.chat.asking import Asking
 from tiller_client.chat.conversation import Conversation
 from tiller_client.chat.frame import Parts, compose
-from tiller_client.chat.reading.style import theme_for
+from tiller_client.chat.reading.style import Kind, follows_background, theme_for
 from tiller_client.chat.rows import PROMPT, heading_rows, hint, queue_rows
 from tiller_client.chat.status import Facts, status_rows
 from tiller_client.chat.terminal.look import Look
@@ -28,10 +28,12 @@ class Opening(NamedTuple):
     look: Look
 
 
-def open_first(snapshot: Snapshot) -> Opening:
-    """Show the first session on this process's terminal."""
+def open_first(snapshot: Snapshot, background: Kind | None) -> Opening:
+    """Show the first session on this process's terminal, whose `background` may be known."""
     painter = Painter(sys.stdout.fileno(), os.environ)
-    return open_session(snapshot, painter, Look(painter.size[0] - 1, theme_for(os.environ)))
+    look = Look(painter.size[0] - 1, theme_for(os.environ, background))
+    look.follows_background = follows_background(os.environ)
+    return open_session(snapshot, painter, look)
 
 
 def open_session(snapshot: Snapshot, painter: Painter, look: Look) -> Opening:

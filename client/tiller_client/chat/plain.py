@@ -37,7 +37,7 @@ n or n REASON to reject.
 /interrupt      end the running turn
 /model NAME     choose the model; likewise /variant, /agent, /approve, /sandbox
 /continue       continue without a new message
-/compact        summarise the history now
+/compact [TEXT] summarise the history now; TEXT says what to keep
 /unrevert       undo the last revert
 /rename TITLE   give the session a title
 /quit           leave, as Ctrl-C does; a running turn goes on
@@ -63,6 +63,8 @@ class PlainChat:
         text, self._begun = (self._begun + line).strip(), ""
         if text.startswith("!") and text[1:].strip():
             return Shell(self._id, text[1:].strip())
+        if text in ("exit", "quit"):
+            text = f"/{text}"
         name, _, rest = text.partition(" ")
         return self._command(name.removeprefix("/") if name[:1] == "/" else "", rest.strip(), text)
 
@@ -72,14 +74,14 @@ class PlainChat:
             case "help":
                 for line in wrapped(HELP, self._console.width).split("\n"):
                     self._console.line(line)
-            case "quit":
+            case "quit" | "exit":
                 self.leaves = True
             case "interrupt":
                 return Interrupt(self._id)
             case "continue":
                 return TurnContinue(self._id)
             case "compact":
-                return Compact(self._id)
+                return Compact(self._id, rest)
             case "unrevert":
                 return Unrevert(self._id)
             case "rename":

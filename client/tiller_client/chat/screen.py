@@ -38,6 +38,7 @@ class Screen:
         self._chat = chat
         self._above: list[str] = []
         """Lines to print with the next frame."""
+        self._escapes = ""
         self._asked = ""
         """The id of the request in the frame that was drawn last."""
         self.pace = Pace(self.draw, self._seen)
@@ -50,6 +51,11 @@ class Screen:
     def add(self, lines: Sequence[str]) -> None:
         """Print lines that stay, with the next frame; their text must be safe."""
         self._above += lines
+
+    def tell(self, escape: str) -> None:
+        """Write an escape that shows nothing, with the next frame."""
+        self._escapes += escape
+        self._chat.app.invalidate()
 
     def add_request(self, request: Request) -> None:
         """Print a whole request in lines that stay."""
@@ -70,7 +76,8 @@ class Screen:
         frame = compose(self._parts(), rows)
         above = self.look.recoloured(above)
         frame = frame._replace(rows=self.look.recoloured(frame.rows))
-        extra, ask = self.notifier.take(chat.snapshot), ASK if self.pace.asks else ""
+        extra, self._escapes = self._escapes + self.notifier.take(chat.snapshot), ""
+        ask = ASK if self.pace.asks else ""
         self._asked = chat.asking.request.id if chat.asking.request else ""
         is_written = self.painter.paint(above, frame, columns, extra, ask)
         self.pace.written(asked=is_written and bool(ask))
@@ -99,7 +106,7 @@ class Screen:
             [*self._chips(), *completion_rows(chat.editor.buffer.complete_state, width, paint)],
             [
                 on_screen(paint.dim(row))
-                for row in status_rows(chat.snapshot, self._facts(), now, width)
+                for row in status_rows(chat.snapshot, self.facts(), now, width)
             ],
         )
 
@@ -108,7 +115,8 @@ class Screen:
         images = named_images(chat.editor.buffer.text, chat.snapshot.workspace)
         return chip_rows(images, self.look.width, self.look.paint)
 
-    def _facts(self) -> Facts:
+    def facts(self) -> Facts:
+        """What the status says besides the snapshot."""
         chat = self._chat
         model = next((one.name for one in chat.catalog.models), "")
         agent = next((one.name for one in chat.catalog.agents), "")

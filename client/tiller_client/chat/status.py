@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tiller_client.rendering.lines import BRANCH_COLUMNS
-from tiller_client.rendering.text import cells, cut, dollars, one_line, rows, seconds
+from tiller_client.rendering.lines import BRANCH_COLUMNS, context_line, tokens_line
+from tiller_client.rendering.text import cells, counted, cut, dollars, one_line, rows, seconds
 from tiller_client.rendering.wrap import wrapped
+from tiller_protocol.items import AssistantMessage, Item
 from tiller_protocol.snapshot import Snapshot, is_working
 
 SEPARATOR = " · "
@@ -116,3 +117,28 @@ def _parts(snapshot: Snapshot, facts: Facts, now: float) -> list[str]:
     if snapshot.branch:
         parts.append(cut(one_line(snapshot.branch), BRANCH_COLUMNS))
     return [part for part in parts if part]
+
+
+def status_facts(snapshot: Snapshot, known: Facts) -> list[tuple[str, str]]:
+    """The names and values that `/status` lists."""
+    settings = snapshot.settings
+    facts = [
+        ("session", f"{snapshot.session_id} · {snapshot.title or 'untitled'}"),
+        ("workspace", " · ".join(filter(None, (snapshot.workspace, snapshot.branch)))),
+        ("model", " ".join(filter(None, (settings.model or known.model, settings.variant)))),
+        ("agent", settings.agent or known.agent),
+        ("approvals", settings.approve or ""),
+        ("sandbox", (settings.sandbox or "").replace("_", " ")),
+        ("context", context_line(snapshot)),
+        ("tokens", tokens_line(snapshot.usage)),
+        ("cost", "" if snapshot.cost is None else dollars(snapshot.cost)),
+        ("work", f"{counted(snapshot.turns, 'turn')} · {counted(snapshot.steps, 'step')}"),
+        ("time", seconds(snapshot.worked_s)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def last_answer(items: Sequence[Item]) -> str:
+    """The model's last message, as it wrote it."""
+    messages = (one.text for one in reversed(items) if isinstance(one, AssistantMessage))
+    return next(filter(str.strip, messages), "")

@@ -286,6 +286,7 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     add_session(parser)
     parser = _verb(add, "history", "diff", "show the changes that a session made to files")
+    parser.option("--path", "PATH", "only this file or directory of the workspace")
     parser.option("--step", "N", "only step N of the turn", positive)
     add_session(parser, default="last")
     parser.add_argument(

@@ -1,5 +1,6 @@
 """Renders single items, calls and diffs as text; pure. `transcript` renders a whole session."""
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, assert_never, cast
@@ -17,6 +18,7 @@ from tiller_client.rendering.text import (
     indent,
     one_line,
     quoted_path,
+    rows,
     sanitized,
     seconds,
 )
@@ -49,6 +51,13 @@ CITATIONS_SHOWN = 10
 
 UNCUT = sys.maxsize
 """A width or number of lines without a limit."""
+
+HOOK_COLUMNS = 100
+"""How much to show of a hook's text for the model."""
+
+_GIT_NAME = re.compile(r'diff --git .* "?b/(.*?)"?$')
+_AGENT = re.compile(r"agent `([^`]+)`")
+_SENTENCE = re.compile(r".*?(?:[.!?](?= )|$)")
 
 ARGUMENTS_SHOWN = (
     "command", "path", "pattern", "url", "query", "text", "prompt", "code", "id"
@@ -156,7 +165,8 @@ def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False)
     output = call.output
     if call.diff:
         lines_max = UNCUT if whole else DIFF_LINES_SHOWN
-        below.append(diff_lines(call.diff, paint, columns, lines_max, _for_all()))
+        hint = _for_all()
+        below.append(diff_lines(call.diff, paint, columns, lines_max, hint, whole_lines=whole))
         # After the first blank line, the output lists problems that the edit caused.
         output = call.output.partition("\n\n")[2]
     lines_max = UNCUT if whole else lines_shown(call, failed=failed)
@@ -187,13 +197,26 @@ def _source(url: str, title: str) -> str:
     return one_line(" · ".join(part for part in (title, url) if part))
 
 
-def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str = "") -> str:
+def diff_lines(
+    diff: str,
+    paint: Paint,
+    width: int,
+    lines_max: int,
+    for_all: str = "",
+    *,
+    whole_lines: bool = False,
+) -> str:
     """The hunks of a unified diff in colours, with file names if there are several files.
 
-    `for_all` is written after the number of omitted lines.
+    `for_all` is written after the number of omitted lines. Long lines are cut, or continue in
+    further rows if `whole_lines`.
     """
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
-    shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
+    shown = [
+        paint.changed(line[:1], f"    {row}")
+        for line in lines[:lines_max]
+        for row in _diff_rows(line.expandtabs(4), width - 5, whole=whole_lines)
+    ]
     if len(lines) > lines_max:
         shown.append(paint.dim(f"    … {more_lines(len(lines) - lines_max)}{for_all}"))
     return "\n".join(shown)
@@ -225,11 +248,31 @@ def item_block(
                 indent(sanitized(item.summary), "    ")
             )
         case Notice():
-            return paint.dim(hanging(f"▪ {one_line(item.text)}", columns))
+            text = f"Told the model: {one_line(item.text)}" if whole else notice_line(item)
+            return paint.dim(hanging(f"▪ {text}", columns))
         case Patch():
             return paint.dim(cut(f"± {patch_title(item)}", width - 1))
         case _:
             assert_never(item)
+
+
+def notice_line(notice: Notice) -> str:
+    """A short line about a notice, whose text is for the model, not for people.
+
+    Most texts begin with a sentence about what has happened; instructions follow.
+    """
+    text = one_line(notice.text)
+    match notice.code:
+        case "continued":
+            return "The turn goes on without a new message."
+        case "mode" if agent := _AGENT.search(text):
+            return f"The agent is {agent[1]} now."
+        case "output_schema":
+            return "The answer did not match the output schema; the model is asked again."
+        case "hook":
+            return f"A hook told the model: {cut(text, HOOK_COLUMNS)}"
+        case _:
+            return _SENTENCE.match(text)[0]  # type: ignore[index] - matches any line
 
 
 def change_line(change: FileChange, paint: Paint) -> str:
@@ -303,38 +346,46 @@ def more_lines(count: int) -> str:
 
 
 def _without_headers(lines: list[str]) -> list[str]:
-    """Remove the two header lines of each file, but keep content that looks like a header."""
-    starts = [
+    """Put the file's name in place of its headers, but keep content that looks like a header."""
+    starts = {
         at
         for at in range(len(lines) - 2)
         if lines[at].startswith("--- ")
         and lines[at + 1].startswith("+++ ")
         and lines[at + 2].startswith("@@")
-    ]
+    }
+    firsts = [at for at, line in enumerate(lines) if line.startswith("diff --git ")]
     # If there is only one file, the line above the diff names it.
-    names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
-    headers = {*starts, *(at + 1 for at in starts)}
+    has_names = max(len(starts), len(firsts)) > 1
+    headers = starts | {at + 1 for at in starts}
     result: list[str] = []
     binary = False
     for at, line in enumerate(lines):
         if line.startswith("diff --git "):
             binary = False
+            if has_names and (name := _GIT_NAME.match(line)):
+                result.append(name[1])
         if line == "GIT binary patch" and not binary:
             binary = True
             result.append("(binary)")
         if binary:
             continue
-        if at in names:
-            result.append(names[at])
-        if at not in headers and not line.startswith(("diff --git ", "index ")):
+        if at in headers:
+            if has_names and not firsts and at in starts:
+                result.append(lines[at + 1][4:].removeprefix("b/"))
+        elif not line.startswith(("diff --git ", "index ")):
             result.append(line)
     return result
-
-
-def _diff_line(line: str, paint: Paint, width: int) -> str:
-    return paint.changed(line[:1], f"    {cut(line.expandtabs(4), width - 5)}")
 
 
 def _for_all() -> str:
     """The hint after the number of omitted lines."""
     return f": {program()} show --full"
+
+
+def _diff_rows(line: str, width: int, *, whole: bool) -> list[str]:
+    """A line of a diff; further rows begin below its text."""
+    if not whole:
+        return [cut(line, width)]
+    first, *rest = rows(line, width)
+    return [first, *(f" {row}" for part in rest for row in rows(part, width - 1))]

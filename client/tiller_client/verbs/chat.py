@@ -6,6 +6,8 @@ import sys
 from argparse import Namespace
 from contextlib import ExitStack
 
+from tiller_client.chat.reading.style import follows_background
+from tiller_client.chat.terminal.backdrop import Backdrop
 from tiller_client.chat.terminal.typed_ahead import kept
 from tiller_client.command_line import choose
 from tiller_client.command_line.choices import read_settings
@@ -36,21 +38,32 @@ def run(arguments: Namespace) -> int:
         with connect(NAME) as connection:
             return _plain(connection, _session(connection, arguments))
     with ExitStack() as stack:
+        backdrop = Backdrop(sys.stdin.fileno())
         typed = b""
         if not chosen_remote():
-            typed = stack.enter_context(kept(sys.stdin.fileno()))
+            typed = _take_terminal(stack, backdrop)
         with connect(NAME) as connection:
             snapshot = read_snapshot(connection.ask, _session(connection, arguments))
         if chosen_remote():  # only now, because ssh may have prompted the user
-            typed = stack.enter_context(kept(sys.stdin.fileno()))
-        return _on_screen(snapshot, typed)
+            typed = _take_terminal(stack, backdrop)
+        backdrop.wait()
+        return _on_screen(snapshot, typed + backdrop.typed, backdrop)
 
 
-def _on_screen(snapshot: Snapshot, typed: bytes) -> int:
+def _take_terminal(stack: ExitStack, backdrop: Backdrop) -> bytes:
+    """Keep the keys typed from now on, and return the earlier ones; ask for the background."""
+    typed = stack.enter_context(kept(sys.stdin.fileno()))
+    stack.callback(backdrop.wait)
+    if follows_background(os.environ):
+        backdrop.ask()
+    return typed
+
+
+def _on_screen(snapshot: Snapshot, typed: bytes, backdrop: Backdrop) -> int:
     """Draw the session, then import the rest of the chat and run it."""
     from tiller_client.chat.opening import open_first
 
-    opening = open_first(snapshot)
+    opening = open_first(snapshot, backdrop.kind)
     try:
         gc.disable()  # imports create no garbage
         # Nothing here needs ssl, and asyncio works in a Python without it.

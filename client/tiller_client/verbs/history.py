@@ -1,6 +1,10 @@
 """`compact`, `revert`, `unrevert`, `diff` and `shell`: a session's history and its files."""
 
+import os
+import re
 from argparse import Namespace
+
+from msgspec import structs
 
 from tiller_client.command_line import choose
 from tiller_client.connecting.connection import DaemonConnection, connect
@@ -106,12 +110,26 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
         turn_id = choose.turn_id((mark.turn_id for mark in marks), turn_id)
     op = SessionDiff(session_id, turn_id, arguments.step)
     result = connection.ask(op, SessionDiffResult)
+    if arguments.path:
+        result = _only(result, arguments.path)
     if arguments.json:
         print_json(result)
     elif not result.files and result.partial:
         _print_edits(connection, session_id)
     else:
         _print_diff(result)
+
+
+def _only(result: SessionDiffResult, path: str) -> SessionDiffResult:
+    """The changes to one file, or to the files in one directory."""
+    path = os.path.normpath(path)
+    chosen = [one for one in result.files if one.path == path or one.path.startswith(f"{path}/")]
+    if result.files and not chosen:
+        raise UsageError(f"{quoted_path(path)} was not changed; tiller diff lists what was")
+    wanted = {one.path for one in chosen}
+    parts = re.split(r"^(?=diff --git )", result.diff, flags=re.MULTILINE)
+    diff = "".join(part for part in parts if any(f" b/{one}\n" in part for one in wanted))
+    return structs.replace(result, files=tuple(chosen), diff=diff)
 
 
 def _print_diff(result: SessionDiffResult) -> None:
@@ -122,7 +140,7 @@ def _print_diff(result: SessionDiffResult) -> None:
         paint, width = stdout_paint(), stdout_width()
         lines = [change_line(change, paint) for change in result.files]
         if result.diff:
-            lines.append(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
+            lines.append(diff_lines(result.diff, paint, width, DIFF_LINES_MAX, whole_lines=True))
         page("\n".join(lines))
     if result.cut:
         complain("the diff is too long; the files at its end are missing")
@@ -145,7 +163,7 @@ def _print_edits(connection: DaemonConnection, session_id: str) -> None:
             for call in calls
             for line in (
                 paint.bold(call_label(call)),
-                diff_lines(call.diff, paint, width, DIFF_LINES_MAX),
+                diff_lines(call.diff, paint, width, DIFF_LINES_MAX, whole_lines=True),
             )
         ]
         page("\n".join(lines))

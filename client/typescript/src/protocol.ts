@@ -357,6 +357,8 @@ export interface Compact {
   type: "compact";
   /** Id of the session. */
   session_id: string;
+  /** What the user wants the summary to keep. */
+  instructions?: string;
 }
 
 /** Restores files and history to the state before a turn, or before a step of a turn. A file that others have changed since that point stays as it is. Answered by `RevertResult`. */

@@ -102,8 +102,8 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
                 state.tasks.cancel_all()
         case Compact() | Revert() | Unrevert() if state.turn:
             raise _busy(state.turn)
-        case Compact():
-            return _compact(state, pending)
+        case Compact() as op:
+            return _compact(state, op, pending)
         case Revert() as op:
             return _revert(state, op, pending)
         case Unrevert():
@@ -259,9 +259,12 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
     return start_turn(state, None, choices, pending)
 
 
-def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
+def _compact(state: SessionState, op: Compact, pending: PendingSubmission) -> AnyResult:
+    if op.instructions:
+        check_input(UserInput(op.session_id, op.instructions))
     frozen = freeze_context(state.services, state.outbox.fold_pending(), TurnChoices())
-    return start_without_input(state, frozen, run_compaction, pending)
+    compact = partial(run_compaction, instructions=op.instructions)
+    return start_without_input(state, frozen, compact, pending)
 
 
 def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyResult:

@@ -63,6 +63,7 @@ Next: the remaining steps, in order.
 Facts: anything else needed to continue without looking it up again.
 """
 
+BY_USER = "What the user says about this handover: "
 
 AUTO_IS_OFF = (
     "Automatic compaction is turned off (`compaction.auto`): compact the session, then continue."
@@ -149,15 +150,15 @@ class ContextWindow:
             raise ContextFull(f"{overflow.message} {AUTO_IS_OFF}")
         await self._compact()
 
-    async def compact_now(self) -> None:
-        """Compact history because the user asks for it. Raises `CompactionFailed`.
+    async def compact_now(self, instructions: str) -> None:
+        """Compact history as the user asks for it. Raises `CompactionFailed`.
 
         Failure and cancellation leave history unchanged.
         """
         await self._ports.emit(COMPACTING)
         if not self._has_replaceable_items():
             raise NothingToCompact("There is nothing to compact: no history is left to summarise.")
-        await self._replace_by_summary(self._tokens())
+        await self._replace_by_summary(self._tokens(), instructions)
 
     async def _compact(self) -> None:
         """Compact history, or prune it if that fails. Raises `ContextFull` if neither helps.
@@ -220,12 +221,14 @@ class ContextWindow:
         meter.discard_count()
         return meter.tokens(compacted.items, compacted.for_request), meter
 
-    async def _replace_by_summary(self, before: int) -> None:
+    async def _replace_by_summary(self, before: int, instructions: str = "") -> None:
         """Replace history by a summary that shrinks it enough. Raises `CompactionFailed`."""
         history = self._history
         try:
             with trio.fail_after(COMPACTION_S_MAX) as scope:
                 wanted = await self._ports.hooks.before_compaction(before)
+                if instructions:
+                    wanted = f"{wanted}\n{BY_USER}{instructions}".lstrip("\n")
                 summary, usage = await self._summarise(wanted, scope)
         except ModelError as error:
             raise CompactionFailed(error.message) from error
@@ -258,7 +261,7 @@ class ContextWindow:
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
     async def _summarise(self, wanted: str, scope: trio.CancelScope) -> tuple[str, Usage]:
-        """Ask the model for a summary; `wanted` is text that hooks add to the request.
+        """Ask the model for a summary; `wanted` is text that hooks and the user add to the request.
 
         Delays between attempts are announced as for any other request, and extend `scope`.
         """

@@ -110,10 +110,12 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return _final(context, step_context.limit, answer)
 
 
-async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
+async def run_compaction(
+    context: TurnContext, history: History, ports: Ports, instructions: str = ""
+) -> Ending:
     """Compact history because the user asked for it, in a turn without steps."""
     try:
-        await ContextWindow(context, history, ports).compact_now()
+        await ContextWindow(context, history, ports).compact_now(instructions)
     except NothingToCompact as nothing:
         await ports.emit(WarningRaised("nothing_to_compact", str(nothing)))
         return Ending("completed", last_message=str(nothing))

@@ -20,6 +20,7 @@ from tiller_client.rendering.items import (
     change_line,
     citation_lines,
     more_lines,
+    notice_line,
     patch_title,
 )
 from tiller_client.rendering.text import Paint, cut, one_line, seconds
@@ -78,7 +79,7 @@ def item_lines(
             summary = indented(markdown_lines(item.summary, width - 4, theme), 4)
             return [*_muted(head, width, theme), *(summary if opened else ())]
         case Notice():
-            text = item.text if opened else cut(one_line(item.text), width - 2)
+            text = f"Told the model: {item.text}" if opened else cut(notice_line(item), width - 2)
             return _muted(f"▪ {text}", width, theme)
         case Patch():
             title = patch_title(item)

@@ -63,11 +63,14 @@ class _Fence:
 
 
 class MarkdownStream:
-    """Renders one streaming message. A change of `width` affects only lines that are not final."""
+    """Renders one streaming message.
+
+    A change of `width` or `theme` affects only lines that are not final.
+    """
 
     def __init__(self, width: int, theme: Theme) -> None:
         self.width = width
-        self._theme = theme
+        self.theme = theme
         self._open = ""
         """The unfinished last line."""
         self._lines: list[str] = []
@@ -166,11 +169,11 @@ class MarkdownStream:
         for piece in found:
             if (rows or self._began) and not piece.follows:
                 rows.append([])
-            rows += piece_rows(piece, self.width, self._theme)
+            rows += piece_rows(piece, self.width, self.theme)
         return rows
 
     def _shown(self, rows: list[Row]) -> list[str]:
-        return [self._theme.line(row) for row in rows]
+        return [self.theme.line(row) for row in rows]
 
 
 def _clean(line: str) -> str:

@@ -144,18 +144,19 @@ def is_link(address: str) -> bool:
         return False
 
 
-def theme_for(environ: Mapping[str, str]) -> Theme:
+def theme_for(environ: Mapping[str, str], background: Kind | None = None) -> Theme:
     """The theme for a terminal, by environment variables.
 
-    `TILLER_THEME` is `dark`, `light` or `none`. If it is not set, `COLORFGBG`, which some terminals
-    set, tells the background. `TILLER_IMAGES` is one of `PICTURES`. With `NO_COLOR` or `TERM=dumb`,
-    there are no escapes.
+    `TILLER_THEME` is `dark`, `light`, `none` or `auto`. If it is `auto` or not set, the background
+    that the terminal has reported decides, else `COLORFGBG`, which some terminals set.
+    `TILLER_IMAGES` is one of `PICTURES`. With `NO_COLOR` or `TERM=dumb`, there are no escapes.
     """
     term = environ.get("TERM", "")
-    wished = environ.get("TILLER_THEME", "")
-    if environ.get("NO_COLOR") or term in ("", "dumb") or wished == "none":
+    if environ.get("NO_COLOR") or term in ("", "dumb") or environ.get("TILLER_THEME") == "none":
         return Theme()
-    kind: Kind = "light" if (wished or _background(environ)) == "light" else "dark"
+    kind = _kind_of_variables(environ)
+    if background and follows_background(environ):
+        kind = background
     # A terminal multiplexer drops images and links unless they are specially wrapped.
     between = "TMUX" in environ or term.startswith(("screen", "tmux"))
     program = environ.get("TERM_PROGRAM", "")
@@ -168,8 +169,17 @@ def theme_for(environ: Mapping[str, str]) -> Theme:
     )
 
 
-def _background(environ: Mapping[str, str]) -> str:
+def follows_background(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal's background decides about the theme, rather than the user."""
+    wishes = environ.get("NO_COLOR"), environ.get("TILLER_THEME") in ("dark", "light", "none")
+    return not any(wishes)
+
+
+def _kind_of_variables(environ: Mapping[str, str]) -> Kind:
     """The background by `COLORFGBG`, such as `0;15`: the last number is one of 16 colours."""
+    wished = environ.get("TILLER_THEME", "")
+    if wished in ("dark", "light"):
+        return "light" if wished == "light" else "dark"
     return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
 
 

@@ -3,20 +3,23 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tiller_client.chat.reading.style import Theme
+from tiller_client.chat.reading.style import Kind, Theme
 from tiller_client.chat.terminal.painter import Painter
 from tiller_client.rendering.text import Paint
 
 
 @dataclass
 class Look:
-    """The settings for the look of lines; `width` and `opened` may change at any time."""
+    """The settings for the look of lines; they may change at any time."""
 
     width: int
     """The maximum number of columns of a line."""
     theme: Theme
     opened: bool = False
     """Whether to show reasoning and calls' output completely."""
+
+    follows_background: bool = False
+    """Whether the terminal's report of its background changes the theme."""
 
     @property
     def paint(self) -> Paint:
@@ -28,6 +31,11 @@ class Look:
         self.width = painter.size[0] - 1
         if self.theme.pictures == "sixel":
             self.theme = replace(self.theme, cell=painter.cell or self.theme.cell)
+
+    def be(self, kind: Kind) -> None:
+        """Use the colours for another background, from now on."""
+        if self.theme.kind != "none":
+            self.theme = replace(self.theme, kind=kind)
 
     def recoloured(self, lines: Iterable[str]) -> list[str]:
         """Replace the colours of `paint` in finished lines with the colours of the theme."""

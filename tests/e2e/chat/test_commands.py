@@ -1,0 +1,122 @@
+"""The commands of the chat take what is written after them, and have the usual names."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.chat.test_chat import READY, newest
+from e2e.words import always, calls, said_in, text, write
+from support.chat import ChatTerminal
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_client.chat.commands import INIT, UNCOMMITTED
+from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
+
+Opens = Callable[..., ChatTerminal]
+
+
+async def said(frontend: Frontend) -> list[str]:
+    """The user's messages in the newest session."""
+    items = (await frontend.snapshot((await newest(frontend)).session_id)).items
+    return said_in(tuple(items))
+
+
+async def test_what_follows_a_command_counts_or_is_refused(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    writes = calls(write("one.py", "x = 1\n"), write("two.py", "y = 2\n"))
+    model = daemon.script(
+        writes, text("Long. " * 9_000), always("Read."), compaction=text("Short.")
+    )
+    chat = opens("-m", model, "--approve", "always", TILLER_PAGER="cat")
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.until(lambda: "■ completed" in chat.text)
+    chat.press("/diff one.py\r")
+    await chat.shows("+x = 1", READY)
+    assert "y = 2" not in chat.text.rpartition("A one.py")[2]
+    chat.press("/help me\r")
+    await chat.sees("/help takes nothing after it")
+    chat.press("/compact keep the API decisions\r")
+    await chat.shows("history up to here was summarised")
+    session_id = (await newest(frontend)).session_id
+    (asked,) = [one for one in daemon.asked(session_id) if one.purpose == "compaction"]
+    assert "keep the API decisions" in getattr(asked.items[-1], "text", "")
+    chat.press("/clear begin anew\r")
+    await chat.until(lambda: "» begin anew" in chat.text and READY in chat.rows[chat.cursor[0]])
+    assert await said(frontend) == ["begin anew"]
+
+
+async def test_usual_names_of_commands_work(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    model = daemon.script(always("The *answer*."))
+    chat = opens("-m", model)
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.until(lambda: "■ completed" in chat.text)
+    for name in ("/cost", "/usage", "/context", "/status"):
+        chat.press(f"{name}\r")
+        await chat.until(lambda: "1 turn · 1 step" in chat.screen)
+        chat.press("\x0c")
+    copied = base64.b64encode(b"The *answer*.").decode()
+    chat.press("/copy\r")
+    await chat.until(lambda: f"\x1b]52;c;{copied}\x07" in chat.written)
+    chat.press("/permissions\r")
+    await chat.shows("there are no rules")
+    await chat.until(lambda: READY in chat.rows[chat.cursor[0]])
+    chat.press("/undo\r")
+    await chat.sees("go back to the point before")
+    chat.press("\x1b")
+    await chat.until(lambda: "go back to" not in chat.screen)
+    for name, words in (
+        ("/init", INIT),
+        ("/review the tests", "Review the tests."),
+        ("/review", UNCOMMITTED),
+    ):
+        turns = chat.text.count("■ completed")
+        chat.press(f"{name}\r")
+        await chat.until(lambda turns=turns: chat.text.count("■ completed") > turns)
+        assert words in (await said(frontend))[-1]
+    chat.press("exit\r")
+    assert await chat.end() == 0
+
+
+async def test_the_users_own_command_goes_before_one_of_the_same_name(
+    opens: Opens, daemon: Daemon, frontend: Frontend
+) -> None:
+    commands = daemon.places.config / "commands"
+    commands.mkdir(exist_ok=True)
+    (commands / "review.md").write_text("My own review.\n")
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press("/review\r")
+    await chat.shows("» My own review.", "Read.")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "/exit", "/quit"])
+async def test_a_word_leaves(opens: Opens, daemon: Daemon, word: str) -> None:
+    chat = opens("-m", daemon.script(always("Read.")))
+    await chat.shows(READY)
+    chat.press(f"{word}\r")
+    assert await chat.end() == 0
+
+
+async def test_ctrl_o_shows_what_is_folded_on_the_screen_whole(
+    opens: Opens, daemon: Daemon, workspace: Path
+) -> None:
+    thinks = ScriptStep(
+        parts=(ReasoningPart("The lookup differs in case."), TextPart("It differs."))
+    )
+    chat = opens("-m", daemon.script(thinks))
+    await chat.shows(READY)
+    chat.press("go\r")
+    await chat.shows("It differs.", READY)
+    assert "The lookup differs" not in chat.text
+    chat.press("\x0f")
+    await chat.shows("The lookup differs in case.", "shown whole")
+    chat.press("\x0f")
+    await chat.sees("folded from now on")
+    assert chat.text.count("The lookup differs in case.") == 1
