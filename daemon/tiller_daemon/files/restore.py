@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -58,16 +59,24 @@ class GitEntry(NamedTuple):
 class FileRestore(NamedTuple):
     """A file to change from `expected` to `wanted`, if it is still as expected.
 
-    `path` is relative to the workspace. None means that there is no file.
+    `path` is relative to the workspace. None means that there is no file. `held` are the ids of
+    other contents that the file had meanwhile.
     """
 
     path: str
     expected: GitEntry | None
     wanted: GitEntry | None
+    held: frozenset[str] = frozenset()
 
     def reversed(self) -> "FileRestore":
         """Return the restore that undoes this one."""
-        return FileRestore(self.path, self.wanted, self.expected)
+        return FileRestore(self.path, self.wanted, self.expected, self.held)
+
+    def takes_away(self, contents: AbstractSet[str]) -> bool:
+        """Return whether the file has, or was made from, one of these contents."""
+        return self.expected is not None and not contents.isdisjoint(
+            {self.expected.blob, *self.held}
+        )
 
 
 def restore_files(

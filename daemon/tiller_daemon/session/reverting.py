@@ -271,15 +271,19 @@ def moves_back(
     begins: dict[str, GitEntry | None] = {}
     ends: dict[str, GitEntry | None] = {}
     conflicting: set[str] = set()
+    held: dict[str, set[str]] = {}
     for step in steps:
         for change in step:
+            held.setdefault(change.path, set()).update(
+                entry.blob for entry in (change.before, change.after) if entry
+            )
             # Between two steps of the session, a file must stay as the first step left it.
             begins.setdefault(change.path, change.before)
             if ends.get(change.path, change.before) != change.before:
                 conflicting.add(change.path)
             ends[change.path] = change.after
     moves = tuple(
-        FileRestore(path, ends[path], begin)
+        FileRestore(path, ends[path], begin, frozenset(held[path]))
         for path, begin in begins.items()
         if path not in conflicting and ends[path] != begin
     )

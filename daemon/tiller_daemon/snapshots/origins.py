@@ -34,30 +34,41 @@ _STATX_BORN: Final = struct.Struct("=I76xqI")
 
 
 class _Times(NamedTuple):
-    """When a file was made and last changed, in ns."""
+    """When a file was made, written and last changed or moved, in ns; and its inode."""
 
     born_ns: int
+    written_ns: int
     changed_ns: int
+    inode: int
 
 
 async def foreign_changes(
-    before: Taken, after: Taken, changes: Sequence[TreeChange], shadow: ShadowRepository
+    before: Taken,
+    after: Taken,
+    calls_ns: tuple[int, int],
+    changes: Sequence[TreeChange],
+    shadow: ShadowRepository,
 ) -> tuple[str, ...]:
     """Return the paths of those `changes` that may not be the work of the calls.
 
-    The calls began at `before.ended_ns` or later, and had ended at `after.began_ns`. Raises
+    `calls_ns` are the beginning of the calls, by `file_time_ns`, and their end. Raises
     `GitProblem`.
     """
+    begin_ns, end_ns = calls_ns
     here = [change for change in changes if change.after]
     times = await trio.to_thread.run_sync(_times, shadow.workspace, [one.path for one in here])
-    foreign = {one.path for one in here if _is_foreign(one, times.get(one.path), before, after)}
+    windows = ((before.began_ns, begin_ns), (end_ns, after.ended_ns + 1))
+    foreign = {
+        one.path
+        for one in here
+        if (one.before is None and is_in(one.path, before.left_out))
+        or (one.path in times and _is_within(times[one.path].changed_ns, windows))
+    }
+    inodes = frozenset(before.left_out.values())
     moved = [
         one
         for one in here
-        if one.before is None
-        and one.path not in foreign
-        and one.path in times
-        and times[one.path].born_ns < before.ended_ns
+        if one.path in times and _may_be_moved(one, times[one.path], begin_ns, inodes)
     ]
     if moved:
         known = await blobs_in(before.tree, shadow)
@@ -65,12 +76,16 @@ async def foreign_changes(
     return tuple(sorted(foreign))
 
 
-def _is_foreign(change: TreeChange, times: _Times | None, before: Taken, after: Taken) -> bool:
-    if change.before is None and is_in(change.path, before.left_out):
-        return True
-    return times is not None and (
-        before.began_ns <= times.changed_ns < before.ended_ns
-        or after.began_ns < times.changed_ns <= after.ended_ns
+def _is_within(time_ns: int, windows: Sequence[tuple[int, int]]) -> bool:
+    return any(begin <= time_ns < end for begin, end in windows)
+
+
+def _may_be_moved(
+    change: TreeChange, times: _Times, begin_ns: int, left_out: frozenset[int]
+) -> bool:
+    """Whether a file is older than the calls, and was probably not there before them."""
+    return times.born_ns < begin_ns and (
+        change.before is None or times.written_ns < begin_ns or times.inode in left_out
     )
 
 
@@ -84,7 +99,7 @@ def _times(workspace: Path, paths: Sequence[str]) -> dict[str, _Times]:
             continue
         # A file that was moved keeps its time of birth, and usually its time of modification.
         born_ns = _born_ns(workspace / path) or state.st_mtime_ns
-        times[path] = _Times(born_ns, state.st_ctime_ns)
+        times[path] = _Times(born_ns, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
     return times
 
 

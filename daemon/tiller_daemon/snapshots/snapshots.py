@@ -121,13 +121,19 @@ class Snapshots:
         return taken
 
     async def foreign_changes(
-        self, workspace: str, before: Taken, after: Taken, changes: Sequence[TreeChange]
+        self,
+        workspace: str,
+        before: Taken,
+        after: Taken,
+        calls_ns: tuple[int, int],
+        changes: Sequence[TreeChange],
     ) -> tuple[str, ...]:
         """Return the changed files that calls between two snapshots may not have changed.
 
-        Raises `SnapshotProblem`.
+        `calls_ns` are the calls' beginning, by `file_time_ns`, and end. Raises `SnapshotProblem`.
         """
-        return await self._read(workspace, partial(foreign_changes, before, after, changes))
+        find = partial(foreign_changes, before, after, calls_ns, changes)
+        return await self._read(workspace, find)
 
     async def changes(self, workspace: str, before: str, after: str) -> tuple[TreeChange, ...]:
         """Return the files that differ between two trees, by path; raises `SnapshotProblem`."""
@@ -252,7 +258,7 @@ class Snapshots:
         failed = {one.wanted.blob for one in restores if one.path in left and one.wanted}
         lost = failed - {one.wanted.blob for one in done if one.wanted}
         # The only copy of a file may be where the reverted steps have moved it.
-        kept = [one.reversed() for one in done if one.expected and one.expected.blob in lost]
+        kept = [one.reversed() for one in done if one.takes_away(lost)]
         not_kept = await _restore_files(store.shadow, kept)
         return left | {one.path: "" for one in kept if one.path not in not_kept}
 

@@ -6,9 +6,11 @@ changed takes one process that lists the changed files, and reads no contents.
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import trio
@@ -59,9 +61,10 @@ class Taken(NamedTuple):
     began_ns: int
     """When git had not yet looked at any file."""
     ended_ns: int
-    """When git had looked at all files. No later change has an earlier time."""
-    left_out: frozenset[str] = frozenset()
-    """Paths of files and directories that are there but not in the tree; empty if not listed."""
+    """When git had looked at all files."""
+    left_out: Mapping[str, int] = MappingProxyType({})
+    """Inodes of files and directories that are there but not in the tree, by path; empty if not
+    listed."""
 
 
 class Taker:
@@ -111,16 +114,17 @@ class Taker:
             raise
 
     async def _take(self, began_ns: int, *, left_out: bool) -> Taken:
-        listed, ignored = await self._list(left_out=left_out)
-        others = frozenset[str]()
+        listed, left = await self._list(left_out=left_out)
         if listed:
             removed, stored, others = await trio.to_thread.run_sync(self._classify, listed)
+            left |= others
             await self._stage(removed, "--force-remove")
             await self._stage(stored, "--remove", "--replace")
         # If nothing has changed since the last snapshot, its tree is still right.
         if not self._tree:
             self._tree = await write_tree(self._shadow)
-        return Taken(self._tree, began_ns, file_time_ns(), ignored | others)
+        inodes = await trio.to_thread.run_sync(_inodes, self._shadow.workspace, left)
+        return Taken(self._tree, began_ns, time.time_ns(), inodes if left_out else {})
 
     async def _list(self, *, left_out: bool) -> tuple[bytes, frozenset[str]]:
         """Return the listing of changed files, and the ignored places if `left_out`."""
@@ -192,9 +196,8 @@ class Taker:
         secrets = tuple(secret.encode() for secret in self._secrets())
         excluded = files_to_exclude(workspace, wanted, secrets)
         stored = [name for name in wanted if name not in excluded]
-        others = {name for _, name in files}.difference(stored)
-        there = frozenset(one.rstrip("/") for one in others if os.path.lexists(workspace / one))
-        return sorted(known.difference(stored)), stored, there
+        others = frozenset(name.rstrip("/") for _, name in files).difference(stored)
+        return sorted(known.difference(stored)), stored, others
 
 
 def file_time_ns() -> int:
@@ -258,6 +261,15 @@ def _find_pipe(workspace: Path) -> Path | None:
 
 def _is_temporary(name: str) -> bool:
     return name.rpartition("/")[2].startswith(TEMPORARY)
+
+
+def _inodes(workspace: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return the inodes of those names that are there."""
+    found: dict[str, int] = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = os.lstat(workspace / name).st_ino
+    return found
 
 
 def _size(path: Path) -> int:

@@ -4,6 +4,7 @@ Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots
 restores files from them.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -80,6 +81,7 @@ class TurnChanges:
         self._limits = limits
         self._taking = trio.Lock()
         self._earlier: _Earlier | None = None
+        self._begun_ns = self._ended_ns = 0
         self.is_open = False
 
     async def prepare(self) -> None:
@@ -101,10 +103,8 @@ class TurnChanges:
             # The first snapshot of a large workspace takes long. The next one is quick.
             if not self._is_fresh():
                 await self._look(self._snapshots)
-            if self._earlier:
-                # What has changed until now is the user's, even if it is not in the snapshot.
-                taken = self._earlier.taken._replace(ended_ns=file_time_ns())
-                self._earlier = self._earlier._replace(taken=taken)
+            # What has changed until now is the user's, even if it is not in the snapshot.
+            self._begun_ns, self._ended_ns = file_time_ns(), 0
             self.is_open = True
 
     def _is_fresh(self) -> bool:
@@ -125,6 +125,8 @@ class TurnChanges:
         """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call this again."""
         if self._snapshots is None or not self.is_open:
             return None
+        # If this was cancelled before, the calls ended then.
+        self._ended_ns = self._ended_ns or time.time_ns()
         patch = await self._compare(self._snapshots)
         self._earlier, self.is_open = None, False
         return patch
@@ -166,7 +168,9 @@ class TurnChanges:
             changes = own_changes(
                 patch, await snapshots.changes(self._workspace, before.tree, after.tree)
             )
-            foreign = await snapshots.foreign_changes(self._workspace, before, after, changes)
+            foreign = await snapshots.foreign_changes(
+                self._workspace, before, after, (self._begun_ns, self._ended_ns), changes
+            )
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return self._unknown()
