@@ -10,7 +10,7 @@ from msgspec import Raw
 from tiller_client.acp.approval import code_span, fields_asked, options_for
 from tiller_client.acp.calls import content_of
 from tiller_client.acp.diffs import hunks_of, whole_files
-from tiller_client.acp.questions import read_outcome
+from tiller_client.acp.questions import Answered, read_outcome
 from tiller_client.acp.schema import TextBlock
 from tiller_client.acp.updates import CallFields, FileDiff, Shown
 from tiller_daemon.tools.editing.diff import unified_diff
@@ -225,7 +225,9 @@ def test_no_option_means_more_than_its_kind(
     options = options_for(request)
     assert [option.kind for option in options] == kinds
     answers = [read_outcome(request, selected(option.option_id)) for option in options]
-    assert all(answer and answer.decision != "always_here" for answer in answers)
+    assert all(
+        isinstance(answer, Answered) and answer.decision != "always_here" for answer in answers
+    )
     assert read_outcome(request, selected("always_here")) is None
     assert options[0].name == ("Allow once: p, write" if also else "Allow once")
     if always:
