@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
@@ -26,8 +27,8 @@ from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
 from tiller_daemon.models.dialects.stream_decoder import TRAILING_FRAMES_S
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.turn.retry import RetriedModel, RetryWait
-from tiller_protocol.ids import ItemId
-from tiller_protocol.items import UserMessage
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import ToolCall, UserMessage
 
 REQUEST = ModelRequest(
     "m", "be brief", (UserMessage(ItemId("u"), "hello", "start"),), (), "s", ordinal=0
@@ -56,9 +57,11 @@ async def opened(base_url: str, key: str | None = KEY, **fields: Any) -> AsyncGe
         yield OpenAIChat(http)
 
 
-async def collect(client: OpenAIChat, seen: list[ModelEvent] | None = None) -> list[ModelEvent]:
+async def collect(
+    client: OpenAIChat, seen: list[ModelEvent] | None = None, *, request: ModelRequest = REQUEST
+) -> list[ModelEvent]:
     seen = [] if seen is None else seen
-    async with aclosing(client.stream(REQUEST)) as stream:
+    async with aclosing(client.stream(request)) as stream:
         async for event in stream:
             seen.append(event)
     return joined(seen)
@@ -406,6 +409,43 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
     ]
     last = seen.index(waits[-1])
     assert joined([e for e in seen[last:] if not isinstance(e, RetryWait)]) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (400, {"object": "error", "message": "Unexpected role 'user' after role 'tool'"}),
+        (400, {"message": "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."}),
+        (
+            500,
+            {
+                "error": {
+                    "message": "Jinja Exception: After the optional system message, conversation "
+                    "roles must alternate user and assistant roles except for tool calls."
+                }
+            },
+        ),
+        (422, {"detail": "Unexpected role user after role tool"}),
+    ],
+)
+async def test_a_model_of_mistral_under_another_name_is_recognized_by_its_refusal(
+    code: int, body: dict[str, Any]
+) -> None:
+    """Otherwise it would refuse every further request of a session with an interrupted command."""
+    call = ToolCall(ItemId("c"), CallId("call_1"), "bash", "{}", "error", output="aborted")
+    history = (*REQUEST.items, call, *REQUEST.items)
+    request = replace(REQUEST, items=history)
+    async with (
+        serving(status(code, body), events(*GOOD)) as server,
+        opened(server.base_url) as client,
+    ):
+        assert await collect(client, request=request) == WHOLE
+        assert await collect(client, request=request) == WHOLE
+    refused, mended, later = [one.body["messages"] for one in server.received]
+    assert [one["role"] for one in refused][-2:] == ["tool", "user"]
+    assert [one["role"] for one in mended][-3:] == ["tool", "assistant", "user"]
+    assert mended[-3]["tool_call_id"] == "000000000"
+    assert later == mended
 
 
 async def test_many_streams_at_once_share_one_client() -> None:

@@ -42,7 +42,15 @@ make, and Mistral's models accept only ids in their own format."""
 
 is_mistral = re.compile(r"(mi|mini|dev|magi|code)stral|pixtral", re.IGNORECASE).search
 """Whether a model is one of Mistral's, whichever server runs it. The chat templates of these models
-refuse the same requests as Mistral's own API."""
+refuse the same requests as Mistral's own API. A gateway may hide the model behind another name."""
+
+refused_as_mistral = re.compile(
+    r"unexpected role '?user'? after role '?tool|conversation roles must alternate"
+    r"|tool call id .* must be a-z, A-Z, 0-9",
+    re.IGNORECASE,
+).search
+"""Whether an error shows that the model is one of Mistral's: its API and its chat templates refuse
+a user message right after results, and call ids of other models."""
 
 RESULTS_READ = "I have read the results."
 """The assistant message that Mistral's models need between results and a user message."""
@@ -56,14 +64,20 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 Message = dict[str, Any]
 
 
-def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = False) -> bytes:
+def build_body(
+    request: ModelRequest,
+    base_url: str = "",
+    *,
+    for_openai: bool = False,
+    for_mistral: bool = False,
+) -> bytes:
     """Return the body that requests a streamed response from the server at `base_url`.
 
     `for_openai` is for OpenAI's own servers, which are stricter than compatible servers and have
-    renamed `max_tokens`.
+    renamed `max_tokens`. `for_mistral` is for a model of Mistral's that its name does not show.
     """
     cache = request.history_cache or HistoryCache()
-    messages = build_messages(request, base_url, for_openai=for_openai)
+    messages = build_messages(request, base_url, for_openai=for_openai, for_mistral=for_mistral)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": cache.encode(API, messages),
@@ -97,17 +111,22 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
 
 
 def build_messages(
-    request: ModelRequest, base_url: str = "", *, for_openai: bool = False
+    request: ModelRequest,
+    base_url: str = "",
+    *,
+    for_openai: bool = False,
+    for_mistral: bool = False,
 ) -> list[Message]:
-    """Return the `messages` of the body, with the system prompt first."""
-    key = (API, request.system, request.model, base_url, for_openai)
+    """Return the `messages` of the body, with the system prompt first; see `build_body`."""
+    for_mistral = for_mistral or bool(is_mistral(request.model))
+    key = (API, request.system, request.model, base_url, for_openai, for_mistral)
 
     def create() -> _MessageHistory:
-        if is_mistral(request.model):
+        if for_mistral:
             ids = CallIds(fits_as_call_id_of_mistral, "{:09}".format)
         else:
             ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
-        return _MessageHistory(request, base_url, ids)
+        return _MessageHistory(request, base_url, ids, for_mistral=for_mistral)
 
     cache = request.history_cache or HistoryCache()
     return cache.builder(key, request.items, create).finish()
@@ -120,9 +139,11 @@ class _MessageHistory(HistoryBuilder):
     held back until it is complete, because later items may still belong to its message.
     """
 
-    def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
+    def __init__(
+        self, request: ModelRequest, base_url: str, ids: CallIds, *, for_mistral: bool
+    ) -> None:
         self._origin = origin_of(base_url, request.model)
-        self._is_mistral = bool(is_mistral(request.model))
+        self._for_mistral = for_mistral
         self._ids = ids
         self._messages: list[Message] = []
         if request.system:
@@ -149,7 +170,7 @@ class _MessageHistory(HistoryBuilder):
         if self._last_role() == "user":
             self._messages[-1] = _user_message(_parts_of(self._messages[-1]) + parts)
             return
-        if parts and self._is_mistral and self._last_role() == "tool":
+        if parts and self._for_mistral and self._last_role() == "tool":
             self._messages.append({"role": "assistant", "content": RESULTS_READ})
         if parts:
             self._messages.append(_user_message(parts))
