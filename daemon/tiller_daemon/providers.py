@@ -195,7 +195,7 @@ class Providers:
         if self._configuration.record:
             client = RecordingModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
-        accepts = _accepted_input(provider.provider, model)
+        accepts = _accepted_input(provider, model)
 
         def cost(usage: Usage) -> float | None:
             # A price that was unknown when the turn began may be known when a step ends.
@@ -363,10 +363,11 @@ class Providers:
         )
 
 
-def _accepted_input(provider: Provider, model: Model) -> AcceptedInput:
+def _accepted_input(provider: ActiveProvider, model: Model) -> AcceptedInput:
     """Return which input a model takes; few servers that speak `openai_chat` take documents."""
-    documents = model.images and provider.api != "openai_chat"
-    return AcceptedInput(model.images, documents if model.documents is None else model.documents)
+    documents = model.images and provider.provider.api != "openai_chat"
+    documents = documents if model.documents is None else model.documents
+    return AcceptedInput(model.images, documents, provider.tools_max)
 
 
 async def _list_offers() -> tuple[ProviderOffer, ...]:

@@ -1,5 +1,6 @@
 """Servers start when needed, are started again after they end, and never outlive the daemon."""
 
+import json
 import math
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import trio
 from structlog.testing import capture_logs
 
 from mcp_servers.conftest import TINY, McpTestbed
+from support.tiny_mcp import ODD_USABLE
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.listing import DESCRIPTION_CHARS_MAX
 from tiller_daemon.tools.base import ToolFailure
@@ -221,13 +223,41 @@ async def test_tools_that_no_provider_takes_are_left_out_or_renamed(testbed: Mcp
     assert all(len(name) <= 64 for name in tools)
     assert [name for name in tools if "bad" in name or "task" in name] == []
     assert len(tools["mcp__t__long"].description) == DESCRIPTION_CHARS_MAX
-    assert testbed.servers.summaries()[0].tools == 14
+    assert testbed.servers.summaries()[0].tools == 14 + 1 + len(ODD_USABLE)
+
+
+async def test_one_odd_tool_takes_no_other_tool_away(testbed: McpTestbed) -> None:
+    await testbed.start_tiny("odd")
+    tools = testbed.servers.tools()
+    assert {name.removeprefix("mcp__t__") for name in tools} >= {"echo", "wrong", *ODD_USABLE}
+    assert "mcp__t__listing" not in tools
+    (left_out,) = testbed.servers.left_out().values()
+    assert [reason.partition(":")[0] for reason in left_out] == ["bad", "task", "listing"]
+    assert "its type is 'array' instead of 'object'" in left_out[-1]
+    schemas = {name.removeprefix("mcp__t__"): tool.arguments for name, tool in tools.items()}
+    assert schemas["choice"]["properties"].keys() == {"a", "b"}
+    assert schemas["required_inside"]["properties"] == {"coin": {"type": "string"}}
+    assert schemas["dollar"]["properties"]["rows"] == {"type": "array", "items": {}}
+
+
+async def test_a_server_gets_its_own_names_of_properties(testbed: McpTestbed) -> None:
+    await testbed.start_tiny("odd")
+    assert list(testbed.servers.tools()["mcp__t__dollar"].arguments["properties"]) == [
+        "_filter",
+        "rows",
+        "x" * 64,
+    ]
+    given = {"_filter": "f", "rows": [{"_filter": 1}], "x" * 64: "y"}
+    got = json.loads((await testbed.call("dollar", **given)).output)
+    assert got == {"$filter": "f", "rows": [{"$filter": 1}], "x" * 80: "y"}
 
 
 async def test_no_schema_of_a_server_keeps_the_daemon_busy(testbed: McpTestbed) -> None:
     await testbed.start_tiny("hostile")
     assert testbed.servers.summaries()[0] == ServerSummary("t", "up", 11)
     offered = testbed.servers.tools()
+    (left_out,) = testbed.servers.left_out().values()
+    assert [reason.split(":")[0] for reason in left_out] == ["laughs", "all from huge on"]
     assert "mcp__t__heavy" in offered
     assert not [name for name in offered if "laughs" in name or "huge" in name or "behind" in name]
     assert (await testbed.call("heavy")).output == "heavy"

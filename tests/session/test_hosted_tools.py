@@ -13,7 +13,7 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
-from tiller_protocol.events import ItemCompleted, StepEnded, ToolCallUpdated
+from tiller_protocol.events import ItemCompleted, StepEnded, ToolCallUpdated, WarningRaised
 from tiller_protocol.items import AssistantMessage, Citation, ToolCall, UserMessage
 from tiller_protocol.ops import SessionGet
 from tiller_protocol.settings import Rule, TurnOverrides
@@ -162,3 +162,20 @@ async def test_a_hosted_tool_replaces_ours_of_the_same_name(autojump_clock, star
     sent = world.model.requests[0]
     assert "look" not in {tool.name for tool in sent.tools}
     assert list(sent.hosted_tools) == ["look"]
+
+
+async def test_a_model_gets_no_more_tools_than_it_takes_and_the_user_is_warned_once(
+    autojump_clock, start
+):
+    world, session_id = await start(ANSWER, ANSWER)
+    world.hosted_tools = {"web_search": {}}
+    world.tools_max = 3
+    for number in (1, 2):
+        await world.say(session_id, "go")
+        await world.ended(session_id, number)
+    turns = [request for request in world.model.requests if request.purpose == "turn"]
+    assert [len(request.tools) for request in turns] == [2, 2]
+    bodies = [event.body for event in world.published[session_id]]
+    (warning,) = [body for body in bodies if isinstance(body, WarningRaised)]
+    assert warning.code == "mcp_tools"
+    assert "takes 3 tools" in warning.message

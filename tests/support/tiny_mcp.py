@@ -37,6 +37,46 @@ ODD: list[dict[str, Any]] = [
     {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": 7}}}},
     {"name": "task", "inputSchema": ANY, "execution": {"taskSupport": "required"}},
     {"name": "long", "inputSchema": ANY, "description": "so " * 10_000},
+    {
+        "name": "wrong",
+        "inputSchema": ANY,
+        "description": 7,
+        "annotations": [],
+        "icons": "none",
+        "outputSchema": {"type": "array"},
+    },
+]
+ODD_USABLE: dict[str, Any] = {
+    "unsaid": None,
+    "empty": {},
+    "untyped": {"properties": {"a": {"type": "string"}}},
+    "required_inside": {
+        "type": "object",
+        "properties": {"coin": {"type": "string"}, "required": ["coin"]},
+    },
+    "choice": {
+        "anyOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            {"type": "object", "properties": {"b": {"type": "string"}}},
+        ]
+    },
+    "odd_lists": {"type": ["object", "null"], "required": True, "properties": []},
+    "dollar": {
+        "type": "object",
+        "properties": {
+            "$filter": {"type": "string"},
+            "rows": {"type": "array"},
+            "x" * 80: {"type": "string"},
+        },
+        "required": ["$filter"],
+    },
+}
+"""Schemas that some provider or the MCP package refuses, but that can be mended."""
+
+ODD_UNUSABLE: list[Any] = [
+    {"name": "listing", "inputSchema": {"type": "array", "items": {"type": "string"}}},
+    {"inputSchema": ANY},
+    "not a tool",
 ]
 
 LAUGHS = {
@@ -128,7 +168,9 @@ def discover(request: Any) -> None:
 
 
 def list_tools(request: Any) -> None:
-    more = [*(ODD if "odd" in MODES else ()), *(HOSTILE if "hostile" in MODES else ())]
+    mendable = [{"name": name, "inputSchema": one} for name, one in ODD_USABLE.items()]
+    odd = [*ODD, *mendable, *ODD_UNUSABLE]
+    more = [*(odd if "odd" in MODES else ()), *(HOSTILE if "hostile" in MODES else ())]
     listed: dict[str, Any] = {"tools": [*TOOLS, *more]}
     if "modern" in MODES:
         listed |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -157,6 +199,8 @@ def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any
             TOOLS.append({"name": arguments["text"], "inputSchema": ANY})
             answer(request, "grown")
             send(method="notifications/tools/list_changed")
+        case "dollar":
+            answer(request, json.dumps(arguments))
         case "raw":
             print(arguments["text"].replace("ID", json.dumps(request)), flush=True)
         case "heavy":

@@ -288,6 +288,7 @@ class World:
         self.more_tools: tuple[Tool, ...] = ()
         self.hosted_tools: dict[str, dict[str, Any]] = {}
         self.price: CostOf = unpriced
+        self.tools_max: int | None = None
         self.images = True
         self.documents = True
 
@@ -452,7 +453,7 @@ class World:
             variants=self.variants if name == next(iter(self.scripts)) else {},
             efforts=self.efforts,
             prompt_header=self.prompt_header,
-            accepts=AcceptedInput(self.images, self.documents),
+            accepts=AcceptedInput(self.images, self.documents, self.tools_max),
             hosted_tools=self.hosted_tools,
         )
 

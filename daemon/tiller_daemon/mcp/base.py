@@ -1,5 +1,6 @@
 """Types shared by the modules of this package. Does not import the MCP package."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -21,12 +22,26 @@ class CallNotSent(ToolFailure):
 
 
 class ListedTool(Struct, frozen=True):
-    """A tool as its server lists it; `read_only` is the server's own claim."""
+    """A tool that a server lists."""
 
     name: str
+    """The server's own name for the tool."""
     description: str
+    """The description for models."""
     schema: dict[str, Any]
+    """The schema of its arguments, changed so that every provider accepts it."""
     read_only: bool
+    """Whether the server claims that the tool changes nothing."""
+    property_names: Mapping[str, str] = {}
+    """The server's own names of the properties that have other names in `schema`."""
+
+
+class ToolList(Struct, frozen=True):
+    """The tools that a server lists."""
+
+    offered: tuple[ListedTool, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Why tools can't be offered, each as a clause with its name."""
 
 
 class PromptParameter(Struct, frozen=True):

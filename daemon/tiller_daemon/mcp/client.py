@@ -1,7 +1,7 @@
 """The MCP client: runs one connection to a server, lists the server's tools and calls them.
 
-This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the MCP package, so
-they are loaded only when the first server starts.
+This module and `calls`, `http`, `stdio`, `elicitation`, `mending` and `results` import the MCP
+package, so they are loaded only when the first server starts.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,6 +27,7 @@ from tiller_daemon.mcp.environment import EnvironmentProblem
 from tiller_daemon.mcp.http import AUTHORIZATION, HttpTransport, HttpTransportProblem
 from tiller_daemon.mcp.listing import list_prompts, list_tools
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.mcp.mending import MendedStreams
 from tiller_daemon.mcp.oauth import StoredLoginAuth
 from tiller_daemon.mcp.results import make_content, make_result
 from tiller_daemon.mcp.stdio import StdioTransport
@@ -103,7 +104,7 @@ class McpClient:
         self._calls: set[McpCall] = set()
         self._nursery: trio.Nursery | None = None
         self._client = Client(
-            streams,
+            MendedStreams(owner.name, streams),
             mode=handshake,
             cache=None,
             client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),

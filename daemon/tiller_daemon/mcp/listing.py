@@ -1,19 +1,21 @@
 """Lists the tools and prompts of a server that can be offered. Imports the MCP package."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 import mcp_types as types
 import msgspec
 import structlog
 import trio
 from mcp.client import Client
+from msgspec import structs
 
-from tiller_daemon.mcp.base import ListedPrompt, ListedTool, PromptParameter
+from tiller_daemon.mcp.base import ListedPrompt, ListedTool, PromptParameter, ToolList
 from tiller_daemon.mcp.prompts import is_usable
-from tiller_daemon.turn.output_schema import schema_problem
+from tiller_daemon.mcp.schemas import SchemaProblem, sendable
+from tiller_daemon.mcp.tool_names import NAME_CHARS_MAX
 
 log = structlog.get_logger()
 
@@ -34,24 +36,25 @@ DEFINITIONS_BYTES_MAX: Final = 256 * 1024
 part of every request. These are about 64,000 tokens, half of a usual context window."""
 
 
-async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
+async def list_tools(server: str, client: Client) -> ToolList:
     """Return the tools that can be offered, among the first `TOOLS_MAX` that the server lists."""
     tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            # With a schema, the package would validate results in the event loop, however slowly.
-            (tool.output_schema or {}).clear()
         tools += page.tools
         cursor = page.next_cursor
         if not cursor or len(tools) > TOOLS_MAX:
             break
-    if cursor or len(tools) > TOOLS_MAX:
-        log.warning("mcp_tools_left_out", server=server, offered=TOOLS_MAX)
     # Checking a schema takes milliseconds, or far longer for a malicious one.
-    check = partial(offered_tools, server, tools[:TOOLS_MAX])
-    return await trio.to_thread.run_sync(check, abandon_on_cancel=True)
+    check = partial(usable_tools, tools[:TOOLS_MAX])
+    listed = await trio.to_thread.run_sync(check, abandon_on_cancel=True)
+    if cursor or len(tools) > TOOLS_MAX:
+        rest = f"all after the first {TOOLS_MAX}"
+        listed = structs.replace(listed, left_out=(*listed.left_out, rest))
+    for reason in listed.left_out:
+        log.warning("mcp_tool_left_out", server=server, reason=reason)
+    return listed
 
 
 async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
@@ -72,21 +75,27 @@ async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
     )
 
 
-def offered_tools(server: str, tools: Iterable[types.Tool]) -> tuple[ListedTool, ...]:
+def usable_tools(tools: Sequence[types.Tool]) -> ToolList:
     """Return the first usable tools whose definitions fit into `DEFINITIONS_BYTES_MAX`."""
     left = DEFINITIONS_BYTES_MAX
     offered: list[ListedTool] = []
+    left_out: list[str] = []
     for tool in tools:
-        # Checking a large schema takes long, so its size comes first.
-        left -= len(msgspec.json.encode(tool.input_schema))
-        one = _offered_tool(server, tool) if left >= 0 else None
-        left -= len(msgspec.json.encode((one.name, one.description))) if one else 0
-        if left < 0:
-            log.warning("mcp_tools_left_out", server=server, offered=len(offered))
+        try:
+            # Checking a large schema takes long, so its size comes first.
+            one = (
+                _offered_tool(tool) if len(msgspec.json.encode(tool.input_schema)) <= left else None
+            )
+        except SchemaProblem as problem:
+            left_out.append(f"{tool.name}: {problem}")
+            continue
+        left -= len(msgspec.json.encode((one.name, one.description, one.schema))) if one else 0
+        if one is None or left < 0:
+            last = tool.name[:NAME_CHARS_MAX]
+            left_out.append(f"all from {last} on: the definitions of all tools are too long")
             break
-        if one:
-            offered.append(one)
-    return tuple(offered)
+        offered.append(one)
+    return ToolList(tuple(offered), tuple(left_out))
 
 
 def _prompt(prompt: types.Prompt) -> ListedPrompt:
@@ -97,19 +106,15 @@ def _prompt(prompt: types.Prompt) -> ListedPrompt:
     return ListedPrompt(prompt.name, about, parameters)
 
 
-def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:
-    """Return a tool to offer; `None` if it requires task execution or has an invalid schema."""
+def _offered_tool(tool: types.Tool) -> ListedTool:
+    """Return a tool to offer. Raises `SchemaProblem` if no provider or no client can use it."""
     if tool.execution and tool.execution.task_support == "required":
-        return None
-    # Servers may omit `properties` if a tool has no arguments; not all providers accept that.
-    schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
-    if problem := schema_problem(schema):
-        log.warning("mcp_tool_left_out", server=server, tool=tool.name, reason=problem)
-        return None
+        raise SchemaProblem("it can only run as a task, which is not supported")
+    sent = sendable(tool.input_schema)
     hints = tool.annotations
     about = tool.description or tool.title or (hints and hints.title) or tool.name
     read_only = bool(hints and hints.read_only_hint)
-    return ListedTool(tool.name, _shortened(about), schema, read_only)
+    return ListedTool(tool.name, _shortened(about), sent.schema, read_only, sent.names)
 
 
 def _shortened(about: str) -> str:

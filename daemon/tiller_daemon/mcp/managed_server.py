@@ -17,6 +17,7 @@ from tiller_daemon.mcp.base import (
     ListedPrompt,
     ListedTool,
     ServerUnavailable,
+    ToolList,
 )
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.prompts import read_arguments, unknown_prompt
@@ -40,7 +41,7 @@ CLIENT_MODULE = "tiller_daemon.mcp.client"
 class ManagedServer:
     """A server. Its tasks run in `nursery`, which `McpServers` sets.
 
-    `tools` and `prompts` are the latest lists from the server; `problem` says why it is not up.
+    `listed` and `prompts` are the latest lists from the server; `problem` says why it is not up.
     """
 
     def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
@@ -49,7 +50,7 @@ class ManagedServer:
         self.environment = environment
         self.state: ServerState = "idle"
         self.problem = ""
-        self.tools: tuple[ListedTool, ...] = ()
+        self.listed = ToolList()
         self.prompts: tuple[ListedPrompt, ...] = ()
         self.start_attempted = False
         self.start_finished = trio.Event()
@@ -61,6 +62,11 @@ class ManagedServer:
         self._start_scope = trio.CancelScope()
         self._retry_delay_s = RETRY_DELAY_S_MIN
         self._failed_at = -math.inf
+
+    @property
+    def tools(self) -> tuple[ListedTool, ...]:
+        """The tools that the server offers."""
+        return self.listed.offered
 
     @property
     def should_start(self) -> bool:
@@ -118,23 +124,21 @@ class ManagedServer:
     def connected(
         self,
         connection: "McpClient",
-        tools: tuple[ListedTool, ...],
+        listed: ToolList,
         prompts: tuple[ListedPrompt, ...],
     ) -> None:
         """Record that calls can now be made, and the tools and prompts that the server offers."""
         self._start_scope.deadline = math.inf  # `start_timeout_s` no longer applies
         self._connection = connection
-        self.tools, self.prompts = tools, prompts
+        self.listed, self.prompts = listed, prompts
         self.state, self.problem, self._retry_delay_s = "up", "", RETRY_DELAY_S_MIN
         self._note_start_finished()
-        log.info("mcp_server_up", server=self.name, tools=len(tools))
+        log.info("mcp_server_up", server=self.name, tools=len(self.tools))
 
-    def tools_changed(
-        self, tools: tuple[ListedTool, ...], prompts: tuple[ListedPrompt, ...]
-    ) -> None:
+    def tools_changed(self, listed: ToolList, prompts: tuple[ListedPrompt, ...]) -> None:
         """Record that the server now lists other tools or prompts."""
-        self.tools, self.prompts = tools, prompts
-        log.info("mcp_tools_changed", server=self.name, tools=len(tools))
+        self.listed, self.prompts = listed, prompts
+        log.info("mcp_tools_changed", server=self.name, tools=len(self.tools))
 
     async def _ensure_connected(self) -> "McpClient":
         # Wait until the old program has ended: two running at once could disturb each other.
@@ -176,7 +180,7 @@ class ManagedServer:
         """Record the end of the connection. If it was never up, `failed` is the new state."""
         problem = self.problem = self.environment.without_secrets(self.settings, problem)
         if self._connection is None:
-            self.state, self.tools, self.prompts = failed, (), ()
+            self.state, self.listed, self.prompts = failed, ToolList(), ()
             if self._failed_at > -math.inf:
                 self._retry_delay_s = min(2 * self._retry_delay_s, RETRY_DELAY_S_MAX)
             self._failed_at = trio.current_time()

@@ -154,6 +154,10 @@ class McpServers:
                 problems[server.name] = STILL_STARTING
         return problems
 
+    def left_out(self, session_id: str = "") -> dict[str, tuple[str, ...]]:
+        """Return why tools are left out, as clauses, for each server with such tools."""
+        return {s.name: s.listed.left_out for s in self._of(session_id) if s.listed.left_out}
+
     def share(self, owner_id: str, session_id: str) -> None:
         """Let the session of a sub-agent use the loans of its owner."""
         self.loans.share(owner_id, session_id)

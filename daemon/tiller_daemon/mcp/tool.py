@@ -9,8 +9,17 @@ import msgspec
 
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.mcp.schemas import with_own_names
 from tiller_daemon.policy.globs import escape
-from tiller_daemon.tools.base import Requirement, Tool, ToolPermission, always, never
+from tiller_daemon.tools.base import (
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolPermission,
+    ToolResult,
+    always,
+    never,
+)
 
 PERMISSION: Final = "mcp"
 
@@ -26,11 +35,18 @@ def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
         # A call enforces its own limit, which is suspended while a question to the user is open.
         timeout_s=math.inf,
         requirements=partial(_requirements, subject),
-        run=partial(server.call, listed.name),
+        run=partial(_call, server, listed),
         repeatable=always if listed.read_only else never,
         permission=ToolPermission(PERMISSION, subject),
         server=server.name,
     )
+
+
+async def _call(
+    server: ManagedServer, listed: ListedTool, arguments: dict[str, Any], use: ToolEnvironment
+) -> ToolResult:
+    own = with_own_names(arguments, listed.property_names) if listed.property_names else arguments
+    return await server.call(listed.name, own, use)
 
 
 def _requirements(

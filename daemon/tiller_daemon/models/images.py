@@ -13,11 +13,13 @@ from tiller_protocol.items import Image, Item, ToolCall, UserMessage
 
 
 class AcceptedInput(Struct, frozen=True):
-    """The kinds of input that a model accepts besides text."""
+    """What a model accepts besides text."""
 
     images: bool = True
     documents: bool = True
     """PDF files."""
+    tools_max: int | None = None
+    """How many tools a request may have; None for no limit."""
 
 
 class LimitedModel:

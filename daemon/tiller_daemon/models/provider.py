@@ -43,13 +43,29 @@ class Dialect(Struct, frozen=True):
     key_header: str = BEARER
     """The request header for the key."""
 
+    tools_max: int | None = None
+    """How many tools a request may have; None for no limit."""
+
 
 OPENAI = "https://api.openai.com/v1"
 
+OPENAI_TOOLS_MAX = 128
+"""OpenAI and many compatible servers refuse requests with more tools."""
+
 DIALECTS: dict[Api, Dialect] = {
-    "openai_chat": Dialect(OpenAIChat, OPENAI, "OPENAI_API_KEY", openai_chat_request.EFFORTS),
+    "openai_chat": Dialect(
+        OpenAIChat,
+        OPENAI,
+        "OPENAI_API_KEY",
+        openai_chat_request.EFFORTS,
+        tools_max=OPENAI_TOOLS_MAX,
+    ),
     "openai_responses": Dialect(
-        OpenAIResponses, OPENAI, "OPENAI_API_KEY", openai_responses_request.EFFORTS
+        OpenAIResponses,
+        OPENAI,
+        "OPENAI_API_KEY",
+        openai_responses_request.EFFORTS,
+        tools_max=OPENAI_TOOLS_MAX,
     ),
     "anthropic_messages": Dialect(
         AnthropicMessages,
@@ -97,6 +113,11 @@ class ActiveProvider:
         Empty for the scripted provider.
         """
         return self._dialect.variants if self._dialect else ()
+
+    @property
+    def tools_max(self) -> int | None:
+        """How many tools a request may have; None for no limit."""
+        return self._dialect.tools_max if self._dialect else None
 
     @property
     def missing_key(self) -> str:

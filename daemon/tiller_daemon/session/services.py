@@ -60,7 +60,7 @@ class ChosenModel(Struct, frozen=True):
     prompt_header: str = ""
     """Text that the provider requires at the beginning of each system prompt."""
     accepts: AcceptedInput = AcceptedInput()
-    """The kinds of input that the model takes besides text."""
+    """What the model takes besides text."""
     hosted_tools: dict[str, dict[str, Any]] = {}
     """The tools that the provider runs itself, by name, with their fields in requests."""
 
@@ -134,6 +134,10 @@ class ToolServers(Protocol):
 
     def problems(self, session_id: str = "") -> Mapping[str, str]:
         """Return why servers offer no tools, as clauses by the server's name."""
+        ...
+
+    def left_out(self, session_id: str = "") -> Mapping[str, tuple[str, ...]]:
+        """Return why tools are left out, as clauses by the server's name."""
         ...
 
     def summaries(self, session_id: str = "") -> tuple[ServerSummary, ...]:

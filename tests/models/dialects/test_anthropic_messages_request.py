@@ -474,14 +474,6 @@ def test_calls_want_definitions_even_when_nothing_can_be_called() -> None:
     assert "tools" not in body(USER, tools=())
 
 
-def test_a_tool_whose_schema_the_api_refuses_does_not_spoil_the_others() -> None:
-    choice = ToolSpec("pick", "Picks.", {"anyOf": [{"type": "object"}], "properties": {}})
-    assert body(USER, tools=(choice,))["tools"][0]["input_schema"] == {
-        "type": "object",
-        "properties": {},
-    }
-
-
 @given(
     history=st.lists(items, max_size=12),
     system=texts,

@@ -4,6 +4,7 @@ A running turn is not affected by later changes of these settings.
 """
 
 from collections.abc import Container, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -65,6 +66,8 @@ class FrozenTurn(NamedTuple):
     """Documents that the system prompt leaves out, each as `path: reason`."""
     tools_of_user: Mapping[str, Tool] = {}
     """Tools for the user's own calls, which are not offered to the agent."""
+    surplus_tools: tuple[str, ...] = ()
+    """Tools that are not offered because the model takes no more."""
 
 
 def freeze_context(
@@ -96,7 +99,11 @@ def freeze_context(
     tools = {name: tool for name, tool in usable.items() if name not in hosted}
     # A person who names tools gets exactly these.
     edit_tool = traits.edit_tool if named is None else "both"
-    offered = offered_tools(tools, permissions.rules, edit_tool)
+    suitable = offered_tools(tools, permissions.rules, edit_tool)
+    # The daemon's own tools come first.
+    limit = model.accepts.tools_max
+    number = len(suitable) if limit is None else max(0, limit - len(hosted))
+    offered, surplus = dict(islice(suitable.items(), number)), tuple(suitable)[number:]
     sub_agents = _offered_sub_agents(agents)
     given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, choices.system)
     system, refused = build_system_prompt(services, snapshot.workspace, given, permissions)
@@ -121,7 +128,7 @@ def freeze_context(
     )
     hooks = hooks_for(services, configuration, permissions)
     of_user = {n: tool for n, tool in available.items() if tool.effect == "agent"}
-    return FrozenTurn(context, model, compaction, tools, hooks, refused, of_user)
+    return FrozenTurn(context, model, compaction, tools, hooks, refused, of_user, surplus)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:

@@ -13,6 +13,9 @@ from tiller_protocol.events import WarningRaised
 from tiller_protocol.settings import TurnChoices
 from tiller_protocol.snapshot import Snapshot
 
+REASONS_SHOWN_MAX = 5
+"""How many reasons why tools of an MCP server are left out are shown; the log has all."""
+
 
 class TurnWarnings:
     """The warnings of one loaded session, and which of them it has already given."""
@@ -34,6 +37,7 @@ class TurnWarnings:
             *self._of_configuration(),
             *self._of_lasting_rules(),
             *self._of_mcp_servers(frozen.context.session_id),
+            *self._of_surplus_tools(frozen),
             *self._of_sandbox(frozen.context),
             *self._of_project(frozen.context.workspace),
             *self._of_documents(frozen.refused_documents),
@@ -60,11 +64,29 @@ class TurnWarnings:
         return [WarningRaised("lasting_rules", message)]
 
     def _of_mcp_servers(self, session_id: str) -> list[WarningRaised]:
-        return [
+        servers = self._services.tools.servers
+        unusable = [
             WarningRaised("mcp_server", f"The MCP server {name} can't be used. {why}")
-            for name, why in self._services.tools.servers.problems(session_id).items()
+            for name, why in servers.problems(session_id).items()
             if self._is_new("mcp_server", name)
         ]
+        messages = (
+            f"Tools of the MCP server {name} are left out. {'; '.join(why[:REASONS_SHOWN_MAX])}."
+            for name, why in servers.left_out(session_id).items()
+        )
+        new = (message for message in messages if self._is_new("mcp_tools", message))
+        return [*unusable, *(WarningRaised("mcp_tools", message) for message in new)]
+
+    def _of_surplus_tools(self, frozen: FrozenTurn) -> list[WarningRaised]:
+        surplus, model = frozen.surplus_tools, frozen.model
+        if not surplus or not self._is_new("mcp_tools", f"{model.name} {surplus}"):
+            return []
+        message = (
+            f"Model {model.name} takes {model.accepts.tools_max} tools, so {len(surplus)} are left "
+            f"out, from {surplus[0]} to {surplus[-1]}. Choose fewer in the agent's `tools`, or "
+            "deny the permission `mcp` for those that are not needed."
+        )
+        return [WarningRaised("mcp_tools", message)]
 
     def _of_sandbox(self, context: TurnContext) -> list[WarningRaised]:
         confiner, policy = self._services.commands.confiner, context.permissions.sandbox

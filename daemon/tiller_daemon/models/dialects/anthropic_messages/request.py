@@ -137,12 +137,10 @@ def _may_call(request: ModelRequest) -> bool:
 
 
 def _tool(spec: ToolSpec) -> Block:
-    # The API refuses a request with a choice of schemas at the top level.
-    schema = {k: v for k, v in spec.parameters.items() if k not in ("anyOf", "oneOf", "allOf")}
     return {
         "name": spec.name,
         "description": spec.description,
-        "input_schema": schema | {"type": "object"},
+        "input_schema": spec.parameters | {"type": "object"},
     }
 
 
