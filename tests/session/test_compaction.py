@@ -272,8 +272,16 @@ async def test_on_a_short_session_there_is_nothing_to_compact(autojump_clock, na
         (ScriptStep(parts=(HangPart(),)), "300 s"),
         (ScriptStep(), "empty summary"),
         (ScriptStep(parts=(TextPart("z" * 100_000),)), "not much shorter"),
+        (ScriptStep(parts=(TextPart("half a summ"),), finish="length"), "cut off"),
+        (ScriptStep(parts=(TextPart("half"),), finish="content_filter"), "content policy"),
+        (text("<think>what was it?</think>\n"), "empty summary"),
+        (text("<think>what was it? And then"), "empty summary"),
+        (text("what was it?</think>"), "empty summary"),
     ],
-    ids=["failing", "hanging", "empty", "too long"],
+    ids=[
+        *("failing", "hanging", "empty", "too long", "cut off", "withheld"),
+        *("only thoughts", "endless thoughts", "thoughts that the prompt began"),
+    ],
 )
 async def test_why_a_compaction_failed_reaches_whoever_asked_for_it(
     autojump_clock, narrow, summary, why
@@ -290,6 +298,44 @@ async def test_why_a_compaction_failed_reaches_whoever_asked_for_it(
     assert why in ended.error.message
     assert (await world.must(SessionGet(session_id))).snapshot.items == before
     assert compactions(world, session_id) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "summary"),
+    [
+        ("<think>hm</think>\n\nall of it", "all of it"),
+        ("It prints </think> at the end.", "It prints </think> at the end."),
+    ],
+)
+async def test_thoughts_are_no_part_of_a_summary(autojump_clock, narrow, answer, summary):
+    world, session_id = await narrow(look(20_000), text("done"), summary=text(answer))
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.must(Compact(session_id))
+    assert (await world.ended(session_id, 2)).outcome == "completed"
+    last = (await world.must(SessionGet(session_id))).snapshot.items[-1]
+    assert last.summary.strip() == summary
+
+
+@pytest.mark.parametrize("counted", [1, 15, 400, 4_000])
+async def test_a_count_that_is_far_too_low_prevents_no_compaction(
+    autojump_clock, narrow, counted: int
+):
+    """Some servers leave cached tokens out of their counts."""
+    few = ScriptedUsage(input_tokens=counted, output_tokens=10)
+    overflow = ScriptStep(
+        parts=(TextPart("fine"),), failures=(Failure("context_overflow"),), usage=few
+    )
+    big = text("w" * 30_000, few)
+    world, session_id = await narrow(big, overflow, big, text("usable", few))
+    for number in (1, 2, 3):
+        await world.say(session_id, "go")
+        ended = await world.ended(session_id, number)
+        assert ended.outcome == "completed", ended.error
+    assert len(compactions(world, session_id)) == 1
+    await world.must(Compact(session_id))
+    assert (await world.ended(session_id, 4)).outcome == "completed"
+    assert len(compactions(world, session_id)) == 2
 
 
 async def test_why_an_automatic_compaction_failed_is_a_warning(autojump_clock, narrow):

@@ -16,7 +16,13 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.config import CompactionPolicy
-from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
+from tiller_daemon.models.base import (
+    Finished,
+    ModelError,
+    ModelRequest,
+    TextDelta,
+    UsageReported,
+)
 from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
@@ -24,6 +30,7 @@ from tiller_daemon.turn.prompt import with_header
 from tiller_daemon.turn.retry import RetryWait, retry_status
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens
 from tiller_protocol.events import (
+    FinishReason,
     HistoryCompacted,
     ItemCompleted,
     ItemStarted,
@@ -70,6 +77,13 @@ AUTO_IS_OFF = (
 )
 
 
+NO_SUMMARY: dict[FinishReason, str] = {
+    "length": "The summary was cut off at the model's length limit.",
+    "content_filter": "The provider withheld the summary under its content policy.",
+}
+"""Why a response with this finish reason is no summary."""
+
+
 class ContextFull(Exception):
     """The context is full and could not be made smaller; the message tells the user what to do."""
 
@@ -99,6 +113,14 @@ def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
                 break
             preserved.append(item.id)
     return tuple(reversed(preserved))
+
+
+def without_thoughts(summary: str) -> str:
+    """Return a summary without the thoughts that some servers send as text before it."""
+    thoughts, end, rest = summary.partition("</think>")
+    # The prompt may have begun the thoughts.
+    only_thoughts = end and not rest.strip()
+    return rest if only_thoughts or thoughts.lstrip().startswith("<think>") else summary
 
 
 async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> None:
@@ -148,6 +170,7 @@ class ContextWindow:
         """
         if not self._context.compaction.policy.auto:
             raise ContextFull(f"{overflow.message} {AUTO_IS_OFF}")
+        self._meter.distrust_count()
         await self._compact()
 
     async def compact_now(self, instructions: str) -> None:
@@ -158,6 +181,8 @@ class ContextWindow:
         await self._ports.emit(COMPACTING)
         if not self._has_replaceable_items():
             raise NothingToCompact("There is nothing to compact: no history is left to summarise.")
+        # The estimate can be compared with what a summary leaves; the count may be far too low.
+        self._meter.discard_count()
         await self._replace_by_summary(self._tokens(), instructions)
 
     async def _compact(self) -> None:
@@ -281,6 +306,7 @@ class ContextWindow:
         )
         pieces: list[str] = []
         usage, waited = Usage(), False
+        reason: FinishReason = "unknown"
         async with aclosing(self._ports.compaction_model.stream(request)) as stream:
             async for event in stream:
                 if waited and not isinstance(event, RetryWait):
@@ -296,9 +322,13 @@ class ContextWindow:
                         pieces.append(event.text)
                     case UsageReported():
                         usage = event.usage
+                    case Finished():
+                        reason = event.reason
                     case _:
                         pass
-        return "".join(pieces), usage
+        if reason in NO_SUMMARY:
+            raise CompactionFailed(NO_SUMMARY[reason])
+        return without_thoughts("".join(pieces)), usage
 
     def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
         """Raise the error that says whether the summary is too long or the history too short."""

@@ -116,8 +116,13 @@ class TokenMeter:
             self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
             self._counted, self._position = tokens, position
 
+    def distrust_count(self) -> None:
+        """Discard the count because the provider refuses what it counted as short."""
+        self.discard_count()
+        self._factor = max(self._factor, 1.0)
+
     def discard_count(self) -> None:
-        """Discard the count because history got shorter; the learned factor stays."""
+        """Discard the count, for example because history got shorter; the factor stays."""
         self._position = None
 
 
