@@ -186,7 +186,7 @@ async def test_a_delay_may_be_a_date() -> None:
     [
         (status(200, b"<html>", Content_Type="text/html"), "bad_request", "text/html instead"),
         (
-            status(200, {"error": "no"}, Content_Type="application/json"),
+            status(200, {"text": "no"}, Content_Type="application/json"),
             "bad_request",
             "application/json instead of an event stream.*no",
         ),
@@ -412,10 +412,44 @@ async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> 
 
 
 @pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"error": {"message": "Rate limit exceeded", "code": 429}}, "rate_limit"),
+        ({"error": {"message": "The model is overloaded", "code": 503}}, "overloaded"),
+        ({"error": {"message": "No.", "type": "insufficient_quota"}}, "quota"),
+        ({"error": {"message": "No.", "code": "context_length_exceeded"}}, "context_overflow"),
+        ({"object": "error", "message": "No.", "code": 401}, "authentication"),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "No."}}, "overloaded"),
+        ({"error": "invalid path"}, "bad_request"),
+        ({"id": "x", "choices": [], "error": None}, "bad_request"),
+    ],
+)
+async def test_an_error_with_the_status_200_has_the_kind_that_it_says(
+    body: dict[str, Any], kind: str
+) -> None:
+    failed = await failure(status(200, body, Content_Type="application/json"))
+    assert failed.kind == kind
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "application/json"])
+@pytest.mark.parametrize("start", [b"", b": hello\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n"])
+async def test_an_event_stream_counts_whatever_its_content_type(kind: str, start: bytes) -> None:
+    body = start + b"".join(GOOD)
+    async with (
+        serving(status(200, body, Content_Type=kind)) as server,
+        opened(server.base_url) as client,
+    ):
+        assert await collect(client) == WHOLE
+
+
+@pytest.mark.parametrize(
     ("code", "body"),
     [
         (400, {"object": "error", "message": "Unexpected role 'user' after role 'tool'"}),
-        (400, {"message": "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."}),
+        (
+            400,
+            {"message": "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."},
+        ),
         (
             500,
             {

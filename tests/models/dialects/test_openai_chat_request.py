@@ -146,6 +146,16 @@ def test_mistral_gets_ids_of_its_own_kind_and_no_user_right_behind_results(model
     assert roles(messages(*history, model="qwen3")) == "user assistant tool tool tool user"
 
 
+@pytest.mark.parametrize("blank", ["\n\n", " ", "\t\r\n", "\u00a0"])
+def test_blank_texts_are_not_sent(blank: str) -> None:
+    """Some servers refuse them, and would refuse every later request of the session."""
+    built = messages(USER, reply(blank), call(output=blank), reply(blank))
+    assert [message["content"] for message in built] == ["hello", None, "(no output)"]
+    assert messages(USER, reply("a"), reply(blank), call("c2"))[1]["content"] == "a"
+    pictured = UserMessage(ItemId("p"), blank, "start", (PIXEL,))
+    assert [part["type"] for part in messages(pictured)[0]["content"]] == ["image_url"]
+
+
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
     gone = Reasoning(ItemId("r"), "hm", "discarded", TAG)

@@ -153,6 +153,50 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         + DONE,
         {"calls": TWO_CALLS, "finish": Finished("stop")},
     ),
+    "the second call begins with index 0 and goes on with index 1": (
+        frame(call(0, "a", name="read", arguments='{"path":"x"}'))
+        + frame(call(0, "b", name="grep", arguments=""))
+        + frame(call(1, "b", arguments='{"pattern":'))
+        + frame(call(1, "b", arguments='"y"}'))
+        + frame({}, "tool_calls"),
+        {"calls": TWO_CALLS, "finish": Finished("tool_calls")},
+    ),
+    "the same with the name in every delta": (
+        frame(call(0, "a", name="read", arguments='{"path":"x"}'))
+        + frame(call(0, "b", name="grep"))
+        + frame(call(1, "b", name="grep", arguments='{"pattern":'))
+        + frame(call(1, "b", name="grep", arguments='"y"}'))
+        + frame({}, "tool_calls"),
+        {"calls": TWO_CALLS, "finish": Finished("tool_calls")},
+    ),
+    "an index for each delta": (
+        frame(call(0, "a", name="read"))
+        + frame(call(1, "a", arguments='{"path":'))
+        + frame(call(2, "a", arguments='"x"}'))
+        + frame(call(3, "b", name="grep"))
+        + frame(call(4, "b", arguments='{"pattern":"y"}'))
+        + frame({}, "tool_calls"),
+        {"calls": TWO_CALLS, "finish": Finished("tool_calls")},
+    ),
+    "indices of the rest in another order": (
+        frame(call(0, "a", name="read"))
+        + frame(call(1, "b", name="grep"))
+        + frame(call(1, "a", arguments='{"path":"x"}'))
+        + frame(call(0, "b", arguments='{"pattern":"y"}'))
+        + frame({}, "tool_calls"),
+        {"calls": TWO_CALLS, "finish": Finished("tool_calls")},
+    ),
+    "one id for interleaved calls": (
+        frame(call(0, "a", name="read"))
+        + frame(call(1, "a", name="grep"))
+        + frame(call(0, "a", arguments='{"path":"x"}'))
+        + frame(call(1, "a", arguments='{"pattern":"y"}'))
+        + frame({}, "tool_calls"),
+        {
+            "calls": [TWO_CALLS[0], ["call_7_1", "grep", '{"pattern":"y"}']],
+            "finish": Finished("tool_calls"),
+        },
+    ),
     "no index and no id": (
         frame(call(name="read", arguments='{"path":"x"}'))
         + frame(call(name="grep", arguments='{"pattern":'))

@@ -68,6 +68,12 @@ def test_a_last_event_without_a_blank_line_counts() -> None:
     assert split(b"data: a\n\ndata: [DONE]") == [b"a", b"[DONE]"]
 
 
+@pytest.mark.parametrize("empty", ["data:", "data: ", "data", "event: ping\ndata:", ": hi"])
+@pytest.mark.parametrize("other", ["data: a", "event: e\ndata: a"])
+def test_an_event_without_data_is_none(empty: str, other: str) -> None:
+    assert split("\n\n".join([other, empty, other, empty, ""]).encode()) == [b"a", b"a"]
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert split(b"\xef\xbb\xbfdata: a\n\n") == [b"a"]
 

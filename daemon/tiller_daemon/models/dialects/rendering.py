@@ -22,10 +22,10 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def result_text(call: ToolCall) -> str:
-    """Return the result of a call, which is never empty."""
+    """Return the result of a call, which is never blank."""
     if call.state in ("pending", "running"):
         return f"{NO_RESULT}\n{call.output}".rstrip()
-    if call.output:
+    if call.output.strip():
         return call.output
     return f"error: {call.error_kind}" if call.error_kind else NO_OUTPUT
 
@@ -36,12 +36,23 @@ def usable_name(name: str) -> str:
 
 
 def usable_arguments(arguments: str) -> str:
-    """Return `arguments` if they are a JSON object, else an empty object."""
+    """Return `arguments` if they are a JSON object, perhaps as text; else an empty object."""
+    for _ in range(2):
+        try:
+            _decode_object(arguments)
+        except DECODING_FAILS:
+            arguments = _text_in(arguments)
+        else:
+            return arguments
+    return "{}"
+
+
+def _text_in(value: str) -> str:
+    """Return the text that a JSON value is; empty for any other value."""
     try:
-        _decode_object(arguments)
+        return msgspec.json.decode(value, type=str)
     except DECODING_FAILS:
-        return "{}"
-    return arguments
+        return ""
 
 
 class CallIds:

@@ -43,6 +43,7 @@ class StreamDecoder(ABC):
         self._splitter = EventSplitter()
         self._surrogates = SurrogateMender()
         self._deltas = DeltaBuffer()
+        self._skipped = b""
         self.finished = False
         """Whether `Finished` was returned. Later data from the server is ignored."""
 
@@ -69,7 +70,9 @@ class StreamDecoder(ABC):
         """Decode the rest when the connection ends. Raises `ModelError` for a partial response."""
         self._decode(self._splitter.end())
         if not self.finished:
-            raise self._broken_stream("ended the stream before the response was complete")
+            end = "ended the stream before the response was complete"
+            shown = self._endpoint.quote(self._skipped.decode(errors="replace"))
+            raise self._broken_stream(f"{end}. It had sent {shown}" if shown else end)
         return self._deltas.drain()
 
     @abstractmethod
@@ -81,6 +84,13 @@ class StreamDecoder(ABC):
             self._handle_frames(frames)
         except RecursionError:
             raise self._broken_stream("sent a frame that is nested too deeply") from None
+
+    def _skips(self, data: bytes) -> bool:
+        """Whether to skip a frame that can't be decoded, since it is no JSON object: a ping."""
+        if data.lstrip().startswith((b"{", b"[")):
+            return False
+        self._skipped = data
+        return True
 
     def _invalid_frame(self, data: bytes) -> ModelError:
         shown = self._endpoint.quote(data.decode(errors="replace"))

@@ -30,7 +30,8 @@ from tiller_daemon.models.http.connection_failure import (
     connection_error,
     proxy_error,
 )
-from tiller_daemon.models.http.failure import Endpoint, error_from_response
+from tiller_daemon.models.http.error_body import is_error
+from tiller_daemon.models.http.failure import Endpoint, error_from_event, error_from_response
 from tiller_daemon.models.http.rate_limits import parse_rate_limits
 from tiller_daemon.models.http.reading_pace import ReadingPace
 from tiller_daemon.models.http.request_head import RequestHead, is_header_safe
@@ -50,6 +51,11 @@ LISTING_BYTES_MAX = 16 * 1024 * 1024
 BODY_S = 10.0
 """How long the body of an error or of a JSON response is read."""
 
+EVENT_STREAM = "text/event-stream"
+
+EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How an event stream begins."""
+
 DRAIN_S = 0.05
 """How long to wait for the end of a stream, so that its connection can be reused."""
 
@@ -68,11 +74,21 @@ class ResponseStream:
         self.is_paced = False
         """Whether reads are delayed to share time with the daemon's other streams."""
         self._read_at = -math.inf
+        self._unread = b""
+
+    async def begins_with_event(self) -> bool:
+        """Whether the body begins like an event stream, whatever its content type."""
+        self._unread = await anext(self, b"")
+        start = self._unread.removeprefix(b"\xef\xbb\xbf").lstrip()
+        return start.startswith(EVENT_STARTS)
 
     def __aiter__(self) -> ResponseStream:
         return self
 
     async def __anext__(self) -> bytes:
+        if chunk := self._unread:
+            self._unread = b""
+            return chunk
         if self.is_paced:
             await self._http.pace.wait_since(self._read_at)
         try:
@@ -143,7 +159,7 @@ class HttpClient:
         if limits := parse_rate_limits(response.headers, time.time()):
             self.rate_limits[model] = limits
         try:
-            await self._check(response, "text/event-stream")
+            await self._check(response, EVENT_STREAM)
             response.is_paced = True
             with self.pace.stream():
                 yield response
@@ -264,18 +280,23 @@ class HttpClient:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == 200 and kind in (wanted, ""):
             return
+        if status == 200 and wanted == EVENT_STREAM and await response.begins_with_event():
+            return
         body = await _read_start(response, BODY_BYTES_MAX)
         # This is the proxy's answer, not the server's.
         if status == 407 and self._proxy:
             raise proxy_error(self.endpoint, self._proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         if status >= 400:
             raise error_from_response(self.endpoint, status, headers, body, time.time())
+        # Some gateways report every error with the status 200.
+        if status < 300 and is_error(body):
+            raise error_from_event(self.endpoint, body, "bad_request")
         # Redirects are not followed, as the key would go along.
         if status >= 300:
             place = self.endpoint.quote(headers.get("location", "")) or "another address"
             advice = f"redirects to {place} (HTTP {status}). Set `base_url` to that address"
         else:
-            expected = "an event stream" if wanted == "text/event-stream" else wanted
+            expected = "an event stream" if wanted == EVENT_STREAM else wanted
             actual = self.endpoint.quote(kind) or "nothing"
             advice = f"answered with {actual} instead of {expected} (HTTP {status})"
             advice += ". Check `base_url` and `api`"

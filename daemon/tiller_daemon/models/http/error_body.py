@@ -66,6 +66,21 @@ def parse_error_body(body: bytes) -> ErrorDetails:
     return ErrorDetails(by_place[_SENTENCES], codes, by_place[_DELAYS])
 
 
+def is_error(body: bytes) -> bool:
+    """Whether a body is a JSON object that says of itself that it is an error."""
+    try:
+        content = msgspec.json.decode(body)
+    except DECODING_FAILS:
+        return False
+    match content:
+        case {"error": error}:
+            return bool(error)
+        case {"object": "error"} | {"type": "error"}:
+            return True
+        case _:
+            return False
+
+
 def _search(content: object, depth: int) -> Iterator[tuple[str, str]]:
     """Yield the names and values of relevant fields; an object's own fields precede nested ones."""
     if depth > DEPTH_MAX:

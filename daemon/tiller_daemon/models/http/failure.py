@@ -68,10 +68,12 @@ def error_from_response(
     )
 
 
-def error_from_event(endpoint: Endpoint, body: bytes) -> ModelError:
-    """Return the error for an error object that a server sent within a stream."""
+def error_from_event(
+    endpoint: Endpoint, body: bytes, unknown: ModelErrorKind = "server"
+) -> ModelError:
+    """Return the error for an error object without a status; see `kind_of_event`."""
     details = parse_error_body(body)
-    kind = kind_of_event(details)
+    kind = kind_of_event(details, unknown)
     asked_s = retry_after_s({}, 0.0, details)
     return ModelError(kind, _sentence(endpoint, kind, None, details), retry_after_s=asked_s)
 

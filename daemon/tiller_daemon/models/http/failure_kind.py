@@ -144,10 +144,11 @@ def kind_of_response(
             return "bad_request"
 
 
-def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
-    """Classify an error within a stream, which has no status.
+def kind_of_event(details: ErrorDetails, unknown: ModelErrorKind = "server") -> ModelErrorKind:
+    """Classify an error without a status, by its codes and its text.
 
-    An unknown error counts as `server` and is retried, because the server had accepted the request.
+    Within a stream, an `unknown` error counts as `server` and is retried, because the server had
+    accepted the request.
     """
     for code in details.codes:
         if code.isdecimal() and 400 <= int(code) <= 599:
@@ -173,7 +174,7 @@ def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
         status = 400 if "image" in code else _STATUS_OF_CODE.get(code)
         if status:
             return kind_of_response(status, details)
-    return "server"
+    return unknown
 
 
 def _overflows(status: int, text: str) -> bool:

@@ -83,11 +83,11 @@ def _data_of_each(events: bytes) -> list[bytes]:
         found = events.split(_BETWEEN)
         if lines == 2 * len(found) - 2:
             found[0] = found[0][len(_START) :]
-            return found
+            return found if all(found) else [*filter(None, found)]
     elif events.startswith(b"event:"):
         found: list[bytes] = _NAMED.findall(events)
         if lines == 3 * len(found) - 2:
-            return found
+            return found if all(found) else [*filter(None, found)]
     every = [_data_of(event) for event in events.split(b"\n\n")]
     return [data for data in every if data is not None]
 
@@ -98,4 +98,5 @@ def _data_of(event: bytes) -> bytes | None:
         for line in event.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
         if line.startswith(b"data:") or line == b"data"
     ]
-    return b"\n".join(lines) if lines else None
+    # By the standard, an event without data is none.
+    return b"\n".join(lines) or None

@@ -10,29 +10,11 @@ import msgspec
 from msgspec import Struct
 
 
-class UsageFrame(Struct, gc=False):
-    """Token counts of the response so far. None means unchanged."""
-
-    input_tokens: int | None = None
-    """Input tokens, without the tokens that the next two fields count."""
-
-    cache_creation_input_tokens: int | None = None
-    """Input tokens written to the cache."""
-
-    cache_read_input_tokens: int | None = None
-    """Input tokens read from the cache."""
-
-    output_tokens: int | None = None
-    """Output tokens, including thinking."""
-
-    output_tokens_details: dict[str, Any] | None = None
-    """Contains `thinking_tokens`, the number of output tokens spent on thinking."""
-
-
 class Message(Struct):
     """The beginning of the response."""
 
-    usage: UsageFrame | None = None
+    usage: Any = None
+    """Token counts of the response so far."""
 
 
 class Delta(Struct):
@@ -78,8 +60,8 @@ class Frame(Struct):
     delta: Delta | None = None
     """Present in a `content_block_delta` and a `message_delta`."""
 
-    usage: UsageFrame | None = None
-    """Present in a `message_delta`."""
+    usage: Any = None
+    """Token counts of the response so far; present in a `message_delta`."""
 
     error: Any = None
     """Present in an `error`; some servers send an error without a `type`."""

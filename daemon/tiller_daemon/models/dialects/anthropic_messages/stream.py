@@ -6,7 +6,7 @@ Format: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,7 +23,6 @@ from tiller_daemon.models.decoding import DECODING_FAILS
 from tiller_daemon.models.dialects.anthropic_messages.frames import (
     Delta,
     Frame,
-    UsageFrame,
     decode_frame,
     decode_object,
 )
@@ -39,6 +38,7 @@ from tiller_daemon.models.dialects.anthropic_messages.server_tools import (
     sendable_citation,
     started_call,
 )
+from tiller_daemon.models.dialects.counts import token_count
 from tiller_daemon.models.dialects.stream_decoder import TEXT, THINKING, StreamDecoder
 from tiller_daemon.models.dialects.surrogates import repair_json
 from tiller_daemon.models.http.failure import Endpoint, error_from_event
@@ -96,7 +96,7 @@ class MessagesDecoder(StreamDecoder):
         self._hosted: dict[str, HostedCall] = {}
         """The calls of server tools, by their ids."""
         self._call_ids: list[str] = []
-        self._usage = UsageFrame()
+        self._usage: dict[str, object] = {}
         self._reason: FinishReason = "unknown"
 
     def _handle_frames(self, frames: list[bytes]) -> None:
@@ -109,6 +109,8 @@ class MessagesDecoder(StreamDecoder):
         try:
             frame = decode_frame(data)
         except DECODING_FAILS:
+            if self._skips(data):
+                return
             frame = self._decode_leniently(data)
         if frame.error is not None or frame.type == "error":
             raise error_from_event(self._endpoint, data)
@@ -142,11 +144,11 @@ class MessagesDecoder(StreamDecoder):
                     setattr(frame.delta, field, self._surrogates.mend((frame.index, field), text))
         return msgspec.convert(repair_json(msgspec.to_builtins(frame)), Frame)
 
-    def _update_usage(self, usage: UsageFrame | None) -> None:
+    def _update_usage(self, usage: object) -> None:
         """Update the token counts, which are cumulative. An absent count has not changed."""
-        for field in UsageFrame.__struct_fields__:
-            if (value := getattr(usage, field, None)) is not None:
-                setattr(self._usage, field, value)
+        if isinstance(usage, dict):
+            known = cast("dict[str, object]", usage)
+            self._usage |= {name: one for name, one in known.items() if one is not None}
 
     def _start_block(self, index: int, start: Block) -> None:
         self._stop_block(index)
@@ -284,7 +286,7 @@ class MessagesDecoder(StreamDecoder):
         self._end_text()
         if self._reason == "paused":
             self._add_opaque({"type": PAUSE})
-        if self._usage != UsageFrame():
+        if self._usage:
             self._deltas.add_event(UsageReported(_usage_of(self._usage)))
         self._deltas.add_event(Finished(self._reason))
         self.finished = True
@@ -298,15 +300,14 @@ def _is_object(text: str) -> bool:
     return True
 
 
-def _usage_of(usage: UsageFrame) -> Usage:
+def _usage_of(usage: object) -> Usage:
     """Convert the token counts. In `Usage`, unlike in the API, input includes cached tokens."""
-    cached = usage.cache_read_input_tokens or 0
-    written = usage.cache_creation_input_tokens or 0
-    thought = (usage.output_tokens_details or {}).get("thinking_tokens")
+    cached = token_count(usage, "cache_read_input_tokens") or 0
+    written = token_count(usage, "cache_creation_input_tokens") or 0
     return Usage(
-        (usage.input_tokens or 0) + written + cached,
+        (token_count(usage, "input_tokens") or 0) + written + cached,
         cached,
-        usage.output_tokens or 0,
-        thought if isinstance(thought, int) else 0,
+        token_count(usage, "output_tokens") or 0,
+        token_count(usage, "output_tokens_details", "thinking_tokens") or 0,
         written,
     )

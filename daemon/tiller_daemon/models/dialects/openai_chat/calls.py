@@ -60,13 +60,21 @@ class Calls:
     def __init__(self) -> None:
         self.all: list[Call] = []
         self._by_index: dict[int | None, Call] = {}
+        self._by_id: dict[str, Call] = {}
 
     def find(self, delta: CallDelta, piece: str) -> tuple[Call, bool]:
         """Return the call to which a delta belongs, and whether the call is new."""
         call = self._by_index.get(delta.index)
+        # Some servers send the rest of a call with its id, but under another index.
+        named = self._by_id.get(delta.id or "")
+        is_other = named is not None and (call is None or call.sent_id != delta.id)
+        if named is not None and is_other and _continues(named, delta, piece):
+            return named, False
         if call is not None and not _begins_another(call, delta, piece):
             return call, False
         call = self._by_index[delta.index] = Call(delta.id or "")
+        if delta.id:
+            self._by_id[delta.id] = call
         self.all.append(call)
         return call, True
 
@@ -82,6 +90,12 @@ def arguments_of(delta: CallDelta) -> str:
 def _extend_name(name: str, piece: str) -> str:
     """Extend a name by a piece, which may repeat the whole name so far."""
     return piece if piece.startswith(name) else name + piece
+
+
+def _continues(call: Call, delta: CallDelta, piece: str) -> bool:
+    """Whether a delta with the id of `call` belongs to it, as ids are also used twice."""
+    name = delta.function.name if delta.function else None
+    return not name or (name == call.name and bool(piece) and not call.is_complete)
 
 
 def _begins_another(call: Call, delta: CallDelta, piece: str) -> bool:

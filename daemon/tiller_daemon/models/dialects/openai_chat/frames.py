@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tiller_daemon.models.base import ModelErrorKind
+from tiller_daemon.models.dialects.counts import token_count
 from tiller_daemon.models.dialects.hosted_output import passage
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Citation, Usage
@@ -91,33 +92,6 @@ class Delta(Struct):
     """Sources that a hosted search has found."""
 
 
-class _InputDetails(Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _OutputDetails(Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class UsageFrame(Struct):
-    """The token counts of the response."""
-
-    prompt_tokens: int | None = None
-    """Input tokens."""
-
-    completion_tokens: int | None = None
-    """Output tokens, including thinking."""
-
-    prompt_cache_hit_tokens: int | None = None
-    """Input tokens that were read from the cache, under DeepSeek's name."""
-
-    prompt_tokens_details: _InputDetails | None = None
-    """How many of the input tokens were read from the cache."""
-
-    completion_tokens_details: _OutputDetails | None = None
-    """How many of the output tokens are thinking."""
-
-
 class Choice(Struct):
     """One of several alternative answers. Only one is requested."""
 
@@ -130,7 +104,7 @@ class Choice(Struct):
     finish_reason: str | None = None
     """Present when the answer has ended."""
 
-    usage: UsageFrame | None = None
+    usage: Any = None
     """Token counts, in the place where Moonshot sends them."""
 
     error: Any = None
@@ -143,7 +117,7 @@ class Frame(Struct):
     choices: list[Choice] | None = None
     """The next pieces of the answers."""
 
-    usage: UsageFrame | None = None
+    usage: Any = None
     """Token counts."""
 
     error: Any = None
@@ -156,15 +130,14 @@ class Frame(Struct):
 decode_frame = msgspec.json.Decoder(Frame).decode
 
 
-def usage_of(frame: UsageFrame) -> Usage:
-    """Convert token counts."""
-    cached = frame.prompt_tokens_details
-    reasoning = frame.completion_tokens_details
+def usage_of(usage: object) -> Usage:
+    """Convert token counts. Output includes thinking; DeepSeek names cached input differently."""
+    cached = token_count(usage, "prompt_tokens_details", "cached_tokens")
     return Usage(
-        frame.prompt_tokens or 0,
-        (cached.cached_tokens if cached else None) or frame.prompt_cache_hit_tokens or 0,
-        frame.completion_tokens or 0,
-        (reasoning.reasoning_tokens if reasoning else 0) or 0,
+        token_count(usage, "prompt_tokens") or 0,
+        cached or token_count(usage, "prompt_cache_hit_tokens") or 0,
+        token_count(usage, "completion_tokens") or 0,
+        token_count(usage, "completion_tokens_details", "reasoning_tokens") or 0,
     )
 
 

@@ -163,7 +163,8 @@ class _MessageHistory(HistoryBuilder):
 
     def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_turn()
-        parts: list[Message] = [{"type": "text", "text": text}] if text else []
+        # Some servers refuse blank texts.
+        parts: list[Message] = [{"type": "text", "text": text}] if text.strip() else []
         self._add_user_parts(parts + [_image_part(image) for image in images])
 
     def _add_user_parts(self, parts: list[Message]) -> None:
@@ -178,7 +179,7 @@ class _MessageHistory(HistoryBuilder):
     def _add_model_item(self, item: ModelItem) -> None:
         if isinstance(item, Reasoning):
             self._add_thinking(item)
-        elif isinstance(item, ToolCall) or item.text:
+        elif isinstance(item, ToolCall) or item.text.strip():
             self._add_response(self._responses.add(item))
 
     def _add_thinking(self, item: Reasoning) -> None:

@@ -98,6 +98,8 @@ class ChatDecoder(StreamDecoder):
         try:
             frame = decode_frame(data)
         except DECODING_FAILS:
+            if self._skips(data):
+                return
             frame = self._decode_leniently(data)
         if frame.error is not None or (frame.choices is None and frame.object == "error"):
             raise error_from_event(self._endpoint, data)

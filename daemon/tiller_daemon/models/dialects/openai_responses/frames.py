@@ -156,27 +156,6 @@ class OutputItem(Struct):
     """The arguments of a call."""
 
 
-class InputDetails(Struct):
-    """Details of the input tokens."""
-
-    cached_tokens: int | None = None
-
-
-class OutputDetails(Struct):
-    """Details of the output tokens."""
-
-    reasoning_tokens: int | None = None
-
-
-class ReportedUsage(Struct):
-    """The token counts of the response."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: InputDetails | None = None
-    output_tokens_details: OutputDetails | None = None
-
-
 class IncompleteDetails(Struct):
     """Why a response is not complete."""
 
@@ -198,7 +177,7 @@ class WholeResponse(Struct):
     output: list[Raw] | None = None
     """All items of the output; empty from some servers."""
 
-    usage: ReportedUsage | None = None
+    usage: Any = None
     """Token counts."""
 
 

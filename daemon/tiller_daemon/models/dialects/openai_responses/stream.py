@@ -10,12 +10,12 @@ import msgspec
 
 from tiller_daemon.models.base import Finished, ModelError, UsageReported
 from tiller_daemon.models.decoding import DECODING_FAILS
+from tiller_daemon.models.dialects.counts import token_count
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DELTAS,
     Frame,
-    ReportedUsage,
     WholeResponse,
     decode_frame,
     decode_item,
@@ -71,6 +71,8 @@ class ResponsesDecoder(StreamDecoder):
             try:
                 frame = decode_frame(data)
             except DECODING_FAILS:
+                if self._skips(data):
+                    continue
                 frame = self._decode_leniently(data)
             if frame.delta and frame.type in DELTAS:
                 place = frame.place
@@ -202,7 +204,7 @@ class ResponsesDecoder(StreamDecoder):
         if "incomplete" in (response.status, frame.type.removeprefix("response.")):
             details = response.incomplete_details
             return _REASONS.get(details.reason if details else None, "unknown")
-        spent = response.usage.output_tokens if response.usage else None
+        spent = token_count(response.usage, "output_tokens")
         if spent and self._output_tokens_max and spent >= self._output_tokens_max:
             return "length"
         return "tool_calls" if self._outputs.calls else "stop"
@@ -220,12 +222,10 @@ def _part_of_thinking(frame: Frame) -> tuple[str, int]:
     return "content", frame.content_index or 0
 
 
-def _usage_of(usage: ReportedUsage) -> Usage:
-    cached = usage.input_tokens_details
-    reasoning = usage.output_tokens_details
+def _usage_of(usage: object) -> Usage:
     return Usage(
-        usage.input_tokens or 0,
-        (cached.cached_tokens if cached else 0) or 0,
-        usage.output_tokens or 0,
-        (reasoning.reasoning_tokens if reasoning else 0) or 0,
+        token_count(usage, "input_tokens") or 0,
+        token_count(usage, "input_tokens_details", "cached_tokens") or 0,
+        token_count(usage, "output_tokens") or 0,
+        token_count(usage, "output_tokens_details", "reasoning_tokens") or 0,
     )
