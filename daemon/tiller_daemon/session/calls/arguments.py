@@ -5,10 +5,12 @@ object.
 """
 
 import re
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 
+from tiller_daemon.session.calls.lenient_arguments import mended_arguments
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.output_schema import value_problem
@@ -22,9 +24,21 @@ class BadArguments(Exception):
 
 
 def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
-    """Return the arguments in the type that the tool's functions take; raises `BadArguments`."""
+    """Return the arguments in the type that the tool's functions take; raises `BadArguments`.
+
+    If the tool does not accept them, but would accept what was probably meant, return that.
+    """
     # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
+    try:
+        return _decode(tool, text)
+    except BadArguments as refused:
+        with suppress(BadArguments, msgspec.DecodeError, RecursionError):
+            return _decode(tool, mended_arguments({"type": "object", **parameters(tool)}, text))
+        raise refused from None
+
+
+def _decode(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
     try:
         if not isinstance(tool.arguments, dict):
             return msgspec.json.decode(text, type=tool.arguments)
