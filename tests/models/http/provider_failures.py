@@ -139,6 +139,26 @@ OVERFLOW = (
         "context_overflow",
     ),
     Row(
+        "SGLang",
+        400,
+        {
+            "object": "error",
+            "message": "The input (140000 tokens) is longer than the model's context length "
+            "(131072 tokens).",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+        "context_overflow",
+    ),
+    Row("llama.cpp, full", 500, error("context shift is disabled", code=500), "context_overflow"),
+    Row(
+        "ik_llama.cpp",
+        500,
+        error("the request is greater than this context size", code=500),
+        "context_overflow",
+    ),
+    Row("koboldcpp", 400, {"detail": "Prompt longer than the maximum context"}, "context_overflow"),
+    Row(
         "Bedrock Titan",
         400,
         {

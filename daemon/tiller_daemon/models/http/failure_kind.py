@@ -23,7 +23,9 @@ _OVERFLOW = _any_of(
     r"too long to fit into the model|maximum model length|context length is only",  # vLLM
     r"is too long and exceeds limit",  # vLLM
     r"available context size|exceed_context_size|context size has been exceeded",  # llama.cpp
-    r"greater than the context length|when context the overflows",  # LM Studio
+    r"context shift is disabled",  # llama.cpp
+    r"(greater|longer) than (the|this|your)( model'?s?)? (maximum )?context",  # LM Studio, SGLang
+    r"when context the overflows",  # LM Studio
     r"input token count .*exceeds|exceeds the maximum number of tokens",  # Gemini
     r"too many (input )?tokens|expected maxlength",  # Bedrock
     r"maximum prompt length",  # xAI
