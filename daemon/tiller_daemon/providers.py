@@ -205,7 +205,7 @@ class Providers:
         return ChosenModel(
             name=chosen,
             provider_model=provider_model,
-            client=client if accepts == AcceptedInput() else LimitedModel(client, accepts),
+            client=LimitedModel(client, accepts),
             context_window=known.context_window,
             max_output_tokens=model.max_output,
             options=merge_options(provider.provider.options, model.options),

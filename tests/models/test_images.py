@@ -1,9 +1,11 @@
 """A model that takes no images gets none, and is told so."""
 
+import pytest
+
 from support.dialect import check_chat_messages
 from support.narrowing import of_kind
 from support.scripts import ModelInMemory
-from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.models.base import ModelError, ModelErrorKind, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.images import AcceptedInput, LimitedModel
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
@@ -83,6 +85,52 @@ async def test_a_document_becomes_its_text_for_a_model_that_takes_none() -> None
         "[A PDF document of 1 page. You get only its text:]\n\n[Page 1]\nHello\n\n\n"
         "[A PDF document of 3 pages is left out here: it has no text and may be a scan.]"
     )
+
+
+class Refusing(Sent):
+    """Refuses images with a server's own words."""
+
+    def __init__(self, error: ModelError) -> None:
+        super().__init__()
+        self.requests = 0
+        self._error = error
+
+    async def stream(self, request):
+        self.requests += 1
+        if any(image for item in request.items for image in getattr(item, "images", ())):
+            raise self._error
+        async for event in super().stream(request):
+            yield event
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("server", "image input is not supported - hint: you may need to provide the mmproj"),
+        ("not_found", "No endpoints found that support image input"),
+        ("bad_request", "qwen3 is not a multimodal model"),
+        ("bad_request", "unknown variant `image_url`, expected `text`"),
+        ("bad_request", "This model does not support images."),
+        ("bad_request", "messages[3].content must be a string"),
+    ],
+)
+async def test_a_request_is_made_once_more_without_images_that_the_server_refuses(
+    kind: ModelErrorKind, words: str
+) -> None:
+    server = Refusing(ModelError(kind, f"Provider local failed. It said: {words}", status=500))
+    model = LimitedModel(server, AcceptedInput())
+    assert len([event async for event in model.stream(request(SAID, CALL))]) == 2
+    assert server.requests == 2
+    said, call = server.items
+    assert of_kind(UserMessage, said).text.endswith(LEFT_OUT)
+    assert of_kind(ToolCall, call).output.endswith(LEFT_OUT)
+
+
+async def test_another_error_is_no_reason_to_leave_images_out() -> None:
+    server = Refusing(ModelError("server", "boom"))
+    with pytest.raises(ModelError, match="boom"):
+        [event async for event in LimitedModel(server, AcceptedInput()).stream(request(SAID))]
+    assert server.requests == 1
 
 
 def test_the_hint_is_for_refusals_of_requests_with_images() -> None:

@@ -4,12 +4,18 @@ Images are replaced by a note, documents by their text. Providers' model listing
 input a model accepts, so the configuration does.
 """
 
+import operator
+import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
+import structlog
 from msgspec import Struct, structs
 
-from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
+from tiller_daemon.models.base import ModelClient, ModelError, ModelEvent, ModelRequest
 from tiller_protocol.items import Image, Item, ToolCall, UserMessage
+
+log = structlog.get_logger()
 
 
 class AcceptedInput(Struct, frozen=True):
@@ -22,19 +28,52 @@ class AcceptedInput(Struct, frozen=True):
     """How many tools a request may have; None for no limit."""
 
 
+refuses_images = re.compile(
+    r"image input is not supported|not a multimodal model|unknown variant `?image_url"
+    r"|(does|do) not support (image|vision|multimodal)|that support image input"
+    r"|(images?|vision) (is|are) not (supported|enabled)|image_url is only supported"
+    r"|content must be a string|expected a string",
+    re.IGNORECASE,
+).search
+"""Whether an error says that the model accepts no images: llama.cpp, vLLM, DeepSeek, OpenRouter …
+Some servers only say that they want text in place of the list with the image."""
+
+
 class LimitedModel:
-    """A `ModelClient` that removes input that `inner` does not accept from requests to `inner`."""
+    """A `ModelClient` that removes input that `inner` does not accept from requests to `inner`.
+
+    If the server then says that the model accepts no images, they are removed, too.
+    """
 
     def __init__(self, inner: ModelClient, accepts: AcceptedInput) -> None:
         self._inner = inner
         self._accepts = accepts
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the response to the reduced `request`; see `ModelClient.stream`."""
-        if any(_attached(item) for item in request.items):
-            items = tuple(_limited(item, self._accepts) for item in request.items)
-            request = structs.replace(request, items=items)
-        return self._inner.stream(request)
+        request = _reduced(request, self._accepts)
+        has_begun = False
+        try:
+            async with aclosing(self._inner.stream(request)) as events:
+                async for event in events:
+                    has_begun = True
+                    yield event
+            return
+        except ModelError as error:
+            without = _reduced(request, structs.replace(self._accepts, images=False))
+            if has_begun or without is request or not refuses_images(error.message):
+                raise
+            log.info("images_refused", model=request.model, reason=error.message)
+        async with aclosing(self._inner.stream(without)) as events:
+            async for event in events:
+                yield event
+
+
+def _reduced(request: ModelRequest, accepts: AcceptedInput) -> ModelRequest:
+    """Return the request without input that is not accepted; itself if there is none."""
+    items = tuple(_limited(item, accepts) for item in request.items)
+    is_same = all(map(operator.is_, items, request.items))
+    return request if is_same else structs.replace(request, items=items)
 
 
 def _attached(item: Item) -> tuple[Image, ...]:
