@@ -107,8 +107,57 @@ async def test_resources_become_text_or_images_or_notes(result_of):
 
 async def test_data_is_shown_when_there_is_no_text(result_of):
     assert '"answer": 42' in (await result_of(structured_content={"answer": 42})).output
-    assert (await result_of(text("so"), structured_content={"a": 1})).output == "so"
+    assert '"a": 1' in (await result_of(text("so"), structured_content={"a": 1})).output
     assert (await result_of()).output == "(No output.)"
+
+
+@pytest.mark.parametrize(
+    ("texts", "data"),
+    [
+        (['{"a": [1, 2]}'], {"a": [1, 2]}),
+        (['{\n  "a": 1\n}', "Done."], {"a": 1}),
+        (["5"], {"result": 5}),
+        (["hello"], {"result": "hello"}),
+        (["one", "two"], {"result": ["one", "two"]}),
+        (['{"id": 1}', '{"id": 2}'], {"result": [{"id": 1}, {"id": 2}]}),
+        (["a", "b"], {"result": "a\nb"}),
+    ],
+)
+async def test_data_that_the_text_repeats_is_shown_once(result_of, texts, data):
+    result = await result_of(*map(text, texts), structured_content=data)
+    assert result.output == "\n".join(texts)
+
+
+@pytest.mark.parametrize(
+    "data", [{"evidence": "E-77"}, {"result": 7}, {"a": "so"}, {"result": "so", "more": 1}]
+)
+async def test_data_that_the_text_does_not_repeat_is_shown_too(result_of, data):
+    output = (await result_of(text("so"), structured_content=data)).output
+    assert output.startswith("so\n{")
+    assert msgspec.json.decode(output.removeprefix("so\n")) == data
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (
+            [{"type": "hologram", "data": "x"}],
+            "[content of the type 'hologram' that can't be shown]",
+        ),
+        ([{"type": "text"}], "[content of the type 'text' that can't be shown]"),
+        (["plain"], "[content of the type 'None' that can't be shown]"),
+        ([{"type": "text", "text": "more", "annotations": "none", "_meta": 3}], "more"),
+    ],
+)
+async def test_a_block_that_can_not_be_read_costs_no_other_block(
+    testbed: McpTestbed, content: list[Any], shown: str
+):
+    await testbed.start_tiny()
+    given = {"content": [{"type": "text", "text": "first"}, *content], "structuredContent": [1]}
+    line = msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "result": given}).decode()
+    result = await testbed.call("raw", text=line.replace('"id":0', '"id": ID'))
+    assert result.output.startswith(f"first\n{shown}\n")
+    assert msgspec.json.decode(result.output.partition(shown)[2]) == {"result": [1]}
 
 
 async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(testbed: McpTestbed):

@@ -14,6 +14,7 @@ from mcp_servers.conftest import TINY, McpTestbed
 from support.tiny_mcp import ODD_USABLE
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.listing import DESCRIPTION_CHARS_MAX
+from tiller_daemon.session.calls.arguments import parameters
 from tiller_daemon.tools.base import ToolFailure
 from tiller_protocol.answers import ServerSummary
 
@@ -234,7 +235,7 @@ async def test_one_odd_tool_takes_no_other_tool_away(testbed: McpTestbed) -> Non
     (left_out,) = testbed.servers.left_out().values()
     assert [reason.partition(":")[0] for reason in left_out] == ["bad", "task", "listing"]
     assert "its type is 'array' instead of 'object'" in left_out[-1]
-    schemas = {name.removeprefix("mcp__t__"): tool.arguments for name, tool in tools.items()}
+    schemas = {name.removeprefix("mcp__t__"): parameters(tool) for name, tool in tools.items()}
     assert schemas["choice"]["properties"].keys() == {"a", "b"}
     assert schemas["required_inside"]["properties"] == {"coin": {"type": "string"}}
     assert schemas["dollar"]["properties"]["rows"] == {"type": "array", "items": {}}
@@ -242,11 +243,8 @@ async def test_one_odd_tool_takes_no_other_tool_away(testbed: McpTestbed) -> Non
 
 async def test_a_server_gets_its_own_names_of_properties(testbed: McpTestbed) -> None:
     await testbed.start_tiny("odd")
-    assert list(testbed.servers.tools()["mcp__t__dollar"].arguments["properties"]) == [
-        "_filter",
-        "rows",
-        "x" * 64,
-    ]
+    schema = parameters(testbed.servers.tools()["mcp__t__dollar"])
+    assert list(schema["properties"]) == ["_filter", "rows", "x" * 64]
     given = {"_filter": "f", "rows": [{"_filter": 1}], "x" * 64: "y"}
     got = json.loads((await testbed.call("dollar", **given)).output)
     assert got == {"$filter": "f", "rows": [{"$filter": 1}], "x" * 80: "y"}

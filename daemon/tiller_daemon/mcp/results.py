@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
+from typing import cast
 
 import mcp_types as types
 import msgspec
@@ -24,9 +25,9 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
     """Return the result of a call. A text too long for a model is stored whole in a file."""
     texts, images = await _read_blocks(answer.content)
     parts = [text for text in texts if text]
-    if not parts and not images and answer.structured_content is not None:
-        encoded = msgspec.json.encode(answer.structured_content)
-        parts.append(msgspec.json.format(encoded, indent=2).decode())
+    data = answer.structured_content
+    if data is not None and not _says(parts, data):
+        parts.append(msgspec.json.format(msgspec.json.encode(data), indent=2).decode())
     output, spill_path = await truncate_to_fit("\n".join(parts), environment)
     return ToolResult(
         output or ("(An image.)" if images else "(No output.)"),
@@ -34,6 +35,26 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
         images=tuple(images),
         spill_path=spill_path,
     )
+
+
+def _says(texts: Sequence[str], data: object) -> bool:
+    """Whether the texts repeat the data, as servers should do for older clients.
+
+    FastMCP puts a value that is no object under `result`, and each element of a list in a text.
+    """
+    forms = [data]
+    if isinstance(data, dict) and list(known := cast("dict[str, object]", data)) == ["result"]:
+        forms.append(known["result"])
+    each, whole = [_value_of(text) for text in texts], "\n".join(texts)
+    return any(form in (*each, each, whole, _value_of(whole)) for form in forms)
+
+
+def _value_of(text: str) -> object:
+    """Return the JSON value in a text, or the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 async def make_content(blocks: Sequence[types.ContentBlock]) -> ToolResult:
