@@ -3,9 +3,10 @@
 import json
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
+import trio
 
 from support.providers import fixed_key
 from tiller_daemon.models.base import Finished, ModelEvent, TextDelta
@@ -29,14 +30,29 @@ class WatchedDecoder(ChatDecoder):
         super()._handle_frame(data)
 
 
-@asynccontextmanager
-async def response(body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
-    async def chunks() -> AsyncGenerator[bytes]:
-        for start in range(0, len(body), CHUNK):
-            yield body[start : start + CHUNK]
+class Body:
+    """A body that arrives in chunks."""
 
-    async with aclosing(chunks()) as made:
-        yield made
+    def __init__(self, body: bytes) -> None:
+        self._chunks = iter(body[n : n + CHUNK] for n in range(0, len(body), CHUNK))
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        for chunk in self._chunks:
+            return chunk
+        raise StopAsyncIteration
+
+    def note_progress(self) -> None:
+        """There is no time limit."""
+
+
+@asynccontextmanager
+async def response(body: bytes) -> AsyncGenerator[Body]:
+    await trio.lowlevel.checkpoint()
+    yield Body(body)
 
 
 @pytest.mark.parametrize("text", ["x", "\U0001f600", "\n", "\ud83d"], ids=ascii)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import cycle
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -17,7 +18,16 @@ from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
-from support.http_server import Answer, events, hanging, raw, serving, status
+from support.http_server import (
+    EVENT_STREAM,
+    Answer,
+    chunk,
+    events,
+    hanging,
+    raw,
+    serving,
+    status,
+)
 from support.narrowing import of_kind
 from support.providers import open_http
 from tiller_daemon.config import Provider, Retry
@@ -354,6 +364,58 @@ async def test_a_silent_server_is_given_up_after_its_limit(
         assert caught.value.kind == "timeout"
         assert trio.current_time() == pytest.approx(limit_s + 1)
         await server.client_closed.wait()
+
+
+def dripping(*frames: bytes, every_s: float, first: bytes = b"") -> Answer:
+    """Send `first` at once, then the frames again and again."""
+
+    async def answer(stream: trio.abc.Stream) -> None:
+        await stream.send_all(EVENT_STREAM + (chunk(first) if first else b""))
+        with suppress(trio.BrokenResourceError):
+            for frame in cycle(frames):
+                await trio.sleep(every_s)
+                await stream.send_all(chunk(frame))
+
+    return answer
+
+
+@pytest.mark.parametrize(("first", "limit_s"), [(b"", 50), (GOOD[0], 20)])
+@pytest.mark.parametrize(
+    "keep_alive",
+    [
+        b": PROCESSING\n\n",
+        b": PROCESSING\n",
+        b"event: ping\ndata: {}\n\n",
+        b"data: null\n\n",
+        b"data:\n\n",
+        b'data: {"choices": []}\n\n',
+    ],
+)
+async def test_keep_alives_are_no_sign_of_an_answer(
+    mock_clock: MockClock, keep_alive: bytes, first: bytes, limit_s: float
+) -> None:
+    """Otherwise a turn could wait for ever."""
+    mock_clock.autojump_threshold = 0.05
+    limits = Timeouts(first_byte_s=50, idle_s=20)
+    async with (
+        serving(dripping(keep_alive, every_s=6, first=first)) as server,
+        opened(server.base_url, timeouts=limits) as client,
+    ):
+        with pytest.raises(ModelError, match=f"nothing but keep-alives for {limit_s} s") as caught:
+            await collect(client)
+    assert caught.value.kind == "timeout"
+    assert trio.current_time() == pytest.approx(limit_s, abs=7)
+
+
+@pytest.mark.parametrize("pieces", [GOOD, [one for f in GOOD for one in (f[:9], f[9:])]])
+async def test_a_slow_answer_is_waited_for(mock_clock: MockClock, pieces: list[bytes]) -> None:
+    mock_clock.autojump_threshold = 0.05
+    limits = Timeouts(first_byte_s=50, idle_s=20)
+    async with (
+        serving(dripping(*pieces, every_s=15)) as server,
+        opened(server.base_url, timeouts=limits) as client,
+    ):
+        assert await collect(client) == WHOLE
 
 
 async def test_cancelling_closes_the_connection_at_once(nursery: trio.Nursery) -> None:

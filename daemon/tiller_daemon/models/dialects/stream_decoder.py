@@ -6,6 +6,7 @@ Only `stream_events` does I/O.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 import trio
 
@@ -56,6 +57,11 @@ class StreamDecoder(ABC):
     def pending_bytes(self) -> int:
         """The size of the event that has arrived only in part."""
         return self._splitter.pending_bytes
+
+    @property
+    def has_data(self) -> bool:
+        """Whether an event has arrived in part that is more than a comment."""
+        return self._splitter.has_data
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         """Decode the next bytes. Raises `ModelError` for an invalid frame or an error frame."""
@@ -142,8 +148,20 @@ class DeltaBuffer:
             self._events.append(ToolCallDelta(self._run_kind, text))
 
 
+class Chunks(Protocol):
+    """The body of a response as it arrives."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over the chunks."""
+        ...
+
+    def note_progress(self) -> None:
+        """Note that a piece of the answer has arrived, so that the time limit begins again."""
+        ...
+
+
 async def stream_events(
-    response: AbstractAsyncContextManager[AsyncIterator[bytes]], decoder: StreamDecoder
+    response: AbstractAsyncContextManager[Chunks], decoder: StreamDecoder
 ) -> AsyncGenerator[ModelEvent]:
     """Yield the events that `decoder` finds in the chunks of a response; see `ModelClient.stream`.
 
@@ -152,7 +170,11 @@ async def stream_events(
     try:
         async with response as chunks:
             async for chunk in chunks:
-                for event in await _decoded(decoder, chunk):
+                events = await _decoded(decoder, chunk)
+                # Comments and pings are no sign that an answer will come.
+                if events or decoder.has_data:
+                    chunks.note_progress()
+                for event in events:
                     yield event
                 if decoder.whole:
                     break
@@ -174,9 +196,7 @@ async def _decoded(decoder: StreamDecoder, chunk: bytes) -> list[ModelEvent]:
     return await trio.to_thread.run_sync(decoder.feed, chunk, abandon_on_cancel=True)
 
 
-async def _trailing_events(
-    chunks: AsyncIterator[bytes], decoder: StreamDecoder
-) -> list[ModelEvent]:
+async def _trailing_events(chunks: Chunks, decoder: StreamDecoder) -> list[ModelEvent]:
     """Return the events after the response is whole, within `TRAILING_FRAMES_S`."""
     events: list[ModelEvent] = []
     with trio.move_on_after(TRAILING_FRAMES_S):

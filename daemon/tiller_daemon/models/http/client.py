@@ -70,7 +70,9 @@ class ResponseStream:
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._http = http
-        self._timeout_s = http.timeouts.first_byte_s
+        self._limit_s = http.timeouts.first_byte_s
+        self._left_s = self._limit_s
+        self._hears = "nothing"
         self.is_paced = False
         """Whether reads are delayed to share time with the daemon's other streams."""
         self._read_at = -math.inf
@@ -91,17 +93,24 @@ class ResponseStream:
             return chunk
         if self.is_paced:
             await self._http.pace.wait_since(self._read_at)
+        began_at = trio.current_time()
         try:
-            chunk = await self._response.receive(self._timeout_s)
+            chunk = await self._response.receive(self._left_s)
         except ReadTimedOut:
-            raise self._http.silence_error(self._timeout_s) from None
+            raise self._http.silence_error(self._limit_s, self._hears) from None
         except HttpFailure as error:
             raise self._http.connection_error_of(error) from None
         if not chunk:
             raise StopAsyncIteration
-        self._timeout_s = self._http.timeouts.idle_s
         self._read_at = trio.current_time()
+        self._left_s = max(0.0, self._left_s - (self._read_at - began_at))
+        self._hears = "nothing but keep-alives"
         return chunk
+
+    def note_progress(self) -> None:
+        """Note that a piece of the answer has arrived, so that the time limit begins again."""
+        self._limit_s = self._left_s = self._http.timeouts.idle_s
+        self._hears = "nothing"
 
     async def drain(self) -> None:
         """Wait briefly for the end of the body, so that the connection can be reused."""
@@ -190,9 +199,9 @@ class HttpClient:
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    def silence_error(self, timeout_s: float) -> ModelError:
-        """Return the error for a server that sends nothing."""
-        return ModelError("timeout", f"{self.endpoint} sent nothing for {timeout_s:g} seconds.")
+    def silence_error(self, timeout_s: float, sent: str = "nothing") -> ModelError:
+        """Return the error for a server that sends no piece of an answer."""
+        return ModelError("timeout", f"{self.endpoint} sent {sent} for {timeout_s:g} seconds.")
 
     def connection_error_of(self, error: HttpFailure) -> ModelError:
         """Return the error for a connection that could not be opened or that broke."""

@@ -34,6 +34,11 @@ class EventSplitter:
         """The size of the event that has arrived only in part."""
         return len(self._rest)
 
+    @property
+    def has_data(self) -> bool:
+        """Whether an event has arrived in part that is more than a comment."""
+        return self._rest.startswith(b"data") or b"\ndata" in self._rest
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add received bytes and return the data of each event that they complete.
 
