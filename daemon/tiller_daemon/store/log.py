@@ -27,6 +27,7 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
+from tiller_daemon.store.belonging import put_aside
 from tiller_daemon.store.database import Database
 from tiller_daemon.store.schema import SESSION_FIELDS, checksum, damaged, open_file
 from tiller_daemon.store.wal import lost_commits
@@ -162,8 +163,9 @@ class SqliteLog:
         return (await self._rows("SELECT count(*) FROM sessions"))[0][0]
 
     def problems(self) -> tuple[str, ...]:
-        """Return sentences about problems of the files and about lost commits."""
-        return (*self._database.problems(), *lost_commits(self._file))
+        """Return sentences about problems of the files and about what was kept of them."""
+        files = (*lost_commits(self._file), *put_aside(self._file))
+        return (*self._database.problems(), *files)
 
     async def _ids(self, where: str, *values: str) -> list[str]:
         query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours

@@ -1,6 +1,6 @@
 """The log's file: its tables, how it is opened, and SQLite's errors.
 
-Only this module and `log` contain SQL for the file. Nothing here knows of trio or threads.
+Only this module, `log` and `belonging` contain SQL for the file. Nothing here knows of trio or threads.
 """
 
 import errno
@@ -16,6 +16,7 @@ import msgspec
 
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, SessionFigures, SessionRow
+from tiller_daemon.store.belonging import put_aside_if_foreign, write_mark
 from tiller_daemon.store.wal import keep_if_damaged
 
 SCHEMA_VERSION = 3
@@ -27,10 +28,6 @@ SESSION_FIELDS = (*SessionRow.__struct_fields__[:-1], *SessionFigures.__struct_f
 
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
-
-WAL_PAGES_MAX = 16_000
-"""The number of pages in the write-ahead log at which a commit itself moves them into the main
-file. Usually `database` moves them much earlier, when it delays nobody."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -80,8 +77,8 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
 _ADVICE: dict[LogErrorKind, str] = {
     "full": "the disk is full: free some space; stored data is safe",
     "read_only": "the file or its file system is read-only: make it writable",
-    "corrupt": "the file is damaged: stop tillerd, copy the file, then restore a backup; or, to"
-    " begin a new log, move the file away",
+    "corrupt": "the file is damaged: stop tillerd, copy the file and its -wal, then restore a backup"
+    " (docs/backup.md); or, to begin a new log, move both files away",
     "conflict": "nothing was stored: load the session again",
     "io": "the disk or file system failed: see the system's journal",
 }
@@ -94,6 +91,9 @@ _FILE_TYPES = {
     stat.S_IFLNK: "a link",
     stat.S_IFSOCK: "a socket",
 }
+
+_INODE = "inode"
+"""The key in `meta` for the file's inode number, which is another one for a copy of the file."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -108,6 +108,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     try:
         check_file_types(path)
         _make_file(path)
+        put_aside_if_foreign(path)
         keep_if_damaged(path)
         connection = sqlite3.connect(
             path, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
@@ -208,21 +209,41 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
         "locking_mode = EXCLUSIVE",  # no other process may open the file
         "synchronous = FULL",  # a commit survives a power failure
-        f"wal_autocheckpoint = {WAL_PAGES_MAX}",
+        "wal_autocheckpoint = 0",  # `transactions` does it, with a mark
         "cell_size_check = ON",  # finds damaged pages early
         "trusted_schema = OFF",  # a manipulated file can't call functions with side effects
     ):
         connection.execute(f"PRAGMA {pragma}")
     log_id = read_log_id(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")  # writes to the file, so only if it is ours
-    return log_id or _make_tables(connection)
+    inode = str(path.stat().st_ino)
+    return _keep_or_renew_id(connection, inode) if log_id else _make_tables(connection, inode)
 
 
-def _make_tables(connection: sqlite3.Connection) -> str:
-    log_id = secrets.token_hex(16)
+def _keep_or_renew_id(connection: sqlite3.Connection, inode: str) -> str:
+    """Return the log's id, a new one if the file is a copy, whose events will be others."""
+    meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+    if meta.get(_INODE) != inode:
+        if _INODE in meta:
+            meta["log_id"] = _new_id()
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES ('log_id', ?), (?, ?)",
+            (meta["log_id"], _INODE, inode),
+        )
+    return meta["log_id"]
+
+
+def _make_tables(connection: sqlite3.Connection, inode: str) -> str:
+    log_id = _new_id()
     connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
     connection.executemany(
-        "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
+        "INSERT INTO meta VALUES (?, ?)",
+        [("version", str(SCHEMA_VERSION)), ("log_id", log_id), (_INODE, inode)],
     )
+    write_mark(connection)
     connection.execute("COMMIT")
     return log_id
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)

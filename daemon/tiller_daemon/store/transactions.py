@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from tiller_daemon.store.base import LogError
+from tiller_daemon.store.belonging import write_mark
 from tiller_daemon.store.schema import log_error
 from tiller_daemon.store.wal import wal_of
 
@@ -46,6 +47,9 @@ RETURNING_MEAN_S = 0.9 * SLOW_SYNC_S
 
 CHECKPOINT_PAGES = 1000
 """The estimated number of pages at which the write-ahead log is moved into the main file."""
+
+WAL_PAGES_MAX = 16_000
+"""The estimated number of pages at which a commit itself does so first, although that delays it."""
 
 COMMIT_PAGES = 6
 """How many pages a small transaction writes: one of each table and index that it changes."""
@@ -102,6 +106,7 @@ class Transactions:
         self._mean_s = 0.0
         self._last_s: deque[float] = deque(maxlen=SYNCS_MEASURED)
         self._pages = 0
+        self._must_mark = True
         self._files = (path, wal_of(path))
         self._identities = {
             name: identity for name in self._files if (identity := _identity(name)) is not None
@@ -126,9 +131,13 @@ class Transactions:
         synced = any(job.synced for job in jobs)
         try:
             self._check_files()
+            if self._pages >= WAL_PAGES_MAX:
+                self.checkpoint(empty=False)
             self._sync_commits(synced)
             changes = self._connection.total_changes
             execute("BEGIN IMMEDIATE")
+            if self._must_mark:
+                write_mark(self._connection)
             for job in jobs:
                 execute("SAVEPOINT job")
                 job.run(self._connection)
@@ -148,6 +157,7 @@ class Transactions:
             for job in jobs:
                 job.error = error
             return
+        self._must_mark = False
         stored = [job for job in jobs if job.error is None]
         # SQLite syncs nothing for a transaction in which nothing was written.
         if synced and stored:
@@ -181,6 +191,10 @@ class Transactions:
         self._pages = 0
         self.is_empty = empty
         mode = "TRUNCATE" if empty else "PASSIVE"
+        if not self._must_mark:
+            with suppress(sqlite3.Error):  # as on a full disk, where a checkpoint may free space
+                write_mark(self._connection)
+        self._must_mark = True
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import struct
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -58,17 +58,16 @@ def keep_if_damaged(path: Path) -> None:
     wal = wal_of(path)
     if not wal.exists() or is_in_use(path) or not is_damaged(wal.read_bytes()):
         return
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    with (
-        wal.open("rb") as source,
-        os.fdopen(
-            open_private(wal.with_name(f"{wal.name}{COPY_MARK}{stamp}"), os.O_WRONLY | os.O_CREAT),
-            "wb",
-        ) as copy,
-    ):
+    kept = open_private(kept_name(wal, COPY_MARK), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with wal.open("rb") as source, os.fdopen(kept, "wb") as copy:
         shutil.copyfileobj(source, copy)
         copy.flush()
         os.fsync(copy.fileno())
+
+
+def kept_name(wal: Path, mark: str) -> Path:
+    """Return a new name for a write-ahead log that is kept."""
+    return wal.with_name(f"{wal.name}{mark}{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
 
 
 def kept_copies(path: Path) -> list[Path]:
