@@ -20,7 +20,17 @@ from support.daemon import Daemon, gone, marked
 from support.frontend import Frontend, new_id
 from tiller_protocol.answers import Accepted, AnyAnswer, Rejected, SessionListResult
 from tiller_protocol.items import Notice
-from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionList, UserInput
+from tiller_protocol.ops import (
+    Compact,
+    DaemonStatus,
+    Revert,
+    SessionConfigure,
+    SessionCreate,
+    SessionDelete,
+    SessionFork,
+    SessionList,
+    UserInput,
+)
 
 DISK = "size=16m"
 INPUT = "x" * 1_000_000
@@ -94,6 +104,34 @@ async def test_b51_a_full_disk_is_said_and_passes(
     await frontend.say(other_id)
     assert (await frontend.turn_ended(other_id, 2)).outcome == "completed"
     await _restart_and_compare(frontend, daemon, session_id)
+
+
+async def test_every_op_that_is_refused_by_a_full_disk_says_so(
+    frontend: Frontend, workspace: Path, disk: Disk
+) -> None:
+    session_id = await frontend.session(workspace, always("fine"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    turn_id = next(e.turn_id for e in frontend.events(session_id) if e.turn_id)
+    disk.fill()
+    for op in (
+        UserInput(session_id, "go"),
+        UserInput(session_id, "go", delivery="queue"),
+        UserInput(session_id, "go", delivery="start"),
+        SessionConfigure(session_id, title="new"),
+        Compact(session_id),
+        Revert(session_id, turn_id),
+        SessionCreate(str(workspace)),
+        SessionFork(session_id),
+        SessionDelete(session_id),
+    ):
+        for _ in range(2):  # the session is loaded again in between
+            answer = await frontend.ask(op)
+            assert isinstance(answer, Rejected), op
+            _check_full(answer)
+    disk.free()
+    await frontend.say(session_id, "again")
+    assert (await frontend.turn_ended(session_id, 2)).last_message == "fine"
 
 
 async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(

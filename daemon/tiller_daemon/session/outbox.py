@@ -199,6 +199,8 @@ class Outbox:
         pending.pieces.append(body.delta)
 
     async def _write(self, stored: Callable[[], None] | None = None) -> None:
+        if self.broken:  # what follows lost events would fail for another reason
+            raise self.broken
         # `run` may be waiting for more to write.
         self._urgent.set()
         # Renewed before the write, so that a put during the write causes another write.
