@@ -120,7 +120,7 @@ async def serve(
         held = stack.enter_context(hold_directories(options.places, options.after_crash))
         file = options.places.state / LOG_FILE
         is_new = not file.exists()
-        opened = await stack.enter_async_context(open_log(file))
+        opened = await stack.enter_async_context(open_log(file, held.state.leave_if_taken))
         forbid_tracing()
         if not is_new:  # no process can have a new log's mark
             await sweep(opened.log_id)

@@ -15,9 +15,9 @@ log = structlog.get_logger()
 STOP_S = 5.0
 """How long a daemon that is stopped `now` takes at most to exit."""
 
-RUNTIME_CHECK_S = 2.0
-"""How often the daemon checks its socket files. Another daemon waits longer than this for the state
-directory before it gives up."""
+RUNTIME_CHECK_S = 1.0
+"""How often the daemon checks its socket and lock files. Another daemon waits longer than this for
+the state directory before it gives up."""
 
 
 async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
@@ -50,7 +50,8 @@ async def stop_on_signal(
 
 async def stop_when_unreachable(server: SubmissionServer, held: HeldDirectories) -> None:
     """Stop when a lock or a socket is removed, as the next frontend starts another daemon."""
-    while not (path := held.missing()):  # noqa: ASYNC110 - files tell nobody
+    while not (path := held.missing()):
+        held.state.leave_if_taken()
         await trio.sleep(RUNTIME_CHECK_S)
     log.error("runtime_file_removed", file=str(path))
     server.stop(drain=False)

@@ -11,11 +11,22 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.gates import Gate
+from e2e.words import always, bash, calls
 from support.daemon import Daemon
+from support.frontend import Frontend
 from tiller_client.connecting import connection as connection_module
 from tiller_client.connecting.runtime import lock_holder
 from tiller_client.verbs.machine import daemon as daemon_verbs
-from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.ops import UserInput
+from tiller_protocol.places import (
+    EVENTS_SOCKET,
+    LOCK_FILE,
+    LOG_FILE,
+    OPS_SOCKET,
+    STATE_LOCK_FILE,
+    TOKEN_FILE,
+)
 
 TIMEOUT_S = 30
 
@@ -36,6 +47,37 @@ async def test_a_daemon_that_nobody_can_find_any_more_ends(daemon: Daemon, name:
     assert "runtime_file_removed" in daemon.said
     daemon.start()
     assert tiller(daemon, "ls").returncode == 0
+
+
+@pytest.mark.parametrize("activity", ["none", "a submission", "a stop", "a turn"])
+async def test_a_daemon_ends_once_another_uses_its_state_in_spite_of_the_lock(
+    new_daemon: Callable[[], Daemon], nursery: trio.Nursery, workspace: Path, activity: str
+) -> None:
+    """As on a file system whose locks have no effect; it must not write into the other's log."""
+    daemon = new_daemon()
+    daemon.start()
+    assert daemon.process is not None
+    frontend = await Frontend.connect(daemon, nursery)
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), always("done"))
+    if activity == "a turn":
+        await frontend.say(session_id)
+        await gate.reached()
+    lock = daemon.places.state / STATE_LOCK_FILE
+    of_other = b"1 0.1.0 0123456789abcdef\n/elsewhere\n"
+    lock.write_bytes(of_other)
+    before = [(daemon.places.state / f"{LOG_FILE}{end}").read_bytes() for end in ("", "-wal")]
+    if activity == "a turn":
+        gate.open()
+    elif activity == "a submission":
+        nursery.start_soon(frontend.ask, UserInput(session_id, "go"))
+    elif activity == "a stop":
+        daemon.process.terminate()
+    assert await trio.to_thread.run_sync(daemon.process.wait, TIMEOUT_S) == 1
+    assert "give each its own --state" in daemon.said
+    after = [(daemon.places.state / f"{LOG_FILE}{end}").read_bytes() for end in ("", "-wal")]
+    assert (after, lock.read_bytes()) == (before, of_other)
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_token_that_was_removed_is_written_again(daemon: Daemon) -> None:

@@ -38,7 +38,7 @@ class Home:
         await self._checkpoint(empty=False)
 
     async def _checkpoint(self, *, empty: bool) -> None:
-        transactions = self._database._transactions  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        transactions = self._database._transactions  # pyright: ignore[reportPrivateUsage]
         transactions.checkpoint(empty=empty)
 
     def copy(self, to: Path, *ends: str) -> Path:
@@ -51,7 +51,6 @@ class Home:
 
 @asynccontextmanager
 async def home(directory: Path) -> AsyncGenerator[Home]:
-    directory.mkdir()
     path = directory / "tiller.db"
     connection, log_id = open_file(path)
     database = Database(connection, path)

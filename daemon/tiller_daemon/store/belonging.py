@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote

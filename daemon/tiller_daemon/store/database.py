@@ -78,8 +78,13 @@ class Database:
     connection never has two users at once.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._transactions = Transactions(connection, path)
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        check_owner: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._transactions = Transactions(connection, path, check_owner)
         self._path = path
         self._damage = ""
         self._slots = trio.Semaphore(JOBS_QUEUED_MAX)

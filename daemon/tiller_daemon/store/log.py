@@ -5,7 +5,7 @@
 """
 
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,18 @@ _FLAGS = (SESSION_FIELDS.index("archived"), SESSION_FIELDS.index("unfinished"))
 
 
 @asynccontextmanager
-async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
+async def open_log(
+    path: Path, check_owner: Callable[[], None] = lambda: None
+) -> AsyncGenerator["SqliteLog"]:
     """Open the log at `path`, or create it; on exit, finish all jobs and close the log.
+
+    `check_owner` is called before each write, and does not return if this process must not write.
 
     Raises a `LogError` of the kind `newer`, `corrupt`, `read_only`, `full` or `io`. Closing is
     shielded from cancellation for at most `database.CLOSE_S_MAX` seconds.
     """
     connection, log_id = await trio.to_thread.run_sync(open_file, path)
-    database = Database(connection, path)
+    database = Database(connection, path, check_owner)
     try:
         yield SqliteLog(database, path, log_id)
     finally:

@@ -1,6 +1,7 @@
 """The log's file: its tables, how it is opened, and SQLite's errors.
 
-Only this module, `log` and `belonging` contain SQL for the file. Nothing here knows of trio or threads.
+Only this module, `log` and `belonging` contain SQL for the file. Nothing here knows of trio or
+threads.
 """
 
 import errno
@@ -77,8 +78,8 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
 _ADVICE: dict[LogErrorKind, str] = {
     "full": "the disk is full: free some space; stored data is safe",
     "read_only": "the file or its file system is read-only: make it writable",
-    "corrupt": "the file is damaged: stop tillerd, copy the file and its -wal, then restore a backup"
-    " (docs/backup.md); or, to begin a new log, move both files away",
+    "corrupt": "the file is damaged: stop tillerd, copy the file and its -wal, then restore a"
+    " backup (docs/backup.md); or, to begin a new log, move both files away",
     "conflict": "nothing was stored: load the session again",
     "io": "the disk or file system failed: see the system's journal",
 }

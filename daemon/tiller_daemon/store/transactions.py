@@ -93,7 +93,9 @@ class Job(Generic[Result]):
 class Transactions:
     """Runs jobs on the connection, and measures how long the disk takes."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, check_owner: Callable[[], None]
+    ) -> None:
         self.sync_is_fast = True
         """Whether a synced commit takes less time than passing the work to a thread and back."""
         self.must_sync = False
@@ -102,6 +104,7 @@ class Transactions:
         """Whether nothing has been written since the write-ahead log was emptied."""
         self._connection = connection
         self._path = path
+        self._check_owner = check_owner
         self._commits_sync = True
         self._mean_s = 0.0
         self._last_s: deque[float] = deque(maxlen=SYNCS_MEASURED)
@@ -129,6 +132,7 @@ class Transactions:
         """
         execute = self._connection.execute
         synced = any(job.synced for job in jobs)
+        self._check_owner()
         try:
             self._check_files()
             if self._pages >= WAL_PAGES_MAX:
@@ -188,6 +192,7 @@ class Transactions:
         With `empty` the write-ahead log is emptied too, so that damage to it can't hide any commit.
         Otherwise its space on the disk is reused, which makes later commits faster.
         """
+        self._check_owner()
         self._pages = 0
         self.is_empty = empty
         mode = "TRUNCATE" if empty else "PASSIVE"

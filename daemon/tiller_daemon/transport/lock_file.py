@@ -1,4 +1,4 @@
-"""A file that at most one daemon locks, and whose first line is that daemon's pid.
+"""A file that at most one daemon locks, and whose first line begins with that daemon's pid.
 
 The kernel unlocks the file when the daemon ends, however it ends.
 """
@@ -40,11 +40,12 @@ class LockTaken(Exception):
 
 
 class LockFile:
-    """A lock file at `path` with the pid in the first line and `line` in the second."""
+    """A lock file at `path`; `words` follow the pid in the first line, `line` is the second."""
 
-    def __init__(self, path: Path, line: bytes = b"") -> None:
+    def __init__(self, path: Path, line: bytes = b"", words: bytes = b"") -> None:
         self.path = path
         self._line = line
+        self._words = words
         self._lock = -1
 
     def take(self) -> bytes:
@@ -60,7 +61,7 @@ class LockFile:
                 if self.is_current():
                     last = self._read()[1]
                     # At once: until then, a frontend reads the pid of a daemon that crashed.
-                    self._write(b"%d" % os.getpid())
+                    self._write(b" ".join(filter(None, (b"%d" % os.getpid(), self._words))))
                     return last
             except BlockingIOError:
                 pid, line = self._read()
@@ -86,6 +87,18 @@ class LockFile:
         except OSError:
             return False
 
+    def is_overwritten(self) -> bool:
+        """Whether another daemon has written its words into the file, in spite of the lock."""
+        try:
+            # Opened anew, as a network file system may show an open file as it was earlier.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return self._words not in os.read(descriptor, CONTENT_BYTES_MAX)
+            finally:
+                os.close(descriptor)
+        except OSError:  # for example, no more files can be opened
+            return False
+
     def _flock(self) -> None:
         deadline = time.monotonic() + LOCK_TIMEOUT_S
         while True:
@@ -97,11 +110,11 @@ class LockFile:
                 time.sleep(LOCK_POLL_S)
 
     def _read(self) -> tuple[bytes, bytes]:
-        pid, _, rest = os.pread(self._lock, CONTENT_BYTES_MAX, 0).partition(b"\n")
-        return pid, rest.removesuffix(b"\n")
+        first, _, rest = os.pread(self._lock, CONTENT_BYTES_MAX, 0).partition(b"\n")
+        return first.partition(b" ")[0], rest.removesuffix(b"\n")
 
-    def _write(self, pid: bytes) -> None:
-        content = b"\n".join((pid, self._line)) + b"\n" if self._line else pid + b"\n"
+    def _write(self, first: bytes) -> None:
+        content = b"\n".join((first, self._line)) + b"\n" if self._line else first + b"\n"
         # In place, which needs no space on a full disk, and leaves readers no incomplete content.
         os.pwrite(self._lock, content, 0)
         os.ftruncate(self._lock, len(content))

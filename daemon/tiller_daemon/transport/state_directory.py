@@ -1,12 +1,16 @@
 """The state directory: its lock, which tells frontends where the daemon's sockets are."""
 
 import os
+import secrets
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import structlog
+
+from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.transport.lock_file import LockFile, LockTaken
 from tiller_daemon.transport.runtime import (
     AlreadyRunning,
@@ -20,20 +24,28 @@ LEAVING_S = 10.0
 
 POLL_S = 0.05
 
+WORD_BYTES = 8
+"""How many random bytes tell this daemon from others that use the directory."""
+
+EXIT_TAKEN_AWAY = 1
+
+log = structlog.get_logger()
+
 
 class StateDirectory:
     """A locked state directory, as a context manager; enter it before the runtime directory.
 
-    The lock names the daemon's runtime directory. So a frontend finds the daemon even if the
-    frontend's own environment names another runtime directory. Leave this last: a daemon that
-    starts must not find the runtime directory in use.
+    The lock names the daemon's version, a random word and the daemon's runtime directory. So a
+    frontend finds the daemon even if the frontend's own environment names another runtime
+    directory. Leave this last: a daemon that starts must not find the runtime directory in use.
     """
 
     def __init__(self, path: Path, runtime: Path) -> None:
         self.path = path
         self.previous: Path | None = None
         """The runtime directory of the last daemon, once this is entered; None if none is known."""
-        self._lock = LockFile(path / STATE_LOCK_FILE, os.fsencode(runtime))
+        words = f"{DAEMON_VERSION} {secrets.token_hex(WORD_BYTES)}".encode()
+        self._lock = LockFile(path / STATE_LOCK_FILE, os.fsencode(runtime), words)
 
     def __enter__(self) -> Self:
         """Lock the directory; raises `AlreadyRunning` or `RuntimeDirectoryError`."""
@@ -61,6 +73,21 @@ class StateDirectory:
     def missing(self) -> str:
         """Return the name of the lock file if it was removed, or ""."""
         return "" if self._lock.is_current() else STATE_LOCK_FILE
+
+    def leave_if_taken(self) -> None:
+        """End this process at once if another daemon has written its word into the lock file.
+
+        That happens on a file system whose locks have no effect, such as one that two machines
+        share. Each further write would damage the log, so this ends like `kill -9`.
+        """
+        if self._lock.is_overwritten():
+            log.critical(
+                "state_directory_taken",
+                directory=str(self.path),
+                message="another daemon uses this state directory, as its file system does not "
+                "lock files reliably, so this daemon has ended: give each its own --state",
+            )
+            os._exit(EXIT_TAKEN_AWAY)
 
 
 class HeldDirectories(NamedTuple):
