@@ -181,6 +181,8 @@ class RemoteDaemon:
             status = self._far_json(["daemon", action, "--json", "--link"])
             if status.get("type") == "rejected":
                 raise TillerError(f"on {self.host}: {status.get('message')}")
+            if status.get("type") == "unreachable":
+                raise TillerError(f"on {self.host}: {status.get('problem')}")
             if "token_file" not in status:
                 raise TillerError(
                     f"the tiller on {self.host} is too old for --host: upgrade it there"

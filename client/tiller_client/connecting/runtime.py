@@ -57,6 +57,8 @@ class _Record(NamedTuple):
     """What the last daemon has written into the lock of its state directory."""
 
     pid: int | None
+    version: str
+    """Empty if the daemon has not written it."""
     runtime: Path
     is_locked: bool
     """Whether this daemon is still running."""
@@ -83,6 +85,12 @@ def daemon_pid(places: Places) -> int | None:
     return record.pid if record and record.is_locked else lock_holder(places.runtime)
 
 
+def daemon_version(places: Places) -> str:
+    """The version of the running daemon, whatever protocol it speaks; empty if unknown."""
+    record = _read_record(places.state)
+    return record.version if record and record.is_locked else ""
+
+
 def crash_stamp(places: Places) -> str:
     """The stamp of the token that the last daemon has left; empty if it was stopped."""
     record = _read_record(places.state)
@@ -103,11 +111,13 @@ def _read_record(state: Path) -> _Record | None:
                 f"{path} belongs to another user or is open to other users, so tiller does not "
                 "trust it; check who owns it, then remove it"
             )
-        pid, _, runtime = file.read(RECORD_BYTES_MAX).partition(b"\n")
+        first, _, runtime = file.read(RECORD_BYTES_MAX).partition(b"\n")
         if not runtime.endswith(b"\n"):  # a daemon is just writing it
             return None
+        pid, version, *_ = (*first.split(b" "), b"")
         return _Record(
             int(pid) if pid.isdigit() else None,
+            version.decode("ascii", errors="replace"),
             Path(os.fsdecode(runtime[:-1])),
             _is_locked_by_other(descriptor),
         )

@@ -13,6 +13,7 @@ import msgspec
 from tiller_client.connecting.connection import DaemonConnection
 from tiller_client.connecting.runtime import (
     daemon_pid,
+    daemon_version,
     is_running,
     my_places,
     read_token,
@@ -20,7 +21,7 @@ from tiller_client.connecting.runtime import (
 )
 from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.console import complain, flush, print_json, say
-from tiller_client.errors import NoAnswer, NoDaemon, TillerError
+from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, StartFailed, TillerError
 from tiller_client.rendering.text import one_line, sanitized, seconds
 from tiller_client.service import find_service
 from tiller_client.verbs.machine.program import ask_program
@@ -48,6 +49,15 @@ FOLLOW_S = 0.2
 
 class NotRunning(msgspec.Struct, tag_field="type", tag="not_running"):
     """Result of `status --json` if no daemon is running."""
+
+
+class Unreachable(msgspec.Struct, tag_field="type", tag="unreachable"):
+    """Result of `status --json` if a daemon is running but can't be asked."""
+
+    pid: int | None
+    daemon_version: str
+    """Empty if the daemon has not written it."""
+    problem: str
 
 
 class LogLine(msgspec.Struct):
@@ -101,8 +111,15 @@ def stop(places: Places, *, drain: bool) -> bool:
             connection.submit(Shutdown("drain" if drain else "now"))
     except NoDaemon:
         pass  # it has stopped before it answered, or is stopping
-    except NoAnswer:
-        # The daemon's socket was removed, or the daemon hangs.
+    except NotPrivate:
+        raise
+    except TillerError as error:
+        # The daemon's socket was removed, it hangs, or it speaks another version of the protocol.
+        if drain and not isinstance(error, NoAnswer):
+            raise TillerError(
+                f"{error}. The daemon can't be asked to wait for its turns; without --drain, "
+                "they are interrupted"
+            ) from error
         _kill(places, signal.SIGTERM)
         drain = False
     begun = time.monotonic()
@@ -160,6 +177,11 @@ def _status(places: Places, *, json: bool, may_start: bool, link: bool = False) 
             say(str(error))
             _say_service()
         return 1
+    except (StartFailed, NotPrivate):
+        raise
+    except TillerError as error:
+        _say_unreachable(places, str(error), json=json)
+        return 1
     if json:
         print_json(_with_places(status, places) | (_link(places) if link else {}))
         return 0
@@ -178,6 +200,19 @@ def _status(places: Places, *, json: bool, may_start: bool, link: bool = False) 
     say(f"runtime  {one_line(str(places.runtime))}")
     _say_service()
     return 0
+
+
+def _say_unreachable(places: Places, problem: str, *, json: bool) -> None:
+    """Say what is known about a daemon that can't be asked, as it speaks another protocol."""
+    pid, version = daemon_pid(places), daemon_version(places)
+    if json:
+        used = places._replace(runtime=runtime_of(places))
+        print_json(_with_places(Unreachable(pid, version, problem), used))
+        return
+    say(f"tillerd {one_line(version) or 'of unknown version'}, pid {pid or 'unknown'}")
+    complain(problem)
+    say(f"runtime  {one_line(str(runtime_of(places)))}")
+    _say_service()
 
 
 def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
