@@ -4,14 +4,24 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+import trio
+
+from e2e.gates import Gate
 from e2e.words import always
-from support.daemon import Daemon
+from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.terminal import TILLER, TIMEOUT_S
+from tiller_client.connecting import connection as connection_module
+from tiller_client.connecting.connection import DaemonConnection
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.ops import Catalog
 
 SESSION = "SESSION"
 """Stands for the session's id: `last` would depend on which verb was quicker."""
@@ -87,3 +97,40 @@ def test_ctrl_c_ends_the_wait_for_a_stopped_daemon(daemon: Daemon) -> None:
             assert ls.wait(TIMEOUT_S) == 130
     finally:
         daemon.process.send_signal(signal.SIGCONT)
+
+
+class Patient(DaemonConnection):
+    """Tells when it has found out that the daemon is alive although an op takes long."""
+
+    signs = threading.Semaphore(0)
+
+    def _is_alive(self) -> bool:
+        alive = super()._is_alive()
+        self.signs.release()
+        return alive
+
+
+async def test_an_op_that_takes_long_is_waited_for_while_the_daemon_answers_others(
+    new_daemon: Callable[..., Daemon],
+    nursery: trio.Nursery,
+    workspace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "ANSWER_DEADLINE_S", 0.05)
+    gate = Gate(workspace)
+    daemon = new_daemon(f'{CONFIG}\n[mcp.slow]\ncommand = ["sh", "-c", "read line <{gate.path}"]\n')
+    daemon.start()
+    answers: list[CatalogResult] = []
+
+    def ask() -> None:
+        with Patient(daemon.places, "test", may_start=False) as connection:
+            answers.append(connection.ask(Catalog(start_servers=True), CatalogResult))
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(trio.to_thread.run_sync, ask)
+        await gate.reached()
+        for _ in range(3):
+            await trio.to_thread.run_sync(Patient.signs.acquire)
+        gate.open()
+    (catalog,) = answers
+    assert [server.state for server in catalog.servers] == ["failed"]

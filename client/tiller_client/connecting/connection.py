@@ -24,7 +24,10 @@ from tiller_protocol.ops import AnyOp, Hello, Submission
 from tiller_protocol.places import Places
 
 ANSWER_DEADLINE_S = 30.0
-"""Longest wait for an answer. The daemon answers once an op is in its log, before it is done."""
+"""Longest wait for an answer from a daemon that answers nothing else either."""
+
+ALIVE_DEADLINE_S = 5.0
+"""Longest wait for a sign of life from a daemon that has not answered an op in time."""
 
 GREETING_DEADLINE_S = 5.0
 """How long to retry with the current token while one daemon replaces another."""
@@ -139,8 +142,10 @@ class DaemonConnection:
     def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
         """Submit an op, by default with a new id and the connection's name; wait for its answer.
 
-        Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
-        if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
+        The wait has no limit while the daemon answers others, for example during a large revert.
+        Raises `RejectedError`, `NoAnswer` if nothing is answered for `ANSWER_DEADLINE_S`, or
+        `NoDaemon` or `StartFailed` if the daemon is gone. Ctrl-C ends the wait at once; the op may
+        still take effect.
         """
         submission_id = submission_id or self._new_id()
         deadline = time.monotonic() + ANSWER_DEADLINE_S
@@ -222,7 +227,11 @@ class DaemonConnection:
         deadline = time.monotonic() + ANSWER_DEADLINE_S
         silence = self._silence(op)
         self._socket.send(frame)
-        while (left := deadline - time.monotonic()) > 0:
+        while True:
+            if (left := deadline - time.monotonic()) <= 0:
+                if not self._is_alive():
+                    break
+                left, deadline = ANSWER_DEADLINE_S, time.monotonic() + ANSWER_DEADLINE_S
             begun = time.monotonic()
             self._reach()
             if self._daemon.is_remote:  # a lost network is not a daemon that hangs
@@ -237,6 +246,20 @@ class DaemonConnection:
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             f"see its log: {self.program} daemon logs"
         )
+
+    def _is_alive(self) -> bool:
+        """Whether the daemon answers other ops, as it does while one takes long."""
+        socket = RequestSocket(self.places)
+        try:
+            if not socket.connect(self._daemon.greeting_s):
+                return False
+            hello = Hello(PROTOCOL_VERSION, self._name)
+            socket.send(
+                encode_submission(Submission(self._new_id(), hello, self._name, self._token))
+            )
+            return socket.receive(ALIVE_DEADLINE_S) is not None
+        finally:
+            socket.close()
 
     def _silence(self, op: AnyOp) -> Silence:
         """The wait for an op's answer, which tells the user at most once until the next answer."""

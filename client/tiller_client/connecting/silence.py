@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from tiller_client.connecting.runtime import daemon_pid
-from tiller_protocol.ops import AnyOp, Catalog, SessionCreate, TurnContinue, UserInput
+from tiller_protocol.daemon import Backup
+from tiller_protocol.ops import (
+    AnyOp,
+    Catalog,
+    Revert,
+    SessionCreate,
+    TurnContinue,
+    Unrevert,
+    UserInput,
+)
 from tiller_protocol.places import Places
 
 SAID_AFTER_S = 3.0
@@ -73,6 +82,10 @@ def waits_for(op: AnyOp, places: Places, program: str) -> str:
             return "still waiting for MCP servers to start"
         case Catalog(ask=True):
             return "still waiting for providers to list their models"
+        case Revert() | Unrevert():
+            return _stopped(places) or "still putting files back"
+        case Backup():
+            return _stopped(places) or "still writing the backup"
         case _:
             return _stopped(places) or (
                 f"the daemon has not answered for {SAID_AFTER_S:g} s; still waiting for it; see "
