@@ -4,8 +4,11 @@ Everything else is tested in `test_snapshots`.
 """
 
 import os
+import sys
 from itertools import count
 from pathlib import Path
+
+import pytest
 
 from support.interrupted_edits import UNREACHED, in_child
 from tiller_daemon.files.restore import (
@@ -85,3 +88,32 @@ def test_b55_directories_make_room_for_a_file_unless_anything_else_is_in_them(tm
     assert restore_files(tmp_path, restores, CONTENTS) == dict.fromkeys(conflicts, "")
     assert (tmp_path / "empty").read_bytes() == (tmp_path / "d").read_bytes() == OLD
     assert kept <= {*tmp_path.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "by"), [(None, "writing"), (None, "replacing"), (OLD, "writing")]
+)
+def test_what_the_user_saves_while_a_file_is_being_restored_stays(
+    tmp_path: Path, wanted: bytes | None, by: str
+) -> None:
+    """The user saves right before the system call that would take the file away."""
+    path = tmp_path / "a"
+    path.write_bytes(NEW)
+    events = ["os.rename", "os.remove"]
+
+    def save(event: str, arguments: tuple[object, ...]) -> None:
+        if event in events and "a" in arguments:
+            events.clear()
+            if by == "replacing":
+                (tmp_path / "b").write_bytes(b"mine")
+                (tmp_path / "b").rename(path)
+            else:
+                path.write_bytes(b"mine")
+
+    # A hook of Python that sees each call before it is made; it can't be removed again.
+    sys.addaudithook(save)
+    one = FileRestore("a", entry(PLAIN, NEW), entry(PLAIN, wanted) if wanted else None)
+    assert restore_files(tmp_path, [one], CONTENTS) == {"a": ""}
+    assert events == []
+    assert [*tmp_path.iterdir()] == [path]
+    assert path.read_bytes() == b"mine"

@@ -115,15 +115,18 @@ def _restore(workspace: Path, one: FileRestore, content: bytes) -> str | None:
     location = Location(workspace / one.path, inside=True, text=one.path)
     try:
         with opened_parent(location, make=one.expected is None) as (parent, name):
-            with suppress(FileNotFoundError):
-                # If a killed daemon has left its temporary file, this call undoes its restore.
-                os.unlink(_temporary_name(name), dir_fd=parent)
+            for left in (_temporary_name(name), _aside_name(name)):
+                with suppress(FileNotFoundError):
+                    # If a killed daemon has left its temporary file, this call undoes its restore.
+                    os.unlink(left, dir_fd=parent)
             if _current_entry(parent, name) != one.expected:
                 return ""
             if one.wanted is None:
-                os.unlink(name, dir_fd=parent)
+                put = one.expected is None or _remove(parent, name, one.expected)
             else:
-                _replace(parent, name, one.wanted.mode, content, new=one.expected is None)
+                put = _replace(parent, name, one.wanted.mode, content, one.expected)
+            if not put:
+                return ""
     except (OSError, PathProblem) as problem:
         return _why(problem)
     if one.wanted is None:
@@ -189,9 +192,37 @@ def _temporary_name(name: str) -> str:
     return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
 
 
-def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
-    """Put a file in place in one step; a `new` file may replace empty directories."""
-    temporary = _temporary_name(name)
+def _aside_name(name: str) -> str:
+    """Return the name for a file's old content, until it is known that nobody has changed it."""
+    return f"{TEMPORARY}{blob_id(os.fsencode(name))[16:32]}"
+
+
+def _remove(parent: int, name: str, expected: GitEntry) -> bool:
+    """Remove a file; return False, with the file in its place, if it is not as expected now."""
+    aside = _aside_name(name)
+    os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
+    try:
+        is_same = _current_entry(parent, aside) == expected
+    except OSError:
+        is_same = False
+    if not is_same and not _exists(parent, name):
+        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+    else:
+        # If there is a file again, it is newer.
+        os.unlink(aside, dir_fd=parent)
+    return is_same
+
+
+def _link(parent: int, name: str, other: str) -> None:
+    os.link(name, other, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+
+
+def _replace(parent: int, name: str, mode: int, content: bytes, expected: GitEntry | None) -> bool:
+    """Put a file in place in one step; a new file may replace empty directories.
+
+    Returns False, with the file in its place, if somebody has written to the old file meanwhile.
+    """
+    temporary, aside = _temporary_name(name), _aside_name(name)
     try:
         if mode == LINK:
             os.symlink(content, os.fsencode(temporary), dir_fd=parent)
@@ -199,16 +230,32 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
             before = _plain_state(parent, name)
             write_new(parent, temporary, content, before)
             _set_executable(parent, temporary, executable=mode == EXECUTABLE)
-        if new:
+        if expected is None:
             with suppress(FileNotFoundError):
                 # No directory contains a file, so nothing is lost.
                 for above, directory in _walk_directories(parent, name):
                     os.rmdir(directory, dir_fd=above)
+        else:
+            # Some file systems have no links. Then what is written in these microseconds is lost.
+            with suppress(OSError):
+                _link(parent, name, aside)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=parent)
-        raise
+        if expected and _exists(parent, aside) and _current_entry(parent, aside) != expected:
+            os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+            return False
+    finally:
+        for left in (temporary, aside):
+            with suppress(FileNotFoundError):
+                os.unlink(left, dir_fd=parent)
+    return True
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _plain_state(parent: int, name: str) -> os.stat_result | None:

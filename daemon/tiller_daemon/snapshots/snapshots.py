@@ -242,8 +242,8 @@ class Snapshots:
         path = store.shadow.store / JOURNAL
         journal = read_journal(path, _Journal)
         if journal and not await self._is_committed(journal.submission_id):
-            restores = [FileRestore(os.fsdecode(path), *both) for path, *both in journal.restores]
-            conflicts = await self._restore(store, [one.reversed() for one in restores])
+            back = [FileRestore(os.fsdecode(name), new, old) for name, old, new in journal.restores]
+            conflicts = await self._restore(store, back)
             log.warning("restore_undone", workspace=journal.workspace, left=len(conflicts))
         path.unlink(missing_ok=True)
 
