@@ -248,4 +248,4 @@ class TestUsersBytes(UsersBytes.TestCase):
 class TestUsersBytesOften(UsersBytes.TestCase):
     """Many runs."""
 
-    settings = settings(max_examples=150, stateful_step_count=8, deadline=None)
+    settings = settings(max_examples=40, stateful_step_count=8, deadline=None)
