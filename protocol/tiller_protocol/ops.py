@@ -113,9 +113,7 @@ class Replay(Op, frozen=True, tag="replay"):
             "submission's `client`."
         ),
     ] = None
-    leaves: Annotated[
-        bool, doc("Whether the frontend has closed the session and no longer counts as `follower`.")
-    ] = False
+    leaves: Annotated[bool, doc("Whether `follower` has closed the session.")] = False
 
 
 class UserInput(Op, frozen=True, tag="user_input"):

@@ -185,7 +185,8 @@ class EditorSession:
         if self._following.sources:
             with self._connection.unless_stopped():
                 self._loan.take_back()
-                self._connection.submit(leaving(self.id))
+                with contextlib.suppress(RejectedError):  # the daemon is older, or the session gone
+                    self._connection.submit(leaving(self.id))
 
     def close(self) -> None:
         """Leave the session."""

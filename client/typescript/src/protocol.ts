@@ -241,7 +241,7 @@ export interface Replay {
   limit?: number;
   /** An id that the frontend chooses when it opens the session, and sends with each `replay`. After each `replay`, the frontend counts as a follower for 20 s, so it should submit the next one within 10 s. Other frontends see the name from the submission's `client`. */
   follower?: string | null;
-  /** Whether the frontend has closed the session and no longer counts as `follower`. */
+  /** Whether `follower` has closed the session. */
   leaves?: boolean;
 }
 
