@@ -33,6 +33,7 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.memory import tune_memory
+from tiller_daemon.models.recording import forget_recording
 from tiller_daemon.options import Options
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
@@ -317,6 +318,8 @@ def _services(
         shutil.rmtree(spill / session_id, ignore_errors=True)
         servers.loans.end_all(session_id)
         snapshots.forget(session_id)
+        if recordings := live.configuration.now.record:
+            forget_recording(Path(recordings), session_id)
 
     return Services(
         log=opened,

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from tiller_protocol.daemon import BackupResult, DaemonStatusResult
 from tiller_protocol.doc import doc
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event
@@ -334,21 +335,6 @@ class RulesResult(Result, frozen=True, tag="rules"):
     rules: Annotated[tuple[RuleSummary, ...], doc("The rules. Later rules take precedence.")]
 
 
-class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
-    """The status of the daemon's process."""
-
-    daemon_version: Annotated[str, doc("Version of the daemon's program, such as `1.2.0`.")]
-    pid: Annotated[int, doc("The daemon's process id.")]
-    uptime_s: Annotated[float, doc("Seconds since the daemon started.")]
-    log_path: Annotated[str, doc("Path of the database with all sessions.")]
-    sessions: Annotated[int, doc("Number of sessions in the log.")]
-    sessions_loaded: Annotated[int, doc("Number of sessions in memory.")]
-    turns_running: Annotated[int, doc("Number of running turns.")]
-    rss_bytes: Annotated[int, doc("Resident memory; 0 if the system does not report it.")] = 0
-    draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
-    problems: Annotated[tuple[str, ...], doc("Problems with the log, in whole sentences.")] = ()
-
-
 class McpLoginResult(Result, frozen=True, tag="mcp_login"):
     """The state of a login to an MCP server."""
 
@@ -375,6 +361,7 @@ AnyResult = (
     | CatalogResult
     | ProjectResult
     | McpLoginResult
+    | BackupResult
     | RulesResult
     | DaemonStatusResult
 )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from tiller_protocol.daemon import Backup, DaemonStatus
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
 from tiller_protocol.items import Decision, Image
@@ -343,10 +344,6 @@ class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
     ] = None
 
 
-class DaemonStatus(Op, frozen=True, tag="daemon_status"):
-    """Returns the status of the daemon's process. Answered by `DaemonStatusResult`."""
-
-
 class Shutdown(Op, frozen=True, tag="shutdown"):
     """Ends the daemon."""
 
@@ -386,6 +383,7 @@ AnyOp = (
     | RulesList
     | RuleRevoke
     | DaemonStatus
+    | Backup
     | Shutdown
 )
 

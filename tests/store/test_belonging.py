@@ -21,7 +21,7 @@ class Home:
 
     def __init__(self, path: Path, log: SqliteLog, database: Database) -> None:
         self.path, self.log = path, log
-        self._database = database
+        self._transactions = database._transactions  # pyright: ignore[reportPrivateUsage]
         self._count = 0
 
     async def grow(self, sessions: int = 3) -> None:
@@ -29,17 +29,17 @@ class Home:
             self._count += 1
             await self.log.append(batch_of(f"{self.path.parent.name}{self._count}", 1, 3))
 
-    async def rest(self) -> None:
-        """Empty the write-ahead log, as the daemon does once nothing was written for a while."""
-        await self._checkpoint(empty=True)
+    async def rest(self) -> bool:
+        """Empty the write-ahead log, as the daemon does once nothing was written for a while.
+
+        Returns whether the daemon would have no more to do then.
+        """
+        self._transactions.checkpoint(empty=True)
+        return self._transactions.is_empty
 
     async def move_on(self) -> None:
         """Move the write-ahead log into the file, as the daemon does while much is written."""
-        await self._checkpoint(empty=False)
-
-    async def _checkpoint(self, *, empty: bool) -> None:
-        transactions = self._database._transactions  # pyright: ignore[reportPrivateUsage]
-        transactions.checkpoint(empty=empty)
+        self._transactions.checkpoint(empty=False)
 
     def copy(self, to: Path, *ends: str) -> Path:
         """Copy the file, its write-ahead log, or both into a directory."""
@@ -51,6 +51,7 @@ class Home:
 
 @asynccontextmanager
 async def home(directory: Path) -> AsyncGenerator[Home]:
+    """Open or create a log in a directory."""
     path = directory / "tiller.db"
     connection, log_id = open_file(path)
     database = Database(connection, path)

@@ -5,6 +5,7 @@ pass the same `MemoryLog` to another daemon.
 """
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import trio
 
@@ -174,6 +175,10 @@ class MemoryLog:
         """The number of sessions."""
         await _checkpoint()
         return len(self._sessions)
+
+    async def back_up(self, file: Path) -> int:
+        """Fail: memory needs no backup."""
+        raise LogError("io", f"{file} was not made: this log is in memory")
 
     def problems(self) -> tuple[str, ...]:
         """Always empty, as memory is not damaged."""

@@ -20,6 +20,8 @@ def add_actions(add: AddVerb) -> None:
     _drain(add("machine.daemon", "restart", "stop the daemon and start it again"))
     text = "show whether the daemon is running, and its statistics"
     _link(add("machine.daemon", "status", text))
+    backup = add("machine.daemon", "backup", "copy all sessions into a new file")
+    backup.add_argument("file", metavar="FILE", type=path, help="the file to create")
     logs = add("machine.daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
         "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"

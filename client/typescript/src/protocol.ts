@@ -18,7 +18,7 @@ export interface Submission {
   /** Id that the frontend chooses. A repeat with the same id gets the same answer. */
   id: string;
   /** The op to execute. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
   /** Name of the frontend; shown with its inputs and answers. */
   client?: string;
   /** Content of the token file in the runtime directory. */
@@ -448,6 +448,13 @@ export interface DaemonStatus {
   type: "daemon_status";
 }
 
+/** Copies the log into a new file while the daemon runs. Answered by `BackupResult`. */
+export interface Backup {
+  type: "backup";
+  /** The absolute path of the new file, on the daemon's machine. */
+  path: string;
+}
+
 /** Ends the daemon. */
 export interface Shutdown {
   type: "shutdown";
@@ -461,7 +468,7 @@ export interface Accepted {
   /** Id of the submission to which this is the answer. */
   submission_id: string;
   /** The op's result; absent if the op has none. */
-  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | RulesResult | DaemonStatusResult | null;
+  result?: HelloResult | Created | SessionListResult | SessionSearchResult | InputHistoryResult | SessionResult | ReplayResult | SessionDiffResult | RevertResult | Started | Steered | Queued | CatalogResult | ProjectResult | McpLoginResult | BackupResult | RulesResult | DaemonStatusResult | null;
 }
 
 /** Identifies the daemon and its log, and shows whether to restart the daemon. */
@@ -1683,6 +1690,15 @@ export interface McpLoginResult {
   url?: string;
 }
 
+/** The log was copied. */
+export interface BackupResult {
+  type: "backup";
+  /** The path of the copy. */
+  path: string;
+  /** The size of the copy. */
+  size_bytes: number;
+}
+
 /** The lasting rules, by directory. If the op names a session, that session's rules follow. */
 export interface RulesResult {
   type: "rules";
@@ -1775,7 +1791,7 @@ export interface RpcInput {
 /** A submission without the token, which `tiller rpc` adds. */
 export interface RpcSubmission {
   /** The op to submit. */
-  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Shutdown;
+  op: Hello | SessionCreate | SessionList | SessionSearch | InputHistory | SessionGet | SessionDiff | SessionConfigure | SessionFork | SessionArchive | SessionDelete | SessionLend | LentFile | Replay | UserInput | QueueEdit | TurnContinue | Interrupt | Answer | Compact | Revert | Unrevert | Shell | Catalog | Project | McpLogin | RulesList | RuleRevoke | DaemonStatus | Backup | Shutdown;
   /** Id as in `Submission`. If the same id is sent again, even by another process, the answer is the same. Default: a new id. */
   id?: string | null;
   /** Name of the frontend. Default: the name given by `tiller rpc --name`. */

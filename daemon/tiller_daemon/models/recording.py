@@ -9,7 +9,7 @@ docs/scripted-model.md describes the format.
 import hashlib
 import os
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -140,6 +140,12 @@ class RecordingModel:
                     opened.write(line + b"\n")
         except OSError as error:
             log.warning("not_recorded", file=str(file), reason=error.strerror)
+
+
+def forget_recording(directory: Path, session_id: str) -> None:
+    """Remove the recording of a session, if there is one."""
+    with suppress(OSError):
+        (directory / f"{session_id}{SUFFIX}").unlink(missing_ok=True)
 
 
 class Recording:

@@ -6,6 +6,7 @@ in memory, and `queries` answers the ops that only read.
 """
 
 import hashlib
+from pathlib import Path
 
 import msgspec
 import trio
@@ -30,6 +31,7 @@ from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Accepted, AnyAnswer, Created
 from tiller_protocol.codec import decode_answer
+from tiller_protocol.daemon import Backup, BackupResult
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.lending import SessionLend
 from tiller_protocol.ops import (
@@ -146,6 +148,8 @@ class Supervisor:
                     for other in self._sessions:
                         other.reconsider()
                 return answer
+            case Backup() as op:
+                return await self._back_up(pending, op)
             case RuleRevoke(session_id=None) as op:
                 revoke_lasting_rule(self._services, op.rule_id)
                 return await self._done(pending)
@@ -216,9 +220,18 @@ class Supervisor:
         await self._search.forget(doomed)
         return await self._done(pending)
 
-    async def _done(self, pending: PendingSubmission) -> AnyAnswer:
-        """Record and return the answer to an op that no session handles and that has no result."""
-        answer = Accepted(pending.submission_id)
+    async def _back_up(self, pending: PendingSubmission, op: Backup) -> AnyAnswer:
+        file = Path(op.path)
+        if not file.is_absolute():
+            raise RejectionError("bad_message", "The path of a backup must be absolute.")
+        size = await self._services.log.back_up(file)
+        return await self._done(pending, BackupResult(op.path, size))
+
+    async def _done(
+        self, pending: PendingSubmission, result: BackupResult | None = None
+    ) -> AnyAnswer:
+        """Record and return the answer to an op that no session handles."""
+        answer = Accepted(pending.submission_id, result)
         await self._services.log.record(pending.row(answer))
         return answer
 

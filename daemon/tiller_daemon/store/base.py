@@ -5,6 +5,7 @@ be found without reading events; `projection` makes the rows of requests from ev
 """
 
 import math
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -205,6 +206,13 @@ class Log(Protocol):
 
     async def count(self) -> int:
         """Return the number of sessions, including archived ones."""
+        ...
+
+    async def back_up(self, file: Path) -> int:
+        """Write a copy of the log to a new file, and return its size in bytes.
+
+        Reads and writes of the log wait meanwhile.
+        """
         ...
 
     def problems(self) -> tuple[str, ...]:

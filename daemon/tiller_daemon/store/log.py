@@ -14,6 +14,7 @@ import structlog
 import trio
 from msgspec.structs import astuple, replace
 
+from tiller_daemon.store.backup import back_up
 from tiller_daemon.store.base import (
     Batch,
     EventRow,
@@ -165,6 +166,10 @@ class SqliteLog:
     async def count(self) -> int:
         """Return the number of sessions; see `Log.count`."""
         return (await self._rows("SELECT count(*) FROM sessions"))[0][0]
+
+    async def back_up(self, file: Path) -> int:
+        """Copy the log; see `Log.back_up`."""
+        return await self._database.read(lambda connection: back_up(connection, file))
 
     def problems(self) -> tuple[str, ...]:
         """Return sentences about problems of the files and about what was kept of them."""

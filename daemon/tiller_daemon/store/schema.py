@@ -75,7 +75,7 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
     errno.EPERM: "read_only",
 }
 
-_ADVICE: dict[LogErrorKind, str] = {
+ADVICE: dict[LogErrorKind, str] = {
     "full": "the disk is full: free some space; stored data is safe",
     "read_only": "the file or its file system is read-only: make it writable",
     "corrupt": "the file is damaged: stop tillerd, copy the file and its -wal, then restore a"
@@ -84,7 +84,7 @@ _ADVICE: dict[LogErrorKind, str] = {
     "io": "the disk or file system failed: see the system's journal",
 }
 
-_BUSY_ADVICE = "another process has it open: stop that process, or use another --state directory"
+_BUSYADVICE = "another process has it open: stop that process, or use another --state directory"
 
 _FILE_TYPES = {
     stat.S_IFDIR: "a directory",
@@ -168,6 +168,15 @@ def read_log_id(connection: sqlite3.Connection, path: Path) -> str:
     return meta["log_id"]
 
 
+def separate(connection: sqlite3.Connection) -> None:
+    """Make a copy of the log a log of its own, to which no write-ahead log belongs."""
+    # Nor may it count as the original, if its bytes are copied into the file of the original.
+    connection.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('log_id', ?), (?, '')", (_new_id(), _INODE)
+    )
+    write_mark(connection)
+
+
 def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogError:
     """Return the `LogError` for an exception of SQLite or the operating system.
 
@@ -175,10 +184,10 @@ def log_error(error: Exception, path: Path, kind: LogErrorKind = "io") -> LogErr
     """
     if isinstance(error, OSError):
         kind = _SYSTEM_KINDS.get(error.errno or 0, kind)
-        return LogError(kind, f"cannot open the log {path}: {error.strerror}; {_ADVICE[kind]}")
+        return LogError(kind, f"cannot open the log {path}: {error.strerror}; {ADVICE[kind]}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     kind = _KINDS.get(code, kind)
-    advice = _BUSY_ADVICE if code == sqlite3.SQLITE_BUSY else _ADVICE[kind]
+    advice = _BUSYADVICE if code == sqlite3.SQLITE_BUSY else ADVICE[kind]
     return LogError(kind, f"the log {path} failed: {error}; {advice}")
 
 
@@ -208,6 +217,7 @@ def _make_file(path: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
+        "auto_vacuum = INCREMENTAL",  # for new files and backups: removed sessions free the disk
         "locking_mode = EXCLUSIVE",  # no other process may open the file
         "synchronous = FULL",  # a commit survives a power failure
         "wal_autocheckpoint = 0",  # `transactions` does it, with a mark

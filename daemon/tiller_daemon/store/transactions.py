@@ -51,6 +51,9 @@ CHECKPOINT_PAGES = 1000
 WAL_PAGES_MAX = 16_000
 """The estimated number of pages at which a commit itself does so first, although that delays it."""
 
+VACUUM_PAGES = 4000
+"""How many unused pages are returned to the disk at a time, at rest; others wait about 0.1 s."""
+
 COMMIT_PAGES = 6
 """How many pages a small transaction writes: one of each table and index that it changes."""
 
@@ -194,7 +197,7 @@ class Transactions:
         """
         self._check_owner()
         self._pages = 0
-        self.is_empty = empty
+        self.is_empty = empty and not self._give_back()
         mode = "TRUNCATE" if empty else "PASSIVE"
         if not self._must_mark:
             with suppress(sqlite3.Error):  # as on a full disk, where a checkpoint may free space
@@ -202,6 +205,21 @@ class Transactions:
         self._must_mark = True
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+
+    def _give_back(self) -> bool:
+        """Return unused space to the disk, and whether there is more that can be returned."""
+        try:
+            ((unused,),) = self._connection.execute("PRAGMA freelist_count").fetchall()
+            if not unused:
+                return False
+            write_mark(self._connection)
+            self._must_mark = False
+            # Run as a script, because `execute` would return only one page.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            ((left,),) = self._connection.execute("PRAGMA freelist_count").fetchall()
+        except sqlite3.Error:  # as on a full disk
+            return False
+        return 0 < left < unused  # nothing can be returned by a file of an older release
 
     def close(self) -> None:
         """Move the write-ahead log into the main file if possible, and close the file."""

@@ -1,4 +1,4 @@
-"""`daemon run|start|stop|status|restart|logs`: the daemon's process."""
+"""`daemon run|start|stop|status|restart|backup|logs`: the daemon's process."""
 
 import contextlib
 import os
@@ -22,10 +22,11 @@ from tiller_client.connecting.runtime import (
 from tiller_client.connecting.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.console import complain, flush, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, StartFailed, TillerError
-from tiller_client.rendering.text import one_line, sanitized, seconds
+from tiller_client.rendering.text import count, one_line, sanitized, seconds
 from tiller_client.service import find_service
 from tiller_client.verbs.machine.program import ask_program
 from tiller_protocol.answers import DaemonStatusResult
+from tiller_protocol.daemon import Backup, BackupResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import (
     DAEMON_OUTPUT_FILE,
@@ -93,6 +94,8 @@ def run(arguments: Namespace) -> int:
             _check_successor()
             stop(places, drain=arguments.drain)
             return _status(places, json=arguments.json, may_start=True)
+        case "backup":
+            return _backup(places, Path(arguments.file), json=arguments.json)
         case "logs":
             return _logs(places, arguments)
         case verb:
@@ -234,6 +237,16 @@ def _say_service() -> None:
     service = find_service(os.environ)
     if service and service.is_enabled():
         say(f"service  {service.name}, started by {service.manager}")
+
+
+def _backup(places: Places, file: Path, *, json: bool) -> int:
+    with DaemonConnection(places, NAME) as connection:
+        made = connection.ask(Backup(str(file.absolute())), BackupResult)
+    if json:
+        print_json(made)
+    else:
+        say(f"{one_line(made.path)}: all sessions, {count(made.size_bytes)}B")
+    return 0
 
 
 def _logs(places: Places, arguments: Namespace) -> int:
